@@ -1,0 +1,43 @@
+# The front door. Each target makes what it needs first; a second call finds it made.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup check test test-all demo bench clean format
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "python3 cannot make virtual environments here: install python3-venv (Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_tidy.py
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: check
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+
+test-all: check
+	$(BIN)/pytest -n 2 --dist worksteal
+
+bench: $(READY)
+	$(BIN)/python -m bench
+
+demo: $(READY)
+	$(BIN)/penstock demo
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/out
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,16 @@
+"""The runtime of every stateful service: a pure machine over a log. See `outcome` and `runner`."""
+
+from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
+from penstock.machine.outcome import CallerId, Machine, Outcome, Reply
+from penstock.machine.runner import Runner
+
+__all__ = [
+    "CallerId",
+    "Journal",
+    "JournalRecord",
+    "Machine",
+    "Outcome",
+    "Reply",
+    "Runner",
+    "TransactionStamp",
+]

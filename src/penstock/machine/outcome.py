@@ -1,0 +1,70 @@
+"""What a machine is, and what it answers.
+
+`decide` holds every rule and changes nothing; `apply` changes the state and cannot fail. `apply` is
+an upsert by key and means the same the second time, because replay may see only the last value of
+each key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, NewType, Protocol, TypeVar
+
+from penstock.machine.journal import JournalRecord, TransactionStamp
+from penstock.model import Millis
+
+CallerId = NewType("CallerId", int)  # minted by the shell for each request it waits to answer
+
+
+class Reply(NamedTuple):
+    """An answer to this caller or one parked before; leaves when all it saw is committed."""
+
+    to: CallerId
+    body: object  # an answer the shell understands, or a Refused
+
+
+EventT = TypeVar("EventT")
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[EventT]):
+    """What must be done now that a command was decided."""
+
+    events: tuple[
+        EventT, ...
+    ] = ()  # hard: appended to the machine's log, all or none, then applied
+    notes: tuple[EventT, ...] = ()  # soft: applied, never logged; gone after a failover (sessions)
+    replies: tuple[Reply, ...] = ()  # released once committed
+    sends: tuple[object, ...] = ()  # to peers, once committed; each may be lost
+    stamp: TransactionStamp | None = None  # the events belong to this producer's open transaction
+
+
+StateT = TypeVar("StateT")
+CommandT_contra = TypeVar("CommandT_contra", contravariant=True)
+
+
+class Machine(Protocol[StateT, CommandT_contra, EventT]):
+    """A pure service: three verbs that are plain functions, and the codec of its log."""
+
+    def fresh(self) -> StateT:
+        """The state before the first record."""
+
+    def decide(self, state: StateT, command: CommandT_contra, now: Millis) -> Outcome[EventT]:
+        """All rules live here. May raise Refused; changes nothing."""
+
+    def apply(self, state: StateT, event: EventT) -> None:
+        """Change the state. Cannot fail, and means the same the second time."""
+
+    def wake_at(self, state: StateT) -> Millis | None:
+        """When `tick` must be decided, if ever."""
+
+    def tick(self, state: StateT, now: Millis) -> Outcome[EventT]:
+        """Time passed: sessions end, delayed work starts."""
+
+    def write_event(self, event: EventT) -> JournalRecord:
+        """The event as its log stores it."""
+
+    def read_events(
+        self, record: JournalRecord, stamp: TransactionStamp | None
+    ) -> Sequence[EventT]:
+        """The events a stored record stands for; none for what a newer version may add."""

@@ -1,0 +1,124 @@
+"""Runs one machine over one journal. The shell brings commands, the time, and news of commits.
+
+Invariant: the state is always `fresh` plus every event of the journal plus notes; a reply leaves
+only when the journal is committed up to the end it had when the reply was made. So nobody ever sees
+what could still be lost.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from penstock.errors import ErrorCode, Refused
+from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
+from penstock.machine.outcome import CallerId, Machine, Outcome, Reply
+from penstock.model import Millis, Offset
+
+StateT = TypeVar("StateT")
+CommandT = TypeVar("CommandT")
+EventT = TypeVar("EventT")
+
+
+class Runner(Generic[StateT, CommandT, EventT]):
+    """One machine, its state, and the replies that wait for the journal."""
+
+    def __init__(
+        self,
+        machine: Machine[StateT, CommandT, EventT],
+        journal: Journal,
+        *,
+        answer: Callable[[CallerId, object], None],
+        send: Callable[[object], None],
+    ) -> None:
+        self.machine = machine
+        self.state = machine.fresh()
+        self.failed = (
+            False  # an append failed: memory is ahead of the log, so the owner must reload
+        )
+        self._journal = journal
+        self._answer = answer
+        self._send = send
+        self._waiting: deque[tuple[Offset, tuple[Reply, ...], tuple[object, ...]]] = deque()
+
+    def replay(self, records: Iterable[tuple[JournalRecord, TransactionStamp | None]]) -> None:
+        """Rebuild the state from stored records, in offset order."""
+        read_events, apply, state = self.machine.read_events, self.machine.apply, self.state
+        for record, stamp in records:
+            for event in read_events(record, stamp):
+                apply(state, event)
+
+    def submit(self, command: CommandT, caller: CallerId, now: Millis) -> None:
+        """Decide one command; its replies follow through `answer`, now or when committed."""
+        if self.failed:
+            self._answer(caller, _reloading())
+            return
+        try:
+            outcome = self.machine.decide(self.state, command, now)
+        except Refused as refusal:
+            outcome = Outcome(replies=(Reply(caller, refusal),))
+        self._carry_out(outcome)
+
+    def tick(self, now: Millis) -> None:
+        """Let the machine act on the time that passed."""
+        wake_at = self.machine.wake_at(self.state)
+        if not self.failed and wake_at is not None and wake_at <= now:
+            self._carry_out(self.machine.tick(self.state, now))
+
+    def wake_at(self) -> Millis | None:
+        """When `tick` should be called next."""
+        return None if self.failed else self.machine.wake_at(self.state)
+
+    def observe(self, event: EventT) -> None:
+        """Apply what another writer of the same log did (a transaction marker)."""
+        self.machine.apply(self.state, event)
+
+    def on_committed(self) -> None:
+        """The journal's committed offset moved: release what waited for it."""
+        committed = self._journal.committed_offset
+        while self._waiting and self._waiting[0][0] <= committed:
+            _, replies, sends = self._waiting.popleft()
+            self._release(replies, sends)
+
+    def fail(self) -> None:
+        """The log cannot be written, or is led elsewhere now: refuse everybody who waits."""
+        self.failed = True
+        while self._waiting:
+            _, replies, _ = self._waiting.popleft()
+            for reply in replies:
+                self._answer(reply.to, _reloading())
+
+    def _carry_out(self, outcome: Outcome[EventT]) -> None:
+        if outcome.events:
+            write_event = self.machine.write_event
+            records = [write_event(event) for event in outcome.events]
+            try:
+                self._journal.append(records, outcome.stamp)
+            except OSError:
+                self.fail()
+                for reply in outcome.replies:
+                    self._answer(reply.to, _reloading())
+                return
+        for event in outcome.events:
+            self.machine.apply(self.state, event)
+        for note in outcome.notes:
+            self.machine.apply(self.state, note)
+        if not outcome.replies and not outcome.sends:
+            return
+        saw = self._journal.end_offset
+        if saw <= self._journal.committed_offset and not self._waiting:
+            self._release(outcome.replies, outcome.sends)
+        else:
+            self._waiting.append((saw, outcome.replies, outcome.sends))
+
+    def _release(self, replies: tuple[Reply, ...], sends: tuple[object, ...]) -> None:
+        for reply in replies:
+            self._answer(reply.to, reply.body)
+        for message in sends:
+            self._send(message)
+
+
+def _reloading() -> Refused:
+    return Refused(
+        ErrorCode.coordinator_not_available,
+        "the log behind this service could not be written; it reloads, try again",
+    )

@@ -1,0 +1,34 @@
+"""The vocabulary: names for what must not be mixed up. No behaviour, no imports of ours."""
+
+from typing import Final, NamedTuple, NewType
+from uuid import UUID
+
+Offset = NewType(
+    "Offset", int
+)  # a place in a partition's log; `end_*` exclusive, `last_*` inclusive
+LeaderEpoch = NewType("LeaderEpoch", int)  # counts the leaders a partition has had
+NodeId = NewType("NodeId", int)  # a broker; numbered from 1
+Millis = NewType("Millis", int)  # milliseconds: a time since the Unix epoch, or a span
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+Sequence = NewType(
+    "Sequence", int
+)  # a producer's own record counter in one partition; wraps at 2**31
+TopicId = NewType("TopicId", UUID)
+
+NO_OFFSET: Final = Offset(-1)
+NO_EPOCH: Final = LeaderEpoch(-1)
+NO_TIMESTAMP: Final = Millis(-1)
+NO_PRODUCER: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_SEQUENCE: Final = Sequence(-1)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

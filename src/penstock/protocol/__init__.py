@@ -1,0 +1,1 @@
+"""The bytes of the Kafka protocol: record batches, frames, headers, hot answers. Pure."""
