@@ -1,0 +1,224 @@
+"""Apache Kafka as a peer: its jars by Maven coordinates, one KRaft node, its tools and its clients.
+
+Used by interop tests and benches; nothing here is needed to run Penstock. The jars are kept in the
+user's cache folder, so they are fetched once per machine.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+VERSION: Final = "4.3.1"
+_ARTIFACTS: Final = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+)
+_FETCH_SECONDS_MAX: Final = 600
+_START_SECONDS_MAX: Final = 60
+
+
+class PeerUnavailable(Exception):
+    """Apache Kafka cannot be had here; the message says why."""
+
+
+def fetch_libraries() -> Path:
+    """The folder with Apache Kafka's jars, fetched with Maven at the first call."""
+    folder = _cache_folder() / f"apache-kafka-{VERSION}"
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise PeerUnavailable(f"Apache Kafka needs `{program}`, which is not on the PATH")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / "apache-kafka.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers fetch once between them
+        if not folder.exists():
+            _copy_dependencies(folder)
+    return folder
+
+
+def run_tool(libraries: Path, main_class: str, *arguments: str, seconds_max: int = 120) -> str:
+    """Run one of Kafka's command line tools; its standard output, or an error with all it said."""
+    done = subprocess.run(
+        java_command(libraries, main_class, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=seconds_max,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{main_class} {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def java_command(libraries: Path, main_class: str, *arguments: str) -> list[str]:
+    """The command line that runs a class, or a single source file, with Kafka's jars."""
+    return ["java", "-Xmx512m", "-cp", f"{libraries}/*", main_class, *arguments]
+
+
+class ApacheKafka:
+    """One Apache Kafka node on loopback, for the length of a `with` block."""
+
+    def __init__(
+        self, *, heap: str = "1g", settings: Sequence[str] = (), folder: Path | None = None
+    ) -> None:
+        self._libraries = fetch_libraries()
+        self._heap = heap
+        self._settings = settings
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._owns_folder = folder is None
+        self._server: subprocess.Popen[bytes] | None = None
+        self.port, self._controller_port = free_port(), free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process id while it runs."""
+        assert self._server is not None
+        return self._server.pid
+
+    def __enter__(self) -> "ApacheKafka":
+        self._format()
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self._owns_folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the node on its folder and wait until it listens."""
+        output = open(self._folder / "server.out", "ab")  # noqa: SIM115 - the child owns it
+        self._server = subprocess.Popen(
+            [
+                "java",
+                f"-Xmx{self._heap}",
+                f"-Xms{self._heap}",
+                "-XX:+UseG1GC",
+                "-cp",
+                f"{self._libraries}/*",
+                "kafka.Kafka",
+                str(self._properties),
+            ],
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        output.close()
+        self._wait_until_listening()
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End the node: politely, or as a crash would."""
+        if self._server is None:
+            return
+        self._server.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            self._server.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        self._server = None
+
+    @property
+    def _properties(self) -> Path:
+        return self._folder / "server.properties"
+
+    def _format(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lines = [
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{self._controller_port}",
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "controller.listener.names=CONTROLLER",
+            f"log.dirs={self._folder / 'log'}",
+            "offsets.topic.replication.factor=1",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "group.initial.rebalance.delay.ms=0",
+            *self._settings,
+        ]
+        self._properties.write_text("\n".join(lines) + "\n")
+        storage = "kafka.tools.StorageTool"
+        cluster = run_tool(self._libraries, storage, "random-uuid").strip().splitlines()[-1]
+        run_tool(self._libraries, storage, "format", "-t", cluster, "-c", str(self._properties))
+
+    def _wait_until_listening(self) -> None:
+        assert self._server is not None
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            if self._server.poll() is not None:
+                break
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        said = (self._folder / "server.out").read_text(errors="replace")[-2000:]
+        self.stop(kill=True)
+        raise PeerUnavailable(f"Apache Kafka did not start:\n{said}")
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "penstock"
+
+
+def _copy_dependencies(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="penstock-maven-") as work:
+        pom = Path(work) / "pom.xml"
+        pom.write_text(_pom())
+        fresh = folder.with_name(folder.name + ".part")
+        shutil.rmtree(fresh, ignore_errors=True)
+        done = subprocess.run(
+            [
+                "mvn",
+                "--quiet",
+                "--batch-mode",
+                "--file",
+                str(pom),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={fresh}",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_SECONDS_MAX,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise PeerUnavailable(f"Maven could not fetch Apache Kafka:\n{done.stdout[-2000:]}")
+        fresh.rename(folder)
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in _ARTIFACTS
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion>"
+        "<groupId>penstock</groupId><artifactId>peers</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>\n"
+    )

@@ -1,0 +1,16 @@
+"""What interop tests share: Apache Kafka's own jars, or a skip that says why there are none."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.apache_kafka import PeerUnavailable, fetch_libraries
+
+
+@pytest.fixture(scope="session")
+def kafka_libs() -> Path:
+    """The folder with Apache Kafka's jars."""
+    try:
+        return fetch_libraries()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
