@@ -1,0 +1,94 @@
+"""Shared by every room: case files, checked as they stand or written anew with `pytest --rewrite`.
+
+A case file is a list of steps. A step is one line, then `----`, then what the code says to it:
+
+    append at leader 1, end=10
+    ----
+    high_watermark=0
+    fetch by replica 2 at=10       # replica 3 is in sync too, and still at 0
+    ----
+    high_watermark=0
+
+The line above a `----` is the step; a comment after ` #` is not part of it. Blank lines and lines
+that start with `#` between steps are kept as they are, so no answer may contain such a line.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import pytest
+
+RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
+
+_RULE = "----"
+
+
+class Step(NamedTuple):
+    """One step of a case file: prose before it, the line itself, and the answer it should get."""
+
+    lead: list[str]
+    line: str
+    answer: list[str]
+
+    @property
+    def command(self) -> str:
+        """The line without its comment."""
+        return self.line.split(" #", 1)[0].strip()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite", action="store_true", help="write into the case files what the code says now"
+    )
+
+
+@pytest.fixture
+def run_cases(request: pytest.FixtureRequest) -> RunCases:
+    """Runs one case file: `run_cases(path, say)`, where `say(step)` returns the answer as lines."""
+    rewrite = bool(request.config.getoption("--rewrite"))
+
+    def run(path: Path, say: Callable[[str], str]) -> None:
+        steps, tail = read_steps(path.read_text())
+        said = [step._replace(answer=_lines_of(say(step.command))) for step in steps]
+        if rewrite:
+            path.write_text(write_steps(said, tail))
+        else:
+            assert write_steps(said, tail) == write_steps(steps, tail)
+
+    return run
+
+
+def read_steps(text: str) -> tuple[list[Step], list[str]]:
+    """The steps of a case file, and the prose after the last of them."""
+    lines = text.splitlines()
+    rules = [number for number, line in enumerate(lines) if line == _RULE]
+    assert rules, "a case file has at least one step followed by ----"
+    steps: list[Step] = []
+    position = 0
+    for number, rule in enumerate(rules):
+        is_last = number + 1 == len(rules)
+        end = len(lines) if is_last else rules[number + 1] - 1
+        lead, line, answer = lines[position : rule - 1], lines[rule - 1], lines[rule + 1 : end]
+        kept = next((i for i, text in enumerate(answer) if _is_prose(text)), len(answer))
+        steps.append(Step(lead, line, answer[:kept]))
+        position = rule + 1 + kept
+    return steps, lines[position:]
+
+
+def write_steps(steps: list[Step], tail: list[str]) -> str:
+    """The text of a case file."""
+    lines: list[str] = []
+    for step in steps:
+        lines += [*step.lead, step.line, _RULE, *step.answer]
+    return "\n".join([*lines, *tail]) + "\n"
+
+
+def _lines_of(answer: str) -> list[str]:
+    lines = answer.splitlines()
+    assert not any(_is_prose(line) or line == _RULE for line in lines), f"unfit answer: {answer!r}"
+    return lines
+
+
+def _is_prose(line: str) -> bool:
+    return not line.strip() or line.startswith("#")
