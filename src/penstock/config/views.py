@@ -1,4 +1,4 @@
-"""What each room needs to know and nothing else: frozen, built once from the rows, replaced whole."""
+"""What each room needs to know and nothing else: frozen, built from the rows, replaced whole."""
 
 from dataclasses import dataclass
 from enum import Enum

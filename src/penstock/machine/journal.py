@@ -1,7 +1,7 @@
 """The port between a machine and its log.
 
-An adapter exists for a local partition, and later for Raft and for a Kafka client. A journal only
-ever grows: what `append` accepted keeps its place, and is *committed* once it can no longer be lost.
+Adapters exist for a local partition, and later for Raft and for a Kafka client. A journal only ever
+grows: what `append` accepted keeps its place, and is *committed* once it can no longer be lost.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,190 @@
+"""The runner's promises: nothing leaves before it is committed, and a failed log stops everything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import CallerId, JournalRecord, Outcome, Reply, Runner, TransactionStamp
+from penstock.model import Millis, Offset
+
+CALLER = CallerId(1)
+NOW = Millis(1_000)
+
+
+@dataclass
+class Counts:
+    """How often each word was said; `spoken` is soft and forgotten by a restart."""
+
+    said: dict[str, int] = field(default_factory=dict)
+    bell_at: Millis | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    word: str
+    times: int
+
+
+@dataclass(frozen=True)
+class BellSet:
+    at: Millis | None
+
+
+Event = Said | BellSet
+
+
+@dataclass(frozen=True)
+class Say:
+    word: str
+    caller: CallerId = CALLER
+
+
+class Words:
+    """A machine small enough to see through."""
+
+    def fresh(self) -> Counts:
+        return Counts()
+
+    def decide(self, state: Counts, command: Say, now: Millis) -> Outcome[Event]:
+        if command.word == "rude":
+            raise Refused(ErrorCode.invalid_request, "not here")
+        if command.word == "how many":
+            return Outcome(replies=(Reply(command.caller, dict(state.said)),))
+        if command.word == "bell":
+            return Outcome(notes=(BellSet(Millis(now + 10)),))
+        event = Said(command.word, state.said.get(command.word, 0) + 1)
+        return Outcome(
+            events=(event,), replies=(Reply(command.caller, event.times),), sends=(command.word,)
+        )
+
+    def apply(self, state: Counts, event: Event) -> None:
+        if isinstance(event, Said):
+            state.said[event.word] = event.times
+        else:
+            state.bell_at = event.at
+
+    def wake_at(self, state: Counts) -> Millis | None:
+        return state.bell_at
+
+    def tick(self, state: Counts, now: Millis) -> Outcome[Event]:
+        return Outcome(events=(Said("ding", 1),), notes=(BellSet(None),))
+
+    def write_event(self, event: Event) -> JournalRecord:
+        assert isinstance(event, Said)
+        return JournalRecord(event.word.encode(), str(event.times).encode())
+
+    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
+        assert record.value is not None
+        return (Said(record.key.decode(), int(record.value)),)
+
+
+class Memory:
+    """A journal in memory that commits when told to."""
+
+    def __init__(self) -> None:
+        self.records: list[JournalRecord] = []
+        self.committed_offset = Offset(0)
+        self.full = False
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(len(self.records))
+
+    def append(
+        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+    ) -> Offset:
+        if self.full:
+            raise OSError("no space left on device")
+        self.records += records
+        return self.end_offset
+
+    def commit(self) -> None:
+        self.committed_offset = self.end_offset
+
+
+@dataclass
+class Desk:
+    """A runner with everything it said."""
+
+    journal: Memory
+    runner: Runner[Counts, Say, Event]
+    answers: list[object]
+    sent: list[object]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return open_desk(Memory())
+
+
+def open_desk(journal: Memory) -> Desk:
+    answers: list[object] = []
+    sent: list[object] = []
+    runner = Runner[Counts, Say, Event](
+        Words(), journal, answer=lambda _, body: answers.append(body), send=sent.append
+    )
+    return Desk(journal, runner, answers, sent)
+
+
+def test_a_reply_waits_until_its_events_are_committed(desk: Desk) -> None:
+    desk.runner.submit(Say("hello"), CALLER, NOW)
+    assert (desk.answers, desk.sent) == ([], [])
+    desk.journal.commit()
+    desk.runner.on_committed()
+    assert (desk.answers, desk.sent) == ([1], ["hello"])
+
+
+def test_a_read_waits_for_what_it_saw(desk: Desk) -> None:
+    desk.runner.submit(Say("hello"), CALLER, NOW)
+    desk.runner.submit(Say("how many"), CALLER, NOW)
+    assert desk.answers == []
+    desk.journal.commit()
+    desk.runner.on_committed()
+    assert desk.answers == [1, {"hello": 1}]
+
+
+def test_a_refusal_keeps_its_place_among_the_replies(desk: Desk) -> None:
+    desk.runner.submit(Say("hello"), CALLER, NOW)
+    desk.runner.submit(Say("rude"), CALLER, NOW)
+    assert desk.answers == []
+    desk.journal.commit()
+    desk.runner.on_committed()
+    assert desk.answers[0] == 1
+    assert isinstance(desk.answers[1], Refused)
+
+
+def test_replay_gives_the_same_state_even_when_records_come_twice(desk: Desk) -> None:
+    for word in ("a", "b", "a"):
+        desk.runner.submit(Say(word), CALLER, NOW)
+    again = open_desk(desk.journal)
+    stored: list[tuple[JournalRecord, None]] = [(r, None) for r in desk.journal.records]
+    again.runner.replay(stored)
+    again.runner.replay(stored[1:])
+    assert again.runner.state.said == desk.runner.state.said == {"a": 2, "b": 1}
+
+
+def test_notes_change_the_state_and_never_reach_the_log(desk: Desk) -> None:
+    desk.runner.submit(Say("bell"), CALLER, NOW)
+    assert desk.runner.wake_at() == NOW + 10
+    assert desk.journal.records == []
+
+
+def test_a_tick_before_its_time_does_nothing(desk: Desk) -> None:
+    desk.runner.submit(Say("bell"), CALLER, NOW)
+    desk.runner.tick(Millis(NOW + 9))
+    assert desk.journal.records == []
+    desk.runner.tick(Millis(NOW + 10))
+    assert desk.runner.state.said == {"ding": 1}
+
+
+def test_a_log_that_cannot_be_written_refuses_this_caller_and_all_who_wait(desk: Desk) -> None:
+    desk.runner.submit(Say("hello"), CALLER, NOW)
+    desk.journal.full = True
+    desk.runner.submit(Say("world"), CALLER, NOW)
+    desk.runner.submit(Say("again"), CALLER, NOW)
+    assert [type(answer) for answer in desk.answers] == [Refused] * 3
+    assert desk.runner.failed
+    assert desk.runner.state.said == {"hello": 1}, "what failed was never applied"
+    assert desk.sent == []
