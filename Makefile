@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test test-all demo bench clean format
+.PHONY: setup check test test-all demo bench clean format java
 
 setup: $(READY)
 
@@ -32,7 +32,16 @@ test: check
 test-all: check
 	$(BIN)/pytest -n 2 --dist worksteal
 
-bench: $(READY)
+# Spark and the peers of the benches run on Java; Penstock itself does not.
+java:
+	@java -version >/dev/null 2>&1 || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && apt-get install -y -q openjdk-17-jre-headless maven; \
+	else \
+		echo "Java 17 or newer is needed here: install it (Debian: apt-get install openjdk-17-jre-headless maven)"; \
+	fi
+
+bench: $(READY) java
 	$(BIN)/python -m bench
 
 demo: $(READY)

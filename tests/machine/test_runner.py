@@ -1,4 +1,4 @@
-"""The runner's promises: nothing leaves before it is committed, and a failed log stops everything."""
+"""The runner's promises: nothing leaves before it is committed; a failed log stops everything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
