@@ -1,0 +1,100 @@
+"""One broker: the parts that handlers work with, brought together by the node.
+
+Holds no rule of its own. `ClusterView` is what the data plane must know of the cluster; the
+controller's state stands behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from penstock.broker.handler import ApiTable
+from penstock.broker.partitions import Leadership, Partitions, TopicSettings
+from penstock.broker.settings import BrokerSettings
+from penstock.model import Millis, NodeId, ProducerId, TopicId, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.broker.groups import Groups
+    from penstock.broker.quotas import Quotas
+    from penstock.broker.transactions import Transactions
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class TopicView(Protocol):
+    """A topic as the cluster knows it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic_id(self) -> TopicId: ...
+    @property
+    def partitions(self) -> Sequence[Leadership]:
+        """By partition index."""
+
+
+class ClusterView(Protocol):
+    """What the cluster is, as far as this broker has heard."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def controller_id(self) -> NodeId: ...
+    def brokers(self) -> Iterable[Endpoint]:
+        """The live brokers."""
+
+    def topics(self) -> Iterable[TopicView]:
+        """All topics, in no order."""
+
+    def topic(self, name: str) -> TopicView | None:
+        """A topic by name."""
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicView | None:
+        """A topic by its id."""
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        """A topic's configuration: its own over the broker's over the defaults."""
+
+
+class TransactionVerifier(Protocol):
+    """Whether a transactional batch may be appended. Implemented by `transactions.Transactions`."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> asyncio.Future[object] | None:
+        """None: every partition is known to be in the producer's open transaction: append now.
+
+        A future: ask the coordinator; it is done when the partitions are in the transaction, or
+        raises Refused. `add` (Produce 12+) lets the coordinator add those that are missing;
+        without it a missing one is refused with INVALID_TXN_STATE.
+        """
+
+
+@dataclass(slots=True)
+class Broker:
+    """The composition that every handler is given."""
+
+    settings: BrokerSettings
+    clock: Callable[[], Millis]
+    partitions: Partitions
+    cluster: ClusterView
+    quotas: Quotas
+    api_table: ApiTable
+    groups: Groups = field(init=False)
+    transactions: Transactions = field(init=False)

@@ -1,0 +1,8 @@
+"""The table of what the broker serves: each module of this room ends in its rows, joined here."""
+
+from typing import Final
+
+from penstock.broker.handler import ApiTable
+from penstock.broker.handlers import api_versions
+
+API_TABLE: Final = ApiTable((*api_versions.HANDLERS,))

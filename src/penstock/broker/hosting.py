@@ -1,0 +1,186 @@
+"""A machine at work in this process: its runner, its journal, its timer, and those who wait.
+
+The shell of every coordinator. It brings commands and the time, keeps one timer for the machine's
+next wake-up, and turns replies into futures. When the journal cannot be written the state in memory
+is dropped and rebuilt from the log, and everybody who waited is told to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from penstock.broker.journal import PartitionJournal, StoredRecord, read_journal
+from penstock.broker.partitions import Partition
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import CallerId, Machine, Runner
+from penstock.model import Millis
+from penstock.protocol.control import Marker
+
+logger = logging.getLogger(__name__)
+
+StateT = TypeVar("StateT")
+CommandT = TypeVar("CommandT")
+EventT = TypeVar("EventT")
+
+RELOAD_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
+SLEEP_MAX_S: Final = 3600.0  # a timer for the far future is set anew on the way
+
+
+class HostedMachine(Generic[StateT, CommandT, EventT]):
+    """One machine over one partition that this broker leads."""
+
+    def __init__(
+        self,
+        machine: Machine[StateT, CommandT, EventT],
+        partition: Partition,
+        *,
+        clock: Callable[[], Millis],
+        send: Callable[[object], None] = lambda message: None,
+        marker_event: Callable[[Marker], EventT] | None = None,
+    ) -> None:
+        self.partition = partition
+        self._machine = machine
+        self._clock = clock
+        self._send = send
+        self._marker_event = marker_event  # what a transaction marker means to this machine
+        self._callers: dict[CallerId, asyncio.Future[object]] = {}
+        self._callers_minted = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Millis | None = None
+        self._closed = False
+        self._runner = self._load()
+        partition.commit_listeners.append(self._on_committed)
+        if marker_event is not None:
+            partition.marker_listeners.append(self._on_marker)
+
+    @property
+    def state(self) -> StateT:
+        """For reading only, between two commands."""
+        return self._runner.state
+
+    @property
+    def is_ready(self) -> bool:
+        """False while the log behind it refuses writes."""
+        return not (self._closed or self._runner.failed)
+
+    def start(self) -> None:
+        """Let time pass for the machine; needs the running event loop."""
+        self._set_timer()
+
+    def submit(self, command: Callable[[CallerId], CommandT]) -> asyncio.Future[object]:
+        """Decide a command that is made for its caller; the future is its reply, or a Refused."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+        if self._closed:
+            future.set_exception(_moved())
+            return future
+        self._callers_minted += 1
+        caller = CallerId(self._callers_minted)
+        self._callers[caller] = future
+        self._runner.submit(command(caller), caller, self._clock())
+        self._after()
+        return future
+
+    def close(self) -> None:
+        """Stop: the partition goes elsewhere or the broker stops. Everybody who waits is refused."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._on_committed in self.partition.commit_listeners:
+            self.partition.commit_listeners.remove(self._on_committed)
+        if self._on_marker in self.partition.marker_listeners:
+            self.partition.marker_listeners.remove(self._on_marker)
+        self._runner.fail()
+        self._refuse_callers(_moved())
+
+    def _load(self) -> Runner[StateT, CommandT, EventT]:
+        runner = Runner(
+            self._machine,
+            PartitionJournal(self.partition, self._clock),
+            answer=self._answer,
+            send=self._send,
+        )
+        for stored in read_journal(self.partition):
+            if isinstance(stored, StoredRecord):
+                runner.replay((stored,))
+            elif self._marker_event is not None:
+                runner.observe(self._marker_event(stored))
+        return runner
+
+    def _answer(self, caller: CallerId, body: object) -> None:
+        future = self._callers.pop(caller, None)
+        if future is None or future.done():
+            return  # the client went away while it waited
+        if isinstance(body, Refused):
+            future.set_exception(body)
+        else:
+            future.set_result(body)
+
+    def _on_committed(self) -> None:
+        self._runner.on_committed()
+
+    def _on_marker(self, marker: Marker) -> None:
+        assert self._marker_event is not None
+        self._runner.observe(self._marker_event(marker))
+        self._after()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._runner.tick(self._clock())
+        self._after()
+
+    def _after(self) -> None:
+        if self._runner.failed and not self._closed:
+            self._reload_later()
+        else:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        wake_at = self._runner.wake_at()
+        if self._timer is not None:
+            if wake_at == self._timer_at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = wake_at
+        if wake_at is None or self._closed:
+            return
+        delay_s = min(max(wake_at - self._clock(), 0) / 1000, SLEEP_MAX_S)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(loop.time() + delay_s, self._on_timer)
+
+    def _reload_later(self) -> None:
+        self._refuse_callers(
+            Refused(ErrorCode.coordinator_not_available, "the log behind it could not be written")
+        )
+        if self._timer is not None and self._timer_at is None:
+            return  # a reload is on its way
+        if self._timer is not None:
+            self._timer.cancel()
+        logger.error("%s could not be written; reloading", self.partition.topic_partition)
+        self._timer_at = None
+        self._timer = asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload)
+
+    def _reload(self) -> None:
+        self._timer = None
+        try:
+            self._runner = self._load()
+        except OSError:
+            logger.exception("%s could not be read", self.partition.topic_partition)
+            self._reload_later()
+            return
+        self._set_timer()
+
+    def _refuse_callers(self, refusal: Refused) -> None:
+        callers, self._callers = self._callers, {}
+        for future in callers.values():
+            if not future.done():
+                future.set_exception(refusal)
+
+
+def _moved() -> Refused:
+    return Refused(ErrorCode.not_coordinator, "this broker no longer coordinates it; find it again")

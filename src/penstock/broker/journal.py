@@ -1,0 +1,89 @@
+"""A machine's journal over a partition of this broker, and the reading of it for replay.
+
+Appends go through the partition's one writer; what is below the high watermark is committed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.broker.partitions import Partition
+from penstock.machine import JournalRecord, TransactionStamp
+from penstock.model import Millis, Offset
+from penstock.protocol.batch import BatchHeader, iterate_headers
+from penstock.protocol.control import Marker, read_marker
+from penstock.protocol.records import Record, build_batch, read_records
+
+READ_BYTES = 1 << 20  # of the log at a time while replaying
+RECORD_BYTES_MAX = 64 << 20  # a batch of ours opens to far less; more is damage
+
+
+class PartitionJournal:
+    """The Journal port over a partition that this broker leads."""
+
+    def __init__(self, partition: Partition, clock: Callable[[], Millis]) -> None:
+        self._partition = partition
+        self._clock = clock
+
+    @property
+    def end_offset(self) -> Offset:
+        """Where the next record would go."""
+        return self._partition.log.end_offset
+
+    @property
+    def committed_offset(self) -> Offset:
+        """The high watermark: every in-sync replica has what is below."""
+        return self._partition.log.high_watermark
+
+    def append(
+        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+    ) -> Offset:
+        """Append all records as one batch, or none; return the new end offset."""
+        now = self._clock()
+        batch = bytearray(
+            build_batch(
+                [Record(Offset(0), now, record.key, record.value, ()) for record in records],
+                producer_id=-1 if stamp is None else stamp.producer_id,
+                producer_epoch=-1 if stamp is None else stamp.producer_epoch,
+                transactional=stamp is not None,
+            )
+        )
+        return self._partition.append(batch, now=now, origin="internal").end_offset
+
+
+class StoredRecord(NamedTuple):
+    """A record as replay meets it."""
+
+    record: JournalRecord
+    stamp: TransactionStamp | None
+
+
+def read_journal(partition: Partition) -> Iterator[StoredRecord | Marker]:
+    """Everything the log holds, in order: records with the transaction they belong to, and markers.
+
+    Records of a later aborted transaction are among them: the marker that follows says so.
+    """
+    log = partition.log
+    offset = log.start_offset
+    while offset < log.end_offset:
+        view = log.read(offset, max_bytes=READ_BYTES, end_offset=log.end_offset).view
+        start = offset
+        for position, header in iterate_headers(view):
+            if header.end_offset > start:
+                yield from _read_batch(view, position, header, start)
+            offset = Offset(max(offset, header.end_offset))
+        if offset == start:
+            return
+
+
+def _read_batch(
+    view: memoryview, position: int, header: BatchHeader, start: Offset
+) -> Iterator[StoredRecord | Marker]:
+    if header.is_control:
+        yield read_marker(view, position)
+        return
+    stamp = None
+    if header.is_transactional:
+        stamp = TransactionStamp(header.producer_id, header.producer_epoch)
+    for record in read_records(view, position, max_bytes=RECORD_BYTES_MAX):
+        if record.offset >= start and record.key is not None:
+            yield StoredRecord(JournalRecord(record.key, record.value), stamp)

@@ -1,0 +1,307 @@
+"""The partitions this broker holds: their logs, who leads them, and who waits on them.
+
+A partition is appended to by this process and nobody else, between two turns of the event loop.
+Which partitions exist is the controller's word; this table only follows it.
+    log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.end_offset
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from penstock.config.views import (
+    AcceptSettings,
+    CompactionSettings,
+    LogSettings,
+    RetentionSettings,
+)
+from penstock.errors import ErrorCode, Refused
+from penstock.log import Appended, PartitionLog
+from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
+from penstock.protocol.control import Marker
+
+Origin = Literal["client", "marker", "internal"]
+
+
+class TopicSettings(NamedTuple):
+    """A topic's configuration as each room sees it."""
+
+    log: LogSettings = LogSettings()
+    accept: AcceptSettings = AcceptSettings()
+    retention: RetentionSettings = RetentionSettings()
+    compaction: CompactionSettings = CompactionSettings()
+
+
+class Leadership(NamedTuple):
+    """Who holds a partition, by the controller's word."""
+
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+
+
+class Poll(Protocol):
+    """A fetch that waits for news of some partitions."""
+
+    def on_readable(self, partition: Partition, size_bytes: int) -> None:
+        """So many bytes more may be read from the partition."""
+
+    def on_gone(self) -> None:
+        """A partition was deleted or is led elsewhere: answer now, with what is known."""
+
+
+class Partition:
+    """One partition of this broker."""
+
+    __slots__ = (
+        "_acknowledged",
+        "commit_listeners",
+        "leadership",
+        "log",
+        "marker_listeners",
+        "node_id",
+        "polls",
+        "settings",
+        "topic_id",
+        "topic_partition",
+        "unflushed_records",
+        "unflushed_since",
+    )
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        topic_id: TopicId,
+        node_id: NodeId,
+        leadership: Leadership,
+        settings: TopicSettings,
+    ) -> None:
+        self.log = log
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.topic_id = topic_id
+        self.node_id = node_id
+        self.leadership = leadership
+        self.settings = settings
+        self.polls: set[Poll] = set()
+        self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
+        self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
+        self.unflushed_records = 0  # appended since the last fsync was asked for
+        self.unflushed_since: Millis | None = None
+        self._acknowledged: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+        self.lead(leadership)
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic_partition} {self.log.start_offset}..{self.log.end_offset}>"
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The epoch of the current leader."""
+        return self.leadership.leader_epoch
+
+    @property
+    def is_led_here(self) -> bool:
+        """Whether this broker takes the partition's writes."""
+        return self.leadership.leader == self.node_id
+
+    def lead(self, leadership: Leadership) -> None:
+        """Take the controller's word on leader, epoch and in-sync replicas."""
+        led_before, self.leadership = self.is_led_here, leadership
+        if led_before and not self.is_led_here:
+            self.abandon()
+        self._advance_high_watermark(0)
+
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """Refuse a request that was meant for another leader, or made under another epoch."""
+        if not self.is_led_here:
+            raise Refused(ErrorCode.not_leader_or_follower, "this broker does not lead it")
+        if current_leader_epoch < 0 or current_leader_epoch == self.leadership.leader_epoch:
+            return
+        if current_leader_epoch < self.leadership.leader_epoch:
+            raise Refused(ErrorCode.fenced_leader_epoch, "the leader has changed since")
+        raise Refused(ErrorCode.unknown_leader_epoch, "this broker has not heard of that leader")
+
+    def check_in_sync(self) -> None:
+        """Refuse a write for which too few replicas are in sync. Never more than there are."""
+        needed = min(self.settings.accept.min_insync_replicas, len(self.leadership.replicas))
+        if len(self.leadership.isr) < needed:
+            raise Refused(
+                ErrorCode.not_enough_replicas,
+                f"{len(self.leadership.isr)} in sync, {needed} needed",
+            )
+
+    def append(
+        self, batches: bytearray | memoryview, *, now: Millis, origin: Origin = "client"
+    ) -> Appended:
+        """Append checked batches as the leader. Refused and OSError leave the log as it was."""
+        appended = self.log.append(
+            batches, leader_epoch=self.leadership.leader_epoch, now=now, origin=origin
+        )
+        if not appended.duplicate:
+            self.unflushed_records += appended.end_offset - appended.base_offset
+            if self.unflushed_since is None:
+                self.unflushed_since = now
+            self._advance_high_watermark(len(batches))
+        return appended
+
+    def append_marker(self, batch: bytearray, marker: Marker, *, now: Millis) -> Appended:
+        """End a producer's transaction here, and tell whoever keeps state over this log."""
+        appended = self.append(batch, now=now, origin="marker")
+        for listener in self.marker_listeners:
+            listener(marker)
+        return appended
+
+    def when_committed(self, end_offset: Offset) -> asyncio.Future[None] | None:
+        """A future done when all below `end_offset` is on every in-sync replica; None: it is."""
+        if self.log.high_watermark >= end_offset:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._acknowledged.append((end_offset, future))
+        return future
+
+    def abandon(self) -> None:
+        """Deleted, or led elsewhere: answer everybody who waits."""
+        for poll in tuple(self.polls):
+            poll.on_gone()
+        while self._acknowledged:
+            _, future = self._acknowledged.popleft()
+            if not future.done():
+                future.set_exception(
+                    Refused(
+                        ErrorCode.not_leader_or_follower, "the leader changed before it was safe"
+                    )
+                )
+
+    def replace_settings(self, settings: TopicSettings) -> None:
+        """The topic was reconfigured: takes effect with the next request."""
+        if settings.log != self.settings.log:
+            self.log.replace_settings(settings.log)
+        self.settings = settings
+
+    def _advance_high_watermark(self, size_bytes: int) -> None:
+        """A leader that is the only in-sync replica commits what it appends."""
+        isr = self.leadership.isr
+        if len(isr) == 1 and isr[0] == self.node_id:
+            self.set_high_watermark(self.log.end_offset, size_bytes)
+
+    def set_high_watermark(self, offset: Offset, size_bytes: int) -> None:
+        """Every in-sync replica has all below `offset`; release those who waited for it."""
+        self.log.set_high_watermark(offset)
+        while self._acknowledged and self._acknowledged[0][0] <= offset:
+            _, future = self._acknowledged.popleft()
+            if not future.done():
+                future.set_result(None)
+        for listener in self.commit_listeners:
+            listener()
+        if self.polls:
+            for poll in tuple(self.polls):
+                poll.on_readable(self, size_bytes)
+
+
+class HostedTopic:
+    """A topic and those of its partitions that this broker holds."""
+
+    __slots__ = ("name", "partitions", "settings", "topic_id")
+
+    def __init__(self, name: str, topic_id: TopicId, settings: TopicSettings) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.settings = settings
+        self.partitions: dict[int, Partition] = {}
+
+
+class LogStore(Protocol):
+    """Where logs live on disk."""
+
+    def open(
+        self, topic_partition: TopicPartition, topic_id: TopicId, settings: LogSettings
+    ) -> PartitionLog:
+        """The log of that partition, made if absent, recovered if need be."""
+
+    def delete(self, log: PartitionLog) -> None:
+        """Take the log out of sight now and off the disk later."""
+
+    def close(self, logs: Sequence[PartitionLog]) -> None:
+        """Close all logs, and leave the mark of a clean stop."""
+
+
+class Partitions:
+    """All partitions of this broker, by name and by topic id."""
+
+    def __init__(self, node_id: NodeId, store: LogStore) -> None:
+        self.node_id = node_id
+        self.topics: dict[str, HostedTopic] = {}
+        self.topics_by_id: dict[bytes, HostedTopic] = {}  # by the id's 16 bytes, as on the wire
+        self._store = store
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The partition by name, if this broker holds it."""
+        hosted = self.topics.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The partition by its topic's id, if this broker holds it."""
+        hosted = self.topics_by_id.get(topic_id)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        leadership: Leadership,
+        settings: TopicSettings,
+    ) -> Partition:
+        """Hold a partition from now on; finds its log on disk if there is one. Repeatable."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None:
+            topic = HostedTopic(topic_partition.topic, topic_id, settings)
+            self.topics[topic.name] = self.topics_by_id[topic_id.bytes] = topic
+        assert topic.topic_id == topic_id, "a topic is deleted before its name is used again"
+        held = topic.partitions.get(topic_partition.partition)
+        if held is not None:
+            held.lead(leadership)
+            return held
+        partition = Partition(
+            self._store.open(topic_partition, topic_id, settings.log),
+            topic_id=topic_id,
+            node_id=self.node_id,
+            leadership=leadership,
+            settings=settings,
+        )
+        topic.partitions[topic_partition.partition] = partition
+        return partition
+
+    def delete(self, topic: str) -> None:
+        """Let go of a topic with all it holds; its files vanish after a delay."""
+        hosted = self.topics.pop(topic, None)
+        if hosted is None:
+            return
+        self.topics_by_id.pop(hosted.topic_id.bytes, None)
+        for partition in hosted.partitions.values():
+            partition.abandon()
+            self._store.delete(partition.log)
+
+    def replace_settings(self, topic: str, settings: TopicSettings) -> None:
+        """A topic was reconfigured."""
+        hosted = self.topics.get(topic)
+        if hosted is None:
+            return
+        hosted.settings = settings
+        for partition in hosted.partitions.values():
+            partition.replace_settings(settings)
+
+    def close(self) -> None:
+        """Answer all who wait, and close every log."""
+        for partition in self:
+            partition.abandon()
+        self._store.close([partition.log for partition in self])
+        self.topics.clear()
+        self.topics_by_id.clear()
