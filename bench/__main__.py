@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.figures import Figure
 
 HERE = Path(__file__).parent
-NOT_BENCHES = {"__init__", "__main__", "figures", "peers", "load"}
+NOT_BENCHES = {"__init__", "__main__", "figures", "peers", "latency", "load"}
 SECONDS_MAX = 1800
 
 
