@@ -1,4 +1,4 @@
-"""Latency at a steady rate, one message per request: until acknowledged, or until a reader has it."""
+"""Latency at a steady rate, one message per request: until acknowledged, or read."""
 
 import argparse
 import multiprocessing as mp

@@ -1,8 +1,9 @@
 """The load both servers get: librdkafka driven without a Python object per message.
 
-The shared library inside confluent-kafka's wheel is called directly: one call hands over thousands of
-prepared messages, and a compiled loop drains them. So what is measured is the server. Each load runs
-as a process of its own, `python -m bench.load produce|consume|latency …`, and prints one JSON line.
+The shared library inside confluent-kafka's wheel is called directly: one call hands over thousands
+of prepared messages, and a compiled loop drains them. So what is measured is the server. Each load
+runs as a process of its own, `python -m bench.load produce|consume|latency …`, and prints one line
+of JSON.
 """
 
 import argparse
@@ -101,7 +102,7 @@ class Client:
 
 
 def produce(options: argparse.Namespace) -> dict[str, float]:
-    """Send `count` messages round robin over the partitions; the time until all are acknowledged."""
+    """Send `count` messages round robin over the partitions until all are acknowledged."""
     failures: list[int] = []
     client = Client(
         Client.PRODUCER,
@@ -205,7 +206,7 @@ def _compile_drain(library: c.CDLL) -> Callable[..., int]:
 
 
 def latency(options: argparse.Namespace) -> dict[str, float]:
-    """One message per request at a steady rate: acknowledgement times, or end to end with a reader."""
+    """One message per request at a steady rate, acknowledged or end to end."""
     from bench.latency import measure_latency
 
     return measure_latency(options)
