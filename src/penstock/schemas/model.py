@@ -1,0 +1,88 @@
+"""What a schema is to everyone who does not care in which language it is written."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple, Protocol, Self
+
+
+class SchemaType(StrEnum):
+    """The languages, by the names the registry's API gives them."""
+
+    AVRO = "AVRO"
+    PROTOBUF = "PROTOBUF"
+    JSON = "JSON"
+
+
+class Reference(NamedTuple):
+    """A schema that this one builds on: the name it is imported by, and where the registry has it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Source(NamedTuple):
+    """A schema as somebody wrote it."""
+
+    type: SchemaType
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+# Reference name -> text of everything a schema reaches, its references' references included, those
+# without imports of their own first.
+Imports = Mapping[str, str]
+
+
+class InvalidSchema(Exception):
+    """The text is not a schema; the message says where and why."""
+
+
+class Policy(StrEnum):
+    """How strictly a JSON Schema change is judged."""
+
+    STRICT = "STRICT"
+    LENIENT = "LENIENT"
+
+
+class Difference(NamedTuple):
+    """One reason why a reader's schema cannot read what a writer's schema wrote."""
+
+    kind: str  # the peer's name for it, such as READER_FIELD_MISSING_DEFAULT_VALUE
+    path: str  # where in the schema
+    description: str  # a sentence, with %(reader)s and %(writer)s for "new" and "old"
+    additional: str = ""
+
+    def said(self, *, reader: str, writer: str) -> str:
+        """The sentence, once it is known which side is the new one."""
+        return self.description.replace("%(reader)s", reader).replace("%(writer)s", writer)
+
+
+class ParsedSchema(Protocol):
+    """A schema that was understood. Immutable; equal canonical text and references, equal schema."""
+
+    @property
+    def type(self) -> SchemaType: ...
+
+    @property
+    def canonical(self) -> str:
+        """The text as the registry stores it."""
+
+    @property
+    def references(self) -> tuple[Reference, ...]: ...
+
+    @property
+    def name(self) -> str | None:
+        """The full record or message name, the title in JSON Schema; None if it has none."""
+
+    def normalized(self) -> Self:
+        """The same schema with everything that has no meaning put in one order."""
+
+    def formatted(self, form: str) -> str:
+        """The text in another form (`resolved`, `serialized` …); canonical for an unknown one."""
+
+    def equivalent(self, other: Self) -> bool:
+        """Whether registering one while the other is there gives the same version."""
+
+    def unreadable(self, writer: Self, policy: Policy = Policy.STRICT) -> tuple[Difference, ...]:
+        """Why this schema, as the reader's, cannot read what `writer` wrote; empty if it can."""
