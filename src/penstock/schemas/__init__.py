@@ -1,5 +1,5 @@
-"""Schemas as values: parsing, canonical text, identity, compatibility, lints. A library, no service.
+"""Schemas as values: parsing, canonical text, identity, compatibility, lints. A library only.
 
-Avro, Protobuf and JSON Schema behind one shape (`model.ParsedSchema`). Nothing here fetches anything:
-references are handed in as text.
+Avro, Protobuf and JSON Schema behind one shape (`model.ParsedSchema`). Nothing here fetches
+anything: references are handed in as text.
 """

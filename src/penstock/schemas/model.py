@@ -14,7 +14,7 @@ class SchemaType(StrEnum):
 
 
 class Reference(NamedTuple):
-    """A schema that this one builds on: the name it is imported by, and where the registry has it."""
+    """A schema this one builds on: the name it is imported by, and where the registry has it."""
 
     name: str
     subject: str
@@ -59,7 +59,7 @@ class Difference(NamedTuple):
 
 
 class ParsedSchema(Protocol):
-    """A schema that was understood. Immutable; equal canonical text and references, equal schema."""
+    """A schema that was understood. Immutable."""
 
     @property
     def type(self) -> SchemaType: ...
