@@ -1,0 +1,136 @@
+"""Whether a proposed schema may follow those that are there, by the level a subject asks for.
+
+Which pairs are compared, in which direction and in which order is decided here; how two schemas
+compare is their language's business. The texts are Confluent's, because people match on them.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType
+
+OLD_SCHEMA_CHARACTERS_MAX: Final = 10 * 1024
+
+
+class Level(StrEnum):
+    """What a subject promises its users."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"  # the new schema reads what the latest wrote: consumers upgrade first
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"  # the latest schema reads what the new one writes: producers upgrade first
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"  # both: any order
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def is_transitive(self) -> bool:
+        """Every version counts, not only the latest."""
+        return self.endswith("_TRANSITIVE")
+
+    @property
+    def is_forward(self) -> bool:
+        """Old readers must read new events."""
+        return self.startswith(("FORWARD", "FULL"))
+
+    @property
+    def is_backward(self) -> bool:
+        """New readers must read old events."""
+        return self.startswith(("BACKWARD", "FULL"))
+
+
+class Earlier(NamedTuple):
+    """A version that is there already."""
+
+    version: int
+    schema: ParsedSchema
+
+
+class Break(NamedTuple):
+    """One difference, and which side fails to read."""
+
+    difference: Difference
+    new_is_reader: bool
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, naming the two sides old and new."""
+        if self.new_is_reader:
+            return self.difference.said(reader="new", writer="old")
+        return self.difference.said(reader="old", writer="new")
+
+
+class Verdict(NamedTuple):
+    """Empty breaks: compatible. Otherwise the version that broke, and all reasons."""
+
+    breaks: tuple[Break, ...] = ()
+    against: Earlier | None = None
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether the proposed schema may be registered."""
+        return not self.breaks
+
+
+def check(
+    level: Level,
+    proposed: ParsedSchema,
+    earlier: Sequence[Earlier],
+    policy: Policy = Policy.STRICT,
+) -> Verdict:
+    """Compare with the latest, or with all from newest to oldest, up to the first that breaks.
+
+    `earlier` is in version order, oldest first.
+    """
+    if level is Level.NONE:
+        return Verdict()
+    for one in reversed(earlier if level.is_transitive else earlier[-1:]):
+        breaks = compare(level, proposed, one.schema, policy)
+        if breaks:
+            return Verdict(breaks, one)
+    return Verdict()
+
+
+def compare(
+    level: Level, proposed: ParsedSchema, old: ParsedSchema, policy: Policy
+) -> tuple[Break, ...]:
+    """All breaks between two schemas; old-reads-new first, as the peer reports them."""
+    if proposed.type is not old.type:
+        different = Difference("TYPE", "/", "Incompatible because of different schema type")
+        return (Break(different, new_is_reader=True),)
+    breaks: list[Break] = []
+    if level.is_forward:
+        unreadable = old.unreadable(proposed, policy)
+        breaks += [Break(difference, new_is_reader=False) for difference in unreadable]
+    if level.is_backward:
+        unreadable = proposed.unreadable(old, policy)
+        breaks += [Break(difference, new_is_reader=True) for difference in unreadable]
+    return tuple(breaks)
+
+
+def messages(verdict: Verdict, level: Level) -> list[str]:
+    """The verdict as the registry's API words it; empty if compatible."""
+    if verdict.is_compatible or verdict.against is None:
+        return []
+    old = verdict.against
+    lines = [_worded(one, old.schema.type) for one in verdict.breaks]
+    text = old.schema.canonical
+    if len(text) > OLD_SCHEMA_CHARACTERS_MAX:
+        text = text[:OLD_SCHEMA_CHARACTERS_MAX] + "..."
+    lines.append(f"{{oldSchemaVersion: {old.version}}}")
+    lines.append(f"{{oldSchema: '{text}'}}")
+    lines.append(f"{{validateFields: 'false', compatibility: '{level}'}}")
+    return lines
+
+
+def _worded(one: Break, language: SchemaType) -> str:
+    difference = one.difference
+    if difference.kind == "TYPE":
+        return one.sentence
+    if language is SchemaType.AVRO:
+        return (
+            f"{{errorType:'{difference.kind}', description:'{one.sentence}', "
+            f"additionalInfo:'{difference.additional}'}}"
+        )
+    return f'{{errorType:"{difference.kind}", description:"{one.sentence}"}}'
