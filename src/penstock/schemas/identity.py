@@ -1,6 +1,6 @@
 """When two schemas are the same schema: the MD5 over text, references, metadata and rules.
 
-The sixteen bytes, read as a UUID, are the schema's GUID. They are what Confluent's registry computes,
+The sixteen bytes, read as a UUID, are the schema's GUID. Confluent's registry computes the same,
 so ids and GUIDs survive a move in either direction. The language is not part of it.
 """
 
