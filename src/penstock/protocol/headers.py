@@ -1,0 +1,180 @@
+"""What stands in front of every request and response.
+
+A request says who asks for what in which version; a response carries the request's number back.
+Flexible versions end their headers in tagged fields, of which a broker needs none: they are
+skipped. ApiVersions alone keeps the old response header for ever, because a client reads it before
+it knows what the broker speaks.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.errors import ErrorCode, Malformed
+from penstock.protocol.primitives import Buffer, read_unsigned_varint
+
+API_VERSIONS: Final = 18
+
+_REQUEST: Final = Struct(
+    ">"
+    "h"  # api_key
+    "h"  # api_version
+    "i"  # correlation_id    echoed in the response
+    "h"  # client_id length  -1: none; the text follows, then tagged fields if flexible
+)
+_RESPONSE: Final = Struct(
+    ">"
+    "i"  # size            of everything after this field
+    "i"  # correlation_id  the request's
+)
+_UNSUPPORTED: Final = Struct(
+    ">"
+    "h"  # error_code  35
+    "i"  # entries     1
+    "h"  # api_key     18
+    "h"  # least version
+    "h"  # last version
+)
+_CORRELATION_BYTES: Final = 4
+_NO_TAGS: Final = b"\x00"
+_TAGS_MAX: Final = 64  # one is defined; more than this is rubbish
+
+# The first version of each API whose messages are flexible; an API that is absent has none.
+FLEXIBLE_FROM: Final = {
+    **dict.fromkeys(range(45, 93), 0),
+    0: 9,
+    1: 12,
+    2: 6,
+    3: 9,
+    8: 8,
+    9: 6,
+    10: 3,
+    11: 6,
+    12: 4,
+    13: 4,
+    14: 4,
+    15: 5,
+    16: 3,
+    18: 3,
+    19: 5,
+    20: 4,
+    21: 2,
+    22: 2,
+    23: 4,
+    24: 3,
+    25: 3,
+    26: 3,
+    27: 1,
+    28: 3,
+    29: 2,
+    30: 2,
+    31: 2,
+    32: 4,
+    33: 2,
+    34: 2,
+    35: 2,
+    36: 2,
+    37: 2,
+    38: 2,
+    39: 2,
+    40: 2,
+    41: 2,
+    42: 2,
+    43: 2,
+    44: 1,
+    48: 1,
+    49: 1,
+    53: 1,
+    54: 1,
+    56: 2,
+    76: 1,
+    77: 1,
+    78: 1,
+    79: 1,
+}
+del FLEXIBLE_FROM[47]
+
+
+class RequestHeader(NamedTuple):
+    """Who asks for what; `body_position` is where the request itself begins."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def is_flexible_version(api_key: int, version: int) -> bool:
+    return version >= FLEXIBLE_FROM.get(api_key, 1 << 15)
+
+
+def read_request_header(frame: Buffer) -> RequestHeader:
+    """The header at the start of a frame; also of an API or a version that nobody serves."""
+    end = len(frame)
+    if end < _REQUEST.size:
+        raise Malformed("a request header is cut short", end)
+    api_key, api_version, correlation_id, id_bytes = _REQUEST.unpack_from(frame, 0)
+    position = _REQUEST.size
+    client_id = None
+    if id_bytes >= 0:
+        client_id = _read_client_id(frame, position, position + id_bytes)
+        position += id_bytes
+    elif id_bytes != -1:
+        raise Malformed(f"a client id says {id_bytes} bytes", position)
+    if is_flexible_version(api_key, api_version):
+        position = skip_tagged_fields(frame, position, end)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def _read_client_id(frame: Buffer, position: int, end: int) -> str:
+    if end > len(frame):
+        raise Malformed("the client id runs past the frame", position)
+    try:
+        return str(memoryview(frame)[position:end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise Malformed("the client id is not UTF-8", position) from error
+
+
+def skip_tagged_fields(buffer: Buffer, position: int, end: int) -> int:
+    """Past the tagged fields that end a flexible structure."""
+    if position < end and buffer[position] == 0:
+        return position + 1
+    count, position = read_unsigned_varint(buffer, position, end)
+    if count > _TAGS_MAX:
+        raise Malformed(f"{count} tagged fields", position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(buffer, position, end)
+        size, position = read_unsigned_varint(buffer, position, end)
+        if size > end - position:
+            raise Malformed(f"a tagged field says {size} bytes", position)
+        position += size
+    return position
+
+
+def write_request_header(
+    *, api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """What a client puts in front of a request body."""
+    name = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(name)
+    tags = _NO_TAGS if is_flexible_version(api_key, api_version) else b""
+    return _REQUEST.pack(api_key, api_version, correlation_id, size) + name + tags
+
+
+def response_start(*, correlation_id: int, body_bytes: int, has_tags: bool) -> bytes:
+    """A response frame's size and header, to be followed by a body of that many bytes."""
+    size = _CORRELATION_BYTES + has_tags + body_bytes
+    start = _RESPONSE.pack(size, correlation_id)
+    return start + _NO_TAGS if has_tags else start
+
+
+def response_has_tags(api_key: int, api_version: int) -> bool:
+    """Whether the response header of this version ends in tagged fields."""
+    return api_key != API_VERSIONS and is_flexible_version(api_key, api_version)
+
+
+def unsupported_api_versions(least_version: int, last_version: int) -> bytes:
+    """The body for an ApiVersions request that is too new: version 0, and what to ask with."""
+    return _UNSUPPORTED.pack(
+        ErrorCode.unsupported_version, 1, API_VERSIONS, least_version, last_version
+    )
