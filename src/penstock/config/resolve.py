@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from penstock.config.keys import Key, Kind, Synonym, Value, write_value
+from penstock.config.keys import LONG_MAX, Key, Kind, Synonym, Value, write_value
 from penstock.errors import ErrorCode, Refused
+from penstock.model import Millis
 
 
 class Source(IntEnum):
@@ -85,6 +86,65 @@ def effective(key: Key, own: Mapping[str, str], own_source: Source, layers: Laye
     if setting.source is Source.DEFAULT or setting.value is None:
         return key.default
     return key.parse(setting.value)
+
+
+class Values:
+    """The effective values of one resource, read when asked for; kinds are the caller's word."""
+
+    def __init__(
+        self, keys: Mapping[str, Key], own: Mapping[str, str], source: Source, layers: Layers
+    ) -> None:
+        self._keys = keys
+        self._own = own
+        self._source = source
+        self._layers = layers
+
+    def __getitem__(self, name: str) -> Value:
+        return effective(self._keys[name], self._own, self._source, self._layers)
+
+    def whole(self, name: str) -> int:
+        """A number without a fraction."""
+        value = self[name]
+        assert isinstance(value, int)
+        return value
+
+    def fraction(self, name: str) -> float:
+        """A number that may have a fraction."""
+        value = self[name]
+        assert isinstance(value, float | int)
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self[name]
+        assert isinstance(value, bool)
+        return value
+
+    def text(self, name: str) -> str:
+        """Text that is there."""
+        value = self[name]
+        assert isinstance(value, str)
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list."""
+        value = self[name]
+        assert isinstance(value, tuple)
+        return value
+
+    def millis(self, name: str) -> Millis:
+        """A span of time."""
+        return Millis(self.whole(name))
+
+    def limit(self, name: str) -> int | None:
+        """None for both of Kafka's ways to say "without limit"."""
+        value = self.whole(name)
+        return None if value < 0 or value == LONG_MAX else value
+
+    def limit_ms(self, name: str) -> Millis | None:
+        """A span of time; None is without limit."""
+        value = self.limit(name)
+        return None if value is None else Millis(value)
 
 
 def valid_overrides(keys: Mapping[str, Key], overrides: Mapping[str, str], scope: str) -> None:

@@ -1,15 +1,14 @@
 """The keys a topic may set, with Apache Kafka's names and defaults.
 
-A topic falls back to the broker key named as its synonym; `topic_settings` makes the views.
+A topic falls back to the broker key named as its synonym; `topic_views` makes the views.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple
 
 from penstock.config.keys import LONG_MAX, Key, Kind, Synonym, Value, key_table
-from penstock.config.resolve import Layers, Source, effective, valid_overrides
+from penstock.config.resolve import Layers, Source, Values, valid_overrides
 from penstock.config.views import (
     AcceptSettings,
     CompactionSettings,
@@ -236,21 +235,19 @@ _TIERING: Final = (
 TOPIC_KEYS: Final = key_table(*_LAYOUT, *_KEEPING, *_ACCEPTING, *_REPLICAS, *_TIERING)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
+class TopicViews(NamedTuple):
     """One topic's settings, as each room wants them."""
 
     log: LogSettings
+    accept: AcceptSettings
     retention: RetentionSettings
     compaction: CompactionSettings
-    accept: AcceptSettings
-    unclean_leader_election: bool
 
 
 def check_topic_overrides(overrides: Mapping[str, str], layers: Layers) -> None:
     """Refuse overrides that no topic can have: unknown names, bad values, contradictions."""
     valid_overrides(TOPIC_KEYS, overrides, "topic")
-    values = _Values(overrides, layers)
+    values = Values(TOPIC_KEYS, overrides, Source.TOPIC, layers)
     least, most = values.whole("min.compaction.lag.ms"), values.whole("max.compaction.lag.ms")
     if least > most:
         raise Refused(
@@ -259,56 +256,31 @@ def check_topic_overrides(overrides: Mapping[str, str], layers: Layers) -> None:
         )
 
 
-def topic_settings(
+def topic_views(
     overrides: Mapping[str, str], layers: Layers, *, producer_id_expiration_ms: Millis
-) -> TopicSettings:
+) -> TopicViews:
     """The views of a topic with these overrides. They were checked before they were stored."""
-    values = _Values(overrides, layers)
-    policy = cast(tuple[str, ...], values["cleanup.policy"])
-    return TopicSettings(
+    values = Values(TOPIC_KEYS, overrides, Source.TOPIC, layers)
+    policy = values.names("cleanup.policy")
+    return TopicViews(
         log=_log_settings(values, producer_id_expiration_ms),
+        accept=_accept_settings(values, compact="compact" in policy),
         retention=RetentionSettings(
             delete="delete" in policy,
-            retention_ms=values.limit("retention.ms"),
+            retention_ms=values.limit_ms("retention.ms"),
             retention_bytes=values.limit("retention.bytes"),
         ),
         compaction=CompactionSettings(
             compact="compact" in policy,
-            min_cleanable_dirty_ratio=float(cast(float, values["min.cleanable.dirty.ratio"])),
+            min_cleanable_dirty_ratio=values.fraction("min.cleanable.dirty.ratio"),
             min_compaction_lag_ms=values.millis("min.compaction.lag.ms"),
-            max_compaction_lag_ms=values.limit("max.compaction.lag.ms"),
+            max_compaction_lag_ms=values.limit_ms("max.compaction.lag.ms"),
             delete_retention_ms=values.millis("delete.retention.ms"),
         ),
-        accept=_accept_settings(values, compact="compact" in policy),
-        unclean_leader_election=values["unclean.leader.election.enable"] is True,
     )
 
 
-class _Values:
-    """The effective value of each key, read when asked for."""
-
-    def __init__(self, overrides: Mapping[str, str], layers: Layers) -> None:
-        self._overrides = overrides
-        self._layers = layers
-
-    def __getitem__(self, name: str) -> Value:
-        return effective(TOPIC_KEYS[name], self._overrides, Source.TOPIC, self._layers)
-
-    def whole(self, name: str) -> int:
-        value = self[name]
-        assert isinstance(value, int)
-        return value
-
-    def millis(self, name: str) -> Millis:
-        return Millis(self.whole(name))
-
-    def limit(self, name: str) -> Millis | None:
-        """None for both of Kafka's ways to say "without limit"."""
-        value = self.whole(name)
-        return None if value < 0 or value == LONG_MAX else Millis(value)
-
-
-def _log_settings(values: _Values, producer_id_expiration_ms: Millis) -> LogSettings:
+def _log_settings(values: Values, producer_id_expiration_ms: Millis) -> LogSettings:
     return LogSettings(
         segment_bytes=values.whole("segment.bytes"),
         segment_ms=values.millis("segment.ms"),
@@ -317,20 +289,20 @@ def _log_settings(values: _Values, producer_id_expiration_ms: Millis) -> LogSett
         index_interval_bytes=values.whole("index.interval.bytes"),
         max_message_bytes=values.whole("max.message.bytes"),
         flush_messages=values.limit("flush.messages"),
-        flush_ms=values.limit("flush.ms"),
+        flush_ms=values.limit_ms("flush.ms"),
         file_delete_delay_ms=values.millis("file.delete.delay.ms"),
         producer_id_expiration_ms=producer_id_expiration_ms,
     )
 
 
-def _accept_settings(values: _Values, *, compact: bool) -> AcceptSettings:
-    compression = str(values["compression.type"])
+def _accept_settings(values: Values, *, compact: bool) -> AcceptSettings:
+    compression = values.text("compression.type")
     has_level = compression in ("gzip", "lz4", "zstd")
     level = values.whole(f"compression.{compression}.level") if has_level else None
     return AcceptSettings(
         max_message_bytes=values.whole("max.message.bytes"),
-        timestamp_type=TimestampType(values["message.timestamp.type"]),
-        timestamp_before_max_ms=values.limit("message.timestamp.before.max.ms"),
+        timestamp_type=TimestampType(values.text("message.timestamp.type")),
+        timestamp_before_max_ms=values.limit_ms("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=values.millis("message.timestamp.after.max.ms"),
         compression=compression,
         compression_level=None if compression == "gzip" and level == -1 else level,

@@ -1,0 +1,150 @@
+"""How events are stored in `__cluster_metadata`: keyed JSON, with a version in each value.
+
+A key is `<kind>/<name>`; a null value says that the thing is gone. A kind or version that this
+code does not know is passed over, so that an older broker can read what a newer one wrote.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, assert_never
+from uuid import UUID
+
+from penstock.coordination.controller.state import (
+    BrokerSet,
+    ClusterNamed,
+    ConfigScope,
+    ConfigSet,
+    Event,
+    FeatureSet,
+    PartitionSet,
+    PartitionState,
+    ProducerIdsTaken,
+    QuotaSet,
+    TopicDeleted,
+    TopicSet,
+)
+from penstock.machine import JournalRecord
+from penstock.model import LeaderEpoch, NodeId, TopicId
+
+VERSION: Final = 1
+_write_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def write_event(event: Event) -> JournalRecord:
+    """The record an event is stored as."""
+    match event:
+        case TopicSet():
+            rows = [_partition_row(partition) for partition in event.partitions]
+            return _record("topic", event.name, {"id": str(event.topic_id), "partitions": rows})
+        case TopicDeleted():
+            return _record("topic", event.name, None)
+        case PartitionSet():
+            value = {"index": event.partition_index, "partition": _partition_row(event.partition)}
+            name = f"{event.topic_id}/{event.partition_index}"
+            return _record("partition", name, {"topic": event.topic, **value})
+        case ConfigSet():
+            values = {"overrides": event.overrides} if event.overrides else None
+            return _record("config", f"{event.scope.name.lower()}/{event.name}", values)
+        case QuotaSet():
+            limits = {"limits": event.limits} if event.limits else None
+            return _record("quota", _write_json(event.entity), limits)
+        case BrokerSet():
+            fields = {"host": event.host, "port": event.port, "rack": event.rack}
+            return _record("broker", str(event.node_id), fields)
+        case FeatureSet():
+            return _record("feature", event.name, {"level": event.level})
+        case ProducerIdsTaken():
+            return _record("cluster", "producer-ids", {"end": event.end_producer_id})
+        case ClusterNamed():
+            return _record("cluster", "id", {"id": event.cluster_id})
+        case _:
+            assert_never(event)
+
+
+def read_events(record: JournalRecord) -> Sequence[Event]:
+    """The events a stored record stands for: one, or none if it is from a newer version."""
+    kind, _, name = record.key.decode().partition("/")
+    fields = None if record.value is None else json.loads(record.value)
+    if fields is not None and fields.get("version") != VERSION:
+        return ()
+    reader = _READERS.get(kind)
+    event = None if reader is None else reader(name, fields)
+    return () if event is None else (event,)
+
+
+def _record(kind: str, name: str, fields: dict[str, Any] | None) -> JournalRecord:
+    key = f"{kind}/{name}".encode()
+    if fields is None:
+        return JournalRecord(key, None)
+    return JournalRecord(key, _write_json({"version": VERSION, **fields}).encode())
+
+
+def _partition_row(partition: PartitionState) -> list[Any]:
+    return list(partition)
+
+
+def _read_partition(row: list[Any]) -> PartitionState:
+    leader, leader_epoch, partition_epoch, replicas, isr = row
+    return PartitionState(
+        NodeId(leader), LeaderEpoch(leader_epoch), partition_epoch, tuple(replicas), tuple(isr)
+    )
+
+
+_Fields = dict[str, Any] | None
+
+
+def _read_topic(name: str, fields: _Fields) -> Event:
+    if fields is None:
+        return TopicDeleted(name)
+    partitions = tuple(_read_partition(row) for row in fields["partitions"])
+    return TopicSet(name, TopicId(UUID(fields["id"])), partitions)
+
+
+def _read_partition_set(name: str, fields: _Fields) -> Event | None:
+    if fields is None:  # its topic went, and has a record of its own to say so
+        return None
+    topic_id = TopicId(UUID(name.partition("/")[0]))
+    partition = _read_partition(fields["partition"])
+    return PartitionSet(fields["topic"], topic_id, fields["index"], partition)
+
+
+def _read_config(name: str, fields: _Fields) -> Event | None:
+    scope, _, resource = name.partition("/")
+    if scope.upper() not in ConfigScope.__members__:
+        return None
+    overrides = {} if fields is None else fields["overrides"]
+    return ConfigSet(ConfigScope[scope.upper()], resource, overrides)
+
+
+def _read_quota(name: str, fields: _Fields) -> Event:
+    entity = tuple((kind, who) for kind, who in json.loads(name))
+    return QuotaSet(entity, {} if fields is None else fields["limits"])
+
+
+def _read_broker(name: str, fields: _Fields) -> Event | None:
+    if fields is None:
+        return None
+    return BrokerSet(NodeId(int(name)), fields["host"], fields["port"], fields["rack"])
+
+
+def _read_feature(name: str, fields: _Fields) -> Event | None:
+    return None if fields is None else FeatureSet(name, fields["level"])
+
+
+def _read_cluster(name: str, fields: _Fields) -> Event | None:
+    if fields is None:
+        return None
+    if name == "producer-ids":
+        return ProducerIdsTaken(fields["end"])
+    return ClusterNamed(fields["id"]) if name == "id" else None
+
+
+_READERS: Final[dict[str, Callable[[str, _Fields], Event | None]]] = {
+    "topic": _read_topic,
+    "partition": _read_partition_set,
+    "config": _read_config,
+    "quota": _read_quota,
+    "broker": _read_broker,
+    "feature": _read_feature,
+    "cluster": _read_cluster,
+}
