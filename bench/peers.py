@@ -1,14 +1,71 @@
 """The two servers every broker bench compares, each as a `with` block, and what a process cost."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
 
 import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.testing import EmbeddedBroker
 from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 
-__all__ = ["ApacheKafka", "Cost", "PeerUnavailable", "cost_of"]
+__all__ = [
+    "ApacheKafka",
+    "Cost",
+    "PeerUnavailable",
+    "Server",
+    "apache_kafka",
+    "cost_of",
+    "make_topic",
+    "penstock",
+]
+
+
+class Server(Protocol):
+    """A Kafka server that a bench starts, stops and kills."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def stop(self, *, kill: bool = False) -> None: ...
+
+
+def penstock(folder: Path | None = None) -> Server:
+    """A Penstock broker in a process of its own."""
+    return EmbeddedBroker(folder)
+
+
+def apache_kafka(folder: Path | None = None) -> Server:
+    """One Apache Kafka node with a gigabyte of heap."""
+    return ApacheKafka(folder=folder)
+
+
+def make_topic(bootstrap: str, name: str, *, partitions: int) -> None:
+    """Create a topic and wait until it has leaders."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    for _ in range(100):
+        known = admin.list_topics(name, timeout=10).topics[name]
+        if len(known.partitions) == partitions:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"topic {name} has no leaders")
 
 
 @dataclass(slots=True)

@@ -67,6 +67,8 @@ def java_command(libraries: Path, main_class: str, *arguments: str) -> list[str]
 class ApacheKafka:
     """One Apache Kafka node on loopback, for the length of a `with` block."""
 
+    name = "Apache Kafka"
+
     def __init__(
         self, *, heap: str = "1g", settings: Sequence[str] = (), folder: Path | None = None
     ) -> None:

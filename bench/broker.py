@@ -1,0 +1,127 @@
+"""Produce and consume throughput, server CPU and memory: Penstock beside Apache Kafka.
+
+Both servers are warmed up with the same load first. One server runs at a time, so that each has
+the machine to itself.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.figures import Figure, report
+from bench.peers import Cost, PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One workload, and what its ratios should be."""
+
+    name: str
+    what: str
+    size: int
+    count: int
+    batch_bytes: int
+    rate_target: str
+    cpu_target: str
+
+
+LOADS = (
+    Load("produce 1000 B, 16 kB batches", "produce", 1000, 800_000, 16_384, ">= 2.5", "<= 0.4"),
+    Load("produce 1000 B, 1 MB batches", "produce", 1000, 1_500_000, MB, ">= 1.1", "<= 0.6"),
+    Load("produce 100 B, 16 kB batches", "produce", 100, 3_000_000, 16_384, ">= 1.0", "<= 0.4"),
+    Load("produce 100 B, 1 MB batches", "produce", 100, 5_000_000, MB, ">= 1.0", "<= 0.6"),
+    Load("consume 1000 B", "consume", 1000, 1_500_000, MB, ">= 1.1", "<= 1.0"),
+)
+WARM_UP = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one server did under one load."""
+
+    mb_per_second: float
+    cpu_seconds_per_gb: float
+
+
+def measure() -> Iterator[Figure]:
+    """Ours and the peer's, one after the other, then their ratios."""
+    ours, ours_resident = measure_server(penstock())
+    try:
+        theirs, theirs_resident = measure_server(apache_kafka())
+    except PeerUnavailable as reason:
+        print(f"no peer to compare with: {reason}", file=sys.stderr)
+        theirs, theirs_resident = {}, None
+    for load in LOADS:
+        mine, peer = ours[load.name], theirs.get(load.name)
+        yield Figure(
+            load.name,
+            mine.mb_per_second,
+            peer.mb_per_second if peer else None,
+            "MB/s",
+            load.rate_target,
+        )
+        yield Figure(
+            f"{load.name}: server CPU",
+            mine.cpu_seconds_per_gb,
+            peer.cpu_seconds_per_gb if peer else None,
+            "CPU-s/GB",
+            load.cpu_target,
+        )
+    yield Figure("resident after the load", ours_resident, theirs_resident, "MB")
+
+
+def measure_server(server: Server) -> tuple[dict[str, Run], float]:
+    """Every load against one server, from its warm-up to its memory at the end."""
+    runs: dict[str, Run] = {}
+    cost = Cost()
+    with server:
+        make_topic(server.bootstrap, "warm-up", partitions=4)
+        for batch_bytes in (16_384, MB):
+            run_load(server, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
+        run_load(server, "consume", "warm-up", 1000, WARM_UP, MB)
+        for load in LOADS:
+            topic = (
+                "t-1000-1000000" if load.what == "consume" else f"t-{load.size}-{load.batch_bytes}"
+            )
+            if load.what == "produce":
+                make_topic(server.bootstrap, topic, partitions=4)
+            time.sleep(1)
+            with cost_of(server.pid) as cost:
+                said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
+            gigabytes = load.size * load.count / 1e9
+            runs[load.name] = Run(said["mb_per_second"], cost.cpu_seconds / gigabytes)
+            print(f"{server.name}: {load.name}: {runs[load.name]}", file=sys.stderr)
+    return runs, cost.resident_bytes / MB
+
+
+def run_load(
+    server: Server, what: str, topic: str, size: int, count: int, batch_bytes: int
+) -> dict[str, float]:
+    """One load in a process of its own."""
+    arguments = {
+        "bootstrap": server.bootstrap,
+        "topic": topic,
+        "size": size,
+        "count": count,
+        "batch-bytes": batch_bytes,
+        "acks": "all",
+    }
+    options = [text for key, value in arguments.items() for text in (f"--{key}", str(value))]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load", what, *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    answer: dict[str, float] = json.loads(done.stdout)
+    return answer
+
+
+if __name__ == "__main__":
+    report(measure(), __doc__)

@@ -1,0 +1,88 @@
+"""Start, 2 000 topics, restarts, and 10 000 idle partitions: Penstock beside Apache Kafka."""
+
+import sys
+import time
+from collections.abc import Iterator
+
+from bench.figures import Figure, report
+from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TOPICS = 2_000
+PER_CALL = 100
+PARTITIONS = 10_000
+
+
+def measure() -> Iterator[Figure]:
+    """The same steps on both servers; the idle memory is ours alone."""
+    ours = measure_server(penstock())
+    try:
+        theirs: dict[str, float] = measure_server(apache_kafka())
+    except PeerUnavailable as reason:
+        print(f"no peer to compare with: {reason}", file=sys.stderr)
+        theirs = {}
+    targets = {"create 2 000 topics": "<= 1.0"}
+    for name, seconds in ours.items():
+        yield Figure(name, seconds, theirs.get(name), "s", targets.get(name, ""))
+    yield Figure(f"resident with {PARTITIONS} idle partitions", idle_megabytes(), None, "MB")
+
+
+def measure_server(server: Server) -> dict[str, float]:
+    """From the first start to a restart after a crash."""
+    took: dict[str, float] = {}
+    started = time.perf_counter()
+    with server:
+        acknowledge(server.bootstrap)
+        took["start to first acknowledged message"] = time.perf_counter() - started
+        took["create 2 000 topics"] = create_topics(server.bootstrap)
+        server.stop()
+        took["restart, clean, to first acknowledged message"] = restart(server)
+        server.stop(kill=True)
+        took["restart, killed, to first acknowledged message"] = restart(server)
+    print(f"{server.name}: {took}", file=sys.stderr)
+    return took
+
+
+def restart(server: Server) -> float:
+    """Start again and wait for one acknowledged message."""
+    started = time.perf_counter()
+    server.start()
+    acknowledge(server.bootstrap)
+    return time.perf_counter() - started
+
+
+def acknowledge(bootstrap: str) -> None:
+    """One message with acks=all to a topic that the broker may have to create."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    failures: list[object] = []
+    producer.produce("first", b"message", on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(60) == 0, "no acknowledgement"
+    assert failures == [None], f"the message failed: {failures}"
+
+
+def create_topics(bootstrap: str) -> float:
+    """2 000 topics of one partition, a hundred per call."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    started = time.perf_counter()
+    for first in range(0, TOPICS, PER_CALL):
+        names = [f"topic-{number:04}" for number in range(first, first + PER_CALL)]
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            future.result(60)
+    return time.perf_counter() - started
+
+
+def idle_megabytes() -> float:
+    """Memory of a broker that holds many partitions nobody touches."""
+    with penstock() as server:
+        for number in range(PARTITIONS // 1000):
+            make_topic(server.bootstrap, f"idle-{number}", partitions=1000)
+        server.stop()
+        server.start()
+        with cost_of(server.pid) as cost:
+            time.sleep(2)
+    return cost.resident_bytes / 1e6
+
+
+if __name__ == "__main__":
+    report(measure(), __doc__)
