@@ -4,10 +4,11 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench.figures import Figure, report
-from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.figures import Figure, report
+from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
 
 TOPICS = 2_000
 PER_CALL = 100
