@@ -1,0 +1,187 @@
+"""The transaction coordinator as a machine: one per led partition of `__transaction_state`.
+
+Pure. The log's records are the whole metadata of a transactional id; markers in data partitions are
+*sends*, repeated until the shell reports them written, also by a coordinator that has just loaded
+its log: a transaction is complete only after its markers are in the logs.
+"""
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from penstock.coordination.transactions import records
+from penstock.coordination.transactions.commands import (
+    AbortTimedOut,
+    AddPartitions,
+    Command,
+    Describe,
+    EndTransaction,
+    InitProducer,
+    ListIds,
+    MarkersWritten,
+    Producer,
+    TransactionSettings,
+    WantProducerId,
+)
+from penstock.coordination.transactions.rules import (
+    decide_add,
+    decide_end,
+    decide_init,
+    decide_markers_written,
+    ending_outcome,
+    fenced,
+    markers_of,
+)
+from penstock.coordination.transactions.state import (
+    MARKER_RETRY_MS,
+    Event,
+    Expired,
+    MarkersDue,
+    TimeoutDeferred,
+    Transaction,
+    Transactions,
+    TransactionState,
+    apply,
+    is_open,
+)
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
+from penstock.model import NO_PRODUCER, Millis
+
+DUE_MAX: Final = 200  # of each kind in one tick; the rest follows in the next
+
+
+class TransactionMachine:
+    """The coordinator of all transactional ids that hash to one partition."""
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+
+    def fresh(self) -> Transactions:
+        """Nobody has a transactional id yet."""
+        return Transactions()
+
+    def decide(self, state: Transactions, command: Command, now: Millis) -> Outcome[Event]:
+        """All rules; see `rules`."""
+        match command:
+            case InitProducer():
+                return decide_init(state, command, self.settings, now)
+            case AddPartitions():
+                return decide_add(state, command, now)
+            case EndTransaction():
+                return decide_end(state, command, now)
+            case MarkersWritten():
+                return decide_markers_written(state, command, now)
+            case AbortTimedOut():
+                return _decide_abort_timed_out(state, command, now)
+            case Describe():
+                return Outcome(replies=(Reply(command.caller, _described(state, command)),))
+            case ListIds():
+                return Outcome(replies=(Reply(command.caller, tuple(state.by_id.values())),))
+            case _:
+                assert_never(command)
+
+    def apply(self, state: Transactions, event: Event) -> None:
+        """Change the state; see `state`."""
+        apply(state, event)
+
+    def wake_at(self, state: Transactions) -> Millis | None:
+        """The next time-out, repeated marker or expiry."""
+        due: list[Millis] = []
+        if state.deadlines:
+            due.append(state.deadlines[0].at)
+        if state.markers_due:
+            due.append(next(iter(state.markers_due.values())))
+        if state.settled:
+            oldest = next(iter(state.settled.values()))
+            due.append(Millis(oldest + self.settings.id_expiration_ms))
+        return min(due, default=None)
+
+    def tick(self, state: Transactions, now: Millis) -> Outcome[Event]:
+        """Abort what timed out, send markers again, forget ids nobody used."""
+        return _joined(
+            (
+                *self._expire(state, now),
+                *_resend_markers(state, now),
+                *_time_out(state, now),
+            )
+        )
+
+    def write_event(self, event: Event) -> JournalRecord:
+        """The event as its log stores it."""
+        return records.write_event(event)
+
+    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
+        """The events a stored record stands for. No transaction wraps this log's own records."""
+        return records.read_events(record)
+
+    def _expire(self, state: Transactions, now: Millis) -> list[Outcome[Event]]:
+        expired: list[Event] = []
+        for transactional_id, updated_at in state.settled.items():
+            if updated_at + self.settings.id_expiration_ms > now or len(expired) == DUE_MAX:
+                break
+            expired.append(Expired(transactional_id))
+        return [Outcome(events=tuple(expired))] if expired else []
+
+
+def _described(state: Transactions, command: Describe) -> Transaction:
+    if not command.transactional_id:
+        raise Refused(ErrorCode.invalid_request, "a transactional id cannot be empty")
+    transaction = state.by_id.get(command.transactional_id)
+    if transaction is None:
+        raise Refused(ErrorCode.transactional_id_not_found, "nobody uses this transactional id")
+    return transaction
+
+
+def _resend_markers(state: Transactions, now: Millis) -> list[Outcome[Event]]:
+    outcomes: list[Outcome[Event]] = []
+    for transactional_id, at in state.markers_due.items():
+        if at > now or len(outcomes) == DUE_MAX:
+            break
+        partitions = frozenset(state.unmarked[transactional_id])
+        outcomes.append(
+            Outcome(
+                notes=(MarkersDue(transactional_id, Millis(now + MARKER_RETRY_MS)),),
+                sends=(markers_of(state.by_id[transactional_id], partitions),),
+            )
+        )
+    return outcomes
+
+
+def _time_out(state: Transactions, now: Millis) -> list[Outcome[Event]]:
+    due = sorted(entry for entry in state.deadlines if entry.at <= now and is_open(state, entry))
+    outcomes: dict[str, Outcome[Event]] = {}
+    for entry in due[:DUE_MAX]:
+        transaction = state.by_id[entry.transactional_id]
+        if transaction.is_epoch_exhausted:
+            producer = Producer(transaction.producer_id, transaction.producer_epoch)
+            outcomes[entry.transactional_id] = Outcome(
+                notes=(TimeoutDeferred(entry.transactional_id, Millis(now + MARKER_RETRY_MS)),),
+                sends=(WantProducerId(entry.transactional_id, producer),),
+            )
+        else:
+            aborting = fenced(transaction, NO_PRODUCER, now)
+            outcomes[entry.transactional_id] = ending_outcome(aborting, now)
+    return list(outcomes.values())
+
+
+def _decide_abort_timed_out(
+    state: Transactions, report: AbortTimedOut, now: Millis
+) -> Outcome[Event]:
+    transaction = state.by_id.get(report.transactional_id)
+    if (
+        transaction is None
+        or transaction.state is not TransactionState.ONGOING
+        or transaction.deadline > now
+        or report.producer != (transaction.producer_id, transaction.producer_epoch)
+    ):
+        return Outcome()
+    return ending_outcome(fenced(transaction, report.minted_producer_id, now), now)
+
+
+def _joined(outcomes: Sequence[Outcome[Event]]) -> Outcome[Event]:
+    """Many outcomes as one: their events are one batch, all or none."""
+    return Outcome(
+        events=tuple(event for outcome in outcomes for event in outcome.events),
+        notes=tuple(note for outcome in outcomes for note in outcome.notes),
+        sends=tuple(message for outcome in outcomes for message in outcome.sends),
+    )
