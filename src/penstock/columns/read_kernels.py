@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.columns.compiled import Bools, Bytes, Int32s, Int64s, kernel
+from penstock.columns.compiled import Bools, Bytes, Int32s, Int64s, copy_bytes, kernel
 
 RECORD_BYTES_MIN: Final = 7  # a byte for each field, no key, no value, no header
 HEADER_BYTES_MIN: Final = 2  # an empty key and a null value
@@ -130,7 +130,7 @@ def walk_headers(source: Bytes, position: int, end: int, count: int) -> tuple[in
 
 @kernel
 def index_record(
-    source: Bytes, start: int, section_end: int, place: Int64s
+    source: Bytes, start: int, section_end: int, places: Int64s, row: int
 ) -> tuple[int, int, int, int, int, int]:
     """Check one record and note its places.
 
@@ -167,12 +167,12 @@ def index_record(
         return wrong, position, 0, 0, 0, 0
     if position != end:
         return RECORD_LEFTOVER, position, 0, 0, 0, 0
-    place[KEY_AT] = key_at
-    place[KEY_SIZE] = key_size
-    place[VALUE_AT] = value_at
-    place[VALUE_SIZE] = value_size
-    place[HEADERS_AT] = headers_at
-    place[HEADER_COUNT] = header_count
+    places[row, KEY_AT] = key_at
+    places[row, KEY_SIZE] = key_size
+    places[row, VALUE_AT] = value_at
+    places[row, VALUE_SIZE] = value_size
+    places[row, HEADERS_AT] = headers_at
+    places[row, HEADER_COUNT] = header_count
     return NOTHING_WRONG, end, timestamp_delta, offset_delta, key_bytes, value_bytes
 
 
@@ -205,7 +205,7 @@ def index_records(
         for _ in range(sections[section, COUNT]):
             start = position
             wrong, position, timestamp_delta, offset_delta, key_bytes, value_bytes = index_record(
-                source, start, section_end, places[row]
+                source, start, section_end, places, row
             )
             if not wrong and not (previous_delta < offset_delta <= sections[section, LAST_DELTA]):
                 wrong, position = ROTTEN_DELTA, start
@@ -252,9 +252,9 @@ def gather_bytes(
         valid[row] = size >= 0
         if size < 0:
             nulls += 1
-        for index in range(size):
-            gathered[position + index] = source[start + index]
-        position += max(size, 0)
+        else:
+            copy_bytes(gathered, position, source, start, size)
+            position += size
         ends[row + 1] = position
     return nulls
 
