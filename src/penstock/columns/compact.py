@@ -27,7 +27,7 @@ RECORD_GROWTH_MAX: Final = 13  # the widest timestamp delta and length instead o
 _LOG_OVERHEAD_BYTES: Final = 12  # base offset and length, which the length does not count
 _MAGIC: Final = 2
 _LOG_APPEND_TIME: Final = 0x08
-_DELETE_HORIZON: Final = 0x40
+DELETE_HORIZON: Final = 0x40
 _LOGICAL_7: Final = (1 << 57) - 1  # what a logical shift by seven leaves of 64 bits
 
 _BATCH_FIELDS: Final = (
@@ -359,6 +359,14 @@ def map_keys(
 
 
 @kernel
+def _copy(source: Bytes, start: int, end: int, target: Bytes, out: int) -> int:
+    """Copy bytes; the position after them. A loop: a slice would be copied once in between."""
+    for at in range(end - start):
+        target[out + at] = source[start + at]
+    return out + end - start
+
+
+@kernel
 def _rewrite_records(
     source: Bytes, batch: Any, keep: Bools, timestamp_shift: int, target: Bytes, out: int
 ) -> int:
@@ -373,16 +381,14 @@ def _rewrite_records(
         if not keep[index]:
             continue
         if timestamp_shift == 0:
-            target[out : out + position - start] = source[start:position]
-            out += position - start
+            out = _copy(source, start, position, target, out)
             continue
         shifted = timestamp_delta + timestamp_shift
         rest = position - after_timestamp
         out = _write_varint(target, out, 1 + _varint_bytes(shifted) + rest)
         target[out] = source[body]
         out = _write_varint(target, out + 1, shifted)
-        target[out : out + rest] = source[after_timestamp:position]
-        out += rest
+        out = _copy(source, after_timestamp, position, target, out)
     return out
 
 
@@ -411,7 +417,7 @@ def filter_records(
         batch = table[index]
         verdict = verdicts[index]
         source = unpacked if batch.is_unpacked else packed
-        has_horizon = batch.attributes & _DELETE_HORIZON != 0
+        has_horizon = batch.attributes & DELETE_HORIZON != 0
         in_grace = not has_horizon or now < batch.base_timestamp
         position = batch.records_at
         delta = -1
@@ -461,7 +467,7 @@ def filter_records(
                 outcome.max_timestamp = batch.base_timestamp + max_delta
             if sets_horizon:
                 shift = batch.base_timestamp - delete_horizon
-                outcome.attributes |= _DELETE_HORIZON
+                outcome.attributes |= DELETE_HORIZON
                 outcome.base_timestamp = delete_horizon
             out = _rewrite_records(source, batch, keep, shift, target, out)
             outcome.records_end = out

@@ -2,8 +2,8 @@
 
 A log is clean up to its checkpoint and dirty from there. Never cleaned: the active segment, what is
 not yet stable (an open transaction may still be aborted), and what is younger than
-`min.compaction.lag.ms`. The dirtiest log over `min.cleanable.dirty.ratio` goes first; one with dirty
-records older than `max.compaction.lag.ms` goes whatever its ratio.
+`min.compaction.lag.ms`. The dirtiest log over `min.cleanable.dirty.ratio` goes first; before it
+goes one with dirty records older than `max.compaction.lag.ms`, whatever its ratio.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,6 +18,7 @@ class SegmentFacts(NamedTuple):
 
     base_offset: Offset
     size_bytes: int
+    first_timestamp: Millis  # of its first batch: what max.compaction.lag.ms counts from
     max_timestamp: Millis
 
 
@@ -111,5 +112,5 @@ def _end_cleanable_offset(
 def _is_overdue(dirty: Sequence[SegmentFacts], settings: CompactionSettings, now: Millis) -> bool:
     if settings.max_compaction_lag_ms is None:
         return False
-    stamps = [s.max_timestamp for s in dirty if s.max_timestamp != NO_TIMESTAMP]
+    stamps = [s.first_timestamp for s in dirty if s.first_timestamp != NO_TIMESTAMP]
     return bool(stamps) and min(stamps) < now - settings.max_compaction_lag_ms

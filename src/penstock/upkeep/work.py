@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from penstock.log.txn_index import AbortedTransaction
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId
 
 LENGTH: Final = Struct(">I")
@@ -21,15 +22,6 @@ class ActiveProducer(NamedTuple):
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     last_offset: Offset | None  # of its last batch; None: it has written markers only
-
-
-class Aborted(NamedTuple):
-    """A transaction that was aborted, from its first record to its marker."""
-
-    producer_id: ProducerId
-    first_offset: Offset
-    last_offset: Offset
-    last_stable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class CleanJob:
     map_bytes: int
     bytes_per_second: int | None  # None: as fast as it goes
     seed: tuple[int, int]
-    aborted: tuple[Aborted, ...] = ()
+    aborted: tuple[AbortedTransaction, ...] = ()
     producers: tuple[ActiveProducer, ...] = ()
 
 
@@ -68,7 +60,6 @@ class Cleaned(NamedTuple):
     segments: tuple[CleanedSegment, ...]
     read_bytes: int
     kept_bytes: int
-    invalid_count: int  # records without a key, dropped
 
 
 class Rotten(NamedTuple):
@@ -91,7 +82,7 @@ def read_job(message: bytes) -> CleanJob:
     fields = json.loads(message)
     fields["base_offsets"] = tuple(fields["base_offsets"])
     fields["seed"] = tuple(fields["seed"])
-    fields["aborted"] = tuple(Aborted(*row) for row in fields["aborted"])
+    fields["aborted"] = tuple(AbortedTransaction(*row) for row in fields["aborted"])
     fields["producers"] = tuple(ActiveProducer(*row) for row in fields["producers"])
     return CleanJob(**fields)
 

@@ -1,0 +1,110 @@
+"""The files of one cleaned segment while it is written: all named `.cleaned`, so nobody reads them.
+
+A file left behind by a killed worker is swept away by whoever comes next: it never was part of the
+log. Index entries follow the log's own rule: one when more than an interval of bytes went by.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import BinaryIO, Final
+
+from penstock.log.files import remove_files, sync_folder
+from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY
+from penstock.log.txn_index import ABORTED_ENTRY, AbortedTransaction
+from penstock.model import NO_TIMESTAMP, Millis, Offset
+from penstock.upkeep.work import CleanedSegment
+
+SUFFIX: Final = ".cleaned"
+_TRANSACTION_INDEX_VERSION: Final = 0
+
+
+def segment_path(folder: str, base_offset: Offset, kind: str) -> str:
+    return f"{folder}/{base_offset:020d}.{kind}"
+
+
+def remove_leftovers(folder: str) -> None:
+    """What an earlier worker left here when it was killed or failed."""
+    with os.scandir(folder) as entries:
+        remove_files([entry.path for entry in entries if entry.name.endswith(SUFFIX)])
+
+
+class CleanedFiles:
+    """The cleaned segment: its batches go to the file at once, its indexes at the end."""
+
+    def __init__(self, folder: str, base_offset: Offset, *, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.is_changed = False  # any batch is not as it was, or not there any more
+        self._folder = folder
+        self._index_interval_bytes = index_interval_bytes
+        self._unindexed_bytes = 0
+        self._max_timestamp_offset = base_offset
+        self._offset_index = bytearray()
+        self._time_index = bytearray()
+        self._timestamp_indexed = NO_TIMESTAMP
+        self._transaction_index = bytearray()
+        # "x": should another worker still write here, one of the two fails instead of both mixing.
+        self._log: BinaryIO = open(self._path("log"), "xb", buffering=0)  # noqa: SIM115 - closed by finish or discard
+
+    def note_batch(self, size_bytes: int, last_offset: Offset, max_timestamp: Millis) -> None:
+        """Index the batch that comes next in the file."""
+        if self._unindexed_bytes > self._index_interval_bytes:
+            relative = last_offset - self.base_offset
+            self._offset_index += OFFSET_ENTRY.pack(relative, self.size_bytes)
+            self._note_time()
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += size_bytes
+        self.size_bytes += size_bytes
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        self._transaction_index += ABORTED_ENTRY.pack(_TRANSACTION_INDEX_VERSION, *aborted)
+
+    def write(self, parts: Sequence[memoryview]) -> None:
+        """The bytes of the batches that were noted, in their order."""
+        for part in parts:
+            _write_whole(self._log, part)
+
+    def finish(self, replaces: tuple[Offset, ...], *, modified_ns: int) -> CleanedSegment:
+        """Everything on disk for good, dated as the newest segment it stands for."""
+        self._note_time()
+        _close_synced(self._log)
+        self._write_index("index", self._offset_index)
+        self._write_index("timeindex", self._time_index)
+        if self._transaction_index:
+            self._write_index("txnindex", self._transaction_index)
+        os.utime(self._path("log"), ns=(modified_ns, modified_ns))
+        sync_folder(self._folder)
+        return CleanedSegment(self.base_offset, replaces, self.size_bytes, self.max_timestamp)
+
+    def discard(self) -> None:
+        """As if it had never been written."""
+        self._log.close()
+        remove_files([self._path(kind) for kind in ("log", "index", "timeindex", "txnindex")])
+
+    def _note_time(self) -> None:
+        if self.max_timestamp > self._timestamp_indexed:
+            relative = self._max_timestamp_offset - self.base_offset
+            self._time_index += TIME_ENTRY.pack(self.max_timestamp, relative)
+            self._timestamp_indexed = self.max_timestamp
+
+    def _write_index(self, kind: str, entries: bytearray) -> None:
+        file = open(self._path(kind), "xb", buffering=0)  # noqa: SIM115 - closed once synced
+        _write_whole(file, memoryview(entries))
+        _close_synced(file)
+
+    def _path(self, kind: str) -> str:
+        return segment_path(self._folder, self.base_offset, kind) + SUFFIX
+
+
+def _write_whole(file: BinaryIO, part: memoryview) -> None:
+    while part:
+        part = part[file.write(part) :]
+
+
+def _close_synced(file: BinaryIO) -> None:
+    os.fsync(file.fileno())
+    file.close()
