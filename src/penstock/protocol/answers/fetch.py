@@ -1,0 +1,158 @@
+"""The answer to Fetch, versions 4 to 18: small pieces of our own between the log's own bytes.
+
+Record bytes are passed through as the views they came as and are never copied; the pieces are to
+be written one after the other. An incremental session's answer is one with fewer partitions.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.protocol.answers.dialect import (
+    NO_TOPIC_ID,
+    Dialect,
+    LeaderAndEpoch,
+    Node,
+    dialect_of,
+    leader_field,
+    nodes_field,
+    tagged,
+)
+from penstock.protocol.primitives import Buffer
+
+FETCH: Final = 1
+_LOG_START_FROM: Final = 5
+_SESSIONS_FROM: Final = 7
+_PREFERRED_REPLICA_FROM: Final = 11
+_TOPIC_IDS_FROM: Final = 13
+_NODES_FROM: Final = 16
+
+_THROTTLE: Final = Struct(">i")
+_SESSION: Final = Struct(
+    ">"
+    "h"  # error_code  of the whole answer
+    "i"  # session_id  0: none
+)
+_PARTITION_4: Final = Struct(
+    ">"
+    "i"  # partition
+    "h"  # error_code
+    "q"  # high_watermark
+    "q"  # last_stable_offset
+)
+_PARTITION_5: Final = Struct(
+    ">"
+    "i"  # partition
+    "h"  # error_code
+    "q"  # high_watermark
+    "q"  # last_stable_offset
+    "q"  # log_start_offset
+)
+_ABORTED: Final = Struct(
+    ">"
+    "q"  # producer_id
+    "q"  # first_offset
+)
+_PREFERRED_REPLICA: Final = Struct(">i")
+_DIVERGING: Final = Struct(
+    ">"
+    "i"  # epoch       the largest that both logs may share
+    "q"  # end_offset  of that epoch here
+    "x"  # no tagged fields
+)
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends here: what a replica that diverged must cut back to."""
+
+    epoch: int
+    end_offset: int
+
+
+class PartitionAnswer(NamedTuple):
+    """One partition's news; after an error all but the code stay as they are here."""
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer = b""
+    # Producer id and first offset; None unless the client reads committed records only.
+    aborted: Sequence[tuple[int, int]] | None = None
+    preferred_read_replica: int = -1
+    diverging_epoch: EpochEnd | None = None
+    current_leader: LeaderAndEpoch | None = None
+
+
+class TopicAnswer(NamedTuple):
+    """The partitions of one topic, which was asked for by name, or by id from version 13 on."""
+
+    name: str
+    partitions: Sequence[PartitionAnswer]
+    topic_id: bytes = NO_TOPIC_ID
+
+
+def pack_fetch(
+    version: int,
+    topics: Sequence[TopicAnswer],
+    *,
+    throttle_ms: int = 0,
+    error_code: int = 0,
+    session_id: int = 0,
+    nodes: Sequence[Node] = (),
+) -> list[Buffer]:
+    """The body in pieces. `nodes` are those that any `current_leader` names."""
+    dialect = dialect_of(FETCH, version)
+    pieces: list[Buffer] = []
+    own = bytearray(_THROTTLE.pack(throttle_ms))
+    if version >= _SESSIONS_FROM:
+        own += _SESSION.pack(error_code, session_id)
+    own += dialect.count(len(topics))
+    for topic in topics:
+        own += topic.topic_id if version >= _TOPIC_IDS_FROM else dialect.string(topic.name)
+        own += dialect.count(len(topic.partitions))
+        for answer in topic.partitions:
+            own += _pack_partition(version, dialect, answer)
+            if answer.records:
+                pieces += (own, answer.records)
+                own = bytearray()
+            own += _pack_partition_tags(dialect, answer)
+        own += dialect.no_tags
+    own += tagged(nodes_field(0, nodes)) if nodes and version >= _NODES_FROM else dialect.no_tags
+    if own:
+        pieces.append(own)
+    return pieces
+
+
+def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
+    """Everything up to the record bytes."""
+    if version >= _LOG_START_FROM:
+        fixed = _PARTITION_5.pack(*answer[:5])
+    else:
+        fixed = _PARTITION_4.pack(*answer[:4])
+    aborted = answer.aborted
+    listed = dialect.null_array if aborted is None else _pack_aborted(dialect, aborted)
+    size = dialect.size(len(answer.records))
+    if version < _PREFERRED_REPLICA_FROM:
+        return fixed + listed + size
+    return fixed + listed + _PREFERRED_REPLICA.pack(answer.preferred_read_replica) + size
+
+
+def _pack_aborted(dialect: Dialect, aborted: Sequence[tuple[int, int]]) -> bytes:
+    tags = dialect.no_tags
+    return dialect.count(len(aborted)) + b"".join(
+        [_ABORTED.pack(producer_id, first_offset) + tags for producer_id, first_offset in aborted]
+    )
+
+
+def _pack_partition_tags(dialect: Dialect, answer: PartitionAnswer) -> bytes:
+    diverging, leader = answer.diverging_epoch, answer.current_leader
+    if not dialect.flexible or (diverging is None and leader is None):
+        return dialect.no_tags
+    fields = []
+    if diverging is not None:
+        fields.append((0, _DIVERGING.pack(diverging.epoch, diverging.end_offset)))
+    if leader is not None:
+        fields.append(leader_field(1, leader))
+    return tagged(*fields)

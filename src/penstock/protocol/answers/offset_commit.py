@@ -1,0 +1,43 @@
+"""The answer to OffsetCommit, versions 2 to 10."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.protocol.answers.dialect import NO_TOPIC_ID, dialect_of
+
+OFFSET_COMMIT: Final = 8
+_THROTTLE_FROM: Final = 3
+_TOPIC_IDS_FROM: Final = 10
+
+_THROTTLE: Final = Struct(">i")
+_PARTITION: Final = Struct(
+    ">"
+    "i"  # partition
+    "h"  # error_code
+)
+
+
+class TopicAnswer(NamedTuple):
+    """Partition and error code of each commit in one topic."""
+
+    name: str
+    partitions: Sequence[tuple[int, int]]
+    topic_id: bytes = NO_TOPIC_ID
+
+
+def pack_offset_commit(
+    version: int, topics: Sequence[TopicAnswer], *, throttle_ms: int = 0
+) -> bytes:
+    """The body."""
+    dialect = dialect_of(OFFSET_COMMIT, version)
+    parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
+    parts.append(dialect.count(len(topics)))
+    for topic in topics:
+        named = topic.topic_id if version >= _TOPIC_IDS_FROM else dialect.string(topic.name)
+        parts += (named, dialect.count(len(topic.partitions)))
+        for partition, error_code in topic.partitions:
+            parts += (_PARTITION.pack(partition, error_code), dialect.no_tags)
+        parts.append(dialect.no_tags)
+    parts.append(dialect.no_tags)
+    return b"".join(parts)
