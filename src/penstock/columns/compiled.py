@@ -39,12 +39,13 @@ def _room_stamp() -> bytes:
     return stamp.digest()
 
 
+_njit: Any = numba.njit  # its stubs do not know _nrt
 _FunctionCache: Any = caching.FunctionCache  # untyped in numba
 _IndexFile: Any = caching.IndexDataCacheFile
 
 
 class RoomCache(_FunctionCache):  # type: ignore[misc]  # a base of type Any: numba has no types
-    """numba's cache of one kernel: valid while no file of the room changes, never a reason to fail."""
+    """numba's cache of one kernel. Valid while no file of the room changes; no reason to fail."""
 
     _stamp: Final = _room_stamp()
 
@@ -69,10 +70,15 @@ class RoomCache(_FunctionCache):  # type: ignore[misc]  # a base of type Any: nu
             super().save_overload(sig, data)
 
 
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """A small function of kernels, compiled into each place that calls it."""
+    compiled: Callable[P, R] = _njit(nogil=True, _nrt=False, forceinline=True)(function)
+    return compiled
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile at the first call, or load what an earlier process compiled."""
-    njit: Any = numba.njit  # its stubs do not know _nrt
-    compiled: Any = njit(nogil=True, _nrt=False)(function)
+    compiled: Any = _njit(nogil=True, _nrt=False)(function)
     with suppress(RuntimeError):  # numba found no folder to cache in
         compiled._cache = RoomCache(function)  # noqa: SLF001 - as njit(cache=True) sets it
     typed: Callable[P, R] = compiled

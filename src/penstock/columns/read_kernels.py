@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.columns.compiled import Bools, Bytes, Int32s, Int64s, copy_bytes, kernel
+from penstock.columns.compiled import Bools, Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
 
 RECORD_BYTES_MIN: Final = 7  # a byte for each field, no key, no value, no header
 HEADER_BYTES_MIN: Final = 2  # an empty key and a null value
@@ -69,7 +69,7 @@ _INT32_MIN: Final = -(2**31)
 _NOWHERE: Final = -1  # the position after a varint that is none
 
 
-@kernel
+@inlined
 def read_varlong(source: Bytes, position: int, end: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits before `end`, and the position after it."""
     raw = np.uint64(0)
@@ -87,16 +87,19 @@ def read_varlong(source: Bytes, position: int, end: int) -> tuple[int, int]:
     return 0, _NOWHERE
 
 
-@kernel
+@inlined
 def read_varint(source: Bytes, position: int, end: int) -> tuple[int, int]:
     """A zigzag varint of up to 32 bits in at most five bytes, and the position after it."""
+    if position < end and source[position] < 0x80:  # nearly all are one byte
+        low = np.int64(source[position])
+        return (low >> 1) ^ -(low & 1), position + 1  # type: ignore[return-value]  # as above
     value, after = read_varlong(source, position, end)
     if after - position > 5 or value > _INT32_MAX or value < _INT32_MIN:
         return 0, _NOWHERE
     return value, after
 
 
-@kernel
+@inlined
 def read_sized(
     source: Bytes, position: int, end: int, smallest: int, rotten: int
 ) -> tuple[int, int, int]:
@@ -109,7 +112,7 @@ def read_sized(
     return NOTHING_WRONG, after, size
 
 
-@kernel
+@inlined
 def walk_headers(source: Bytes, position: int, end: int, count: int) -> tuple[int, int, int, int]:
     """Check one record's headers: what is wrong, where they end, bytes of keys, bytes of values."""
     key_bytes = 0
@@ -128,7 +131,7 @@ def walk_headers(source: Bytes, position: int, end: int, count: int) -> tuple[in
     return NOTHING_WRONG, position, key_bytes, value_bytes
 
 
-@kernel
+@inlined
 def index_record(
     source: Bytes, start: int, section_end: int, places: Int64s, row: int
 ) -> tuple[int, int, int, int, int, int]:
