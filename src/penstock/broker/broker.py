@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from penstock.broker.accepting import RecordInspector
+from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.handler import ApiTable
 from penstock.broker.partitions import Leadership, Partitions, TopicSettings
 from penstock.broker.settings import BrokerSettings
-from penstock.model import Millis, NodeId, ProducerId, TopicId, TopicPartition
+from penstock.model import Millis, NodeId, ProducerEpoch, ProducerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from penstock.broker.groups import Groups
@@ -73,7 +75,7 @@ class TransactionVerifier(Protocol):
         self,
         transactional_id: str,
         producer_id: ProducerId,
-        producer_epoch: int,
+        producer_epoch: ProducerEpoch,
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
@@ -96,5 +98,7 @@ class Broker:
     cluster: ClusterView
     quotas: Quotas
     api_table: ApiTable
+    inspector: RecordInspector
+    fetch_sessions: FetchSessions
     groups: Groups = field(init=False)
     transactions: Transactions = field(init=False)

@@ -1,7 +1,7 @@
 """What a handler is: a row of the API table, what it is told, and what it may answer.
 
-A handler takes effect in arrival order, in one breath: it never awaits. What it cannot answer yet it
-answers with a future; the connection starts its next request meanwhile and keeps replies in order.
+A handler takes effect in arrival order, in one breath: it never awaits. What it cannot answer yet
+is a future; the connection starts its next request meanwhile and keeps replies in order.
 The request body may hold views of the connection's buffer, which die when the handler returns.
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kio.static.protocol import Entity
-from typing_extensions import Buffer
+
+from penstock.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-Packed: TypeAlias = list[Buffer]  # a whole response body, ready to send after the response header
+Packed: TypeAlias = bytes | list[Buffer]  # a whole response body, to follow the response header
 
 
 class Held(NamedTuple):
@@ -33,11 +34,16 @@ class Held(NamedTuple):
 Answered: TypeAlias = Entity | Packed | None  # None: no response at all (acks=0)
 Answer: TypeAlias = "Answered | asyncio.Future[Any] | Held"
 
+
+class Disconnect(Exception):
+    """The one thing that can be answered is the end of the connection; says why."""
+
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Client:
-    """Who is on the other side of a connection. One per connection; the client id is per request."""
+    """Who is on the other side of a connection. The client id may differ by request."""
 
     __slots__ = ("host", "listener", "port", "principal")
 
@@ -56,14 +62,21 @@ class Client:
 class Context:
     """One request: who asks, in which version, and the broker that answers."""
 
-    __slots__ = ("api_key", "api_version", "broker", "client", "client_id", "correlation_id")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "broker",
+        "client",
+        "client_id",
+        "correlation_id",
+        "throttle_ms",
+    )
 
     def __init__(
         self,
         broker: Broker,
         client: Client,
         client_id: str | None,
-        *,
         api_key: int,
         api_version: int,
         correlation_id: int,
@@ -74,6 +87,7 @@ class Context:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
+        self.throttle_ms = 0  # set by who charges a quota: the connection is muted for so long
 
     @property
     def principal(self) -> str:

@@ -26,6 +26,7 @@ CommandT = TypeVar("CommandT")
 EventT = TypeVar("EventT")
 
 RELOAD_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
+NOBODY: Final = CallerId(0)  # callers are numbered from 1
 SLEEP_MAX_S: Final = 3600.0  # a timer for the far future is set anew on the way
 
 
@@ -84,8 +85,14 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._after()
         return future
 
+    def tell(self, command: CommandT) -> None:
+        """Decide a report of the shell itself: nobody waits for an answer."""
+        if not self._closed:
+            self._runner.submit(command, NOBODY, self._clock())
+            self._after()
+
     def close(self) -> None:
-        """Stop: the partition goes elsewhere or the broker stops. Everybody who waits is refused."""
+        """Stop, because the partition moves or the broker stops: refuse everybody who waits."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from penstock.broker.partitions import Partition
 from penstock.machine import JournalRecord, TransactionStamp
-from penstock.model import Millis, Offset
+from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import BatchHeader, iterate_headers
 from penstock.protocol.control import Marker, read_marker
-from penstock.protocol.records import Record, build_batch, read_records
+from penstock.protocol.records import build_batch, read_records
 
 READ_BYTES = 1 << 20  # of the log at a time while replaying
-RECORD_BYTES_MAX = 64 << 20  # a batch of ours opens to far less; more is damage
 
 
 class PartitionJournal:
@@ -39,13 +38,12 @@ class PartitionJournal:
     ) -> Offset:
         """Append all records as one batch, or none; return the new end offset."""
         now = self._clock()
-        batch = bytearray(
-            build_batch(
-                [Record(Offset(0), now, record.key, record.value, ()) for record in records],
-                producer_id=-1 if stamp is None else stamp.producer_id,
-                producer_epoch=-1 if stamp is None else stamp.producer_epoch,
-                transactional=stamp is not None,
-            )
+        batch = build_batch(
+            records,
+            timestamp=now,
+            producer_id=NO_PRODUCER if stamp is None else stamp.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if stamp is None else stamp.producer_epoch,
+            transactional=stamp is not None,
         )
         return self._partition.append(batch, now=now, origin="internal").end_offset
 
@@ -83,7 +81,9 @@ def _read_batch(
         return
     stamp = None
     if header.is_transactional:
-        stamp = TransactionStamp(header.producer_id, header.producer_epoch)
-    for record in read_records(view, position, max_bytes=RECORD_BYTES_MAX):
+        stamp = TransactionStamp(
+            ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
+        )
+    for record in read_records(view, position):
         if record.offset >= start and record.key is not None:
             yield StoredRecord(JournalRecord(record.key, record.value), stamp)

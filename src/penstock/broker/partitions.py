@@ -63,6 +63,7 @@ class Partition:
         "leadership",
         "log",
         "marker_listeners",
+        "markers_written",
         "node_id",
         "polls",
         "settings",
@@ -90,6 +91,7 @@ class Partition:
         self.polls: set[Poll] = set()
         self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
+        self.markers_written = 0  # a verified transaction may have ended since: compare
         self.unflushed_records = 0  # appended since the last fsync was asked for
         self.unflushed_since: Millis | None = None
         self._acknowledged: deque[tuple[Offset, asyncio.Future[None]]] = deque()
@@ -150,6 +152,7 @@ class Partition:
 
     def append_marker(self, batch: bytearray, marker: Marker, *, now: Millis) -> Appended:
         """End a producer's transaction here, and tell whoever keeps state over this log."""
+        self.markers_written += 1
         appended = self.append(batch, now=now, origin="marker")
         for listener in self.marker_listeners:
             listener(marker)

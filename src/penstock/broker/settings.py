@@ -15,8 +15,7 @@ class NetworkSettings:
     idle_ms: Millis = Millis(600_000)  # without a request in flight
     frame_ms: Millis = Millis(30_000)  # a frame that began must be whole by then
     in_flight_max: int = 100  # requests without their reply; beyond, reading pauses
-    unsent_bytes_max: int = 1 << 20  # replies the client does not read; beyond, reading pauses
-    send_slice_bytes: int = 1 << 20  # a reply goes to the transport in slices as it drains
+    unsent_bytes_max: int = 64 << 10  # replies the client does not read; beyond, reading pauses
     backlog: int = 512
 
 

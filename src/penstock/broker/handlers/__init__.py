@@ -3,6 +3,24 @@
 from typing import Final
 
 from penstock.broker.handler import ApiTable
-from penstock.broker.handlers import api_versions
+from penstock.broker.handlers import (
+    api_versions,
+    epochs,
+    fetch,
+    list_offsets,
+    produce,
+    producers,
+    records,
+)
 
-API_TABLE: Final = ApiTable((*api_versions.HANDLERS,))
+API_TABLE: Final = ApiTable(
+    (
+        *api_versions.HANDLERS,
+        *epochs.HANDLERS,
+        *fetch.HANDLERS,
+        *list_offsets.HANDLERS,
+        *produce.HANDLERS,
+        *producers.HANDLERS,
+        *records.HANDLERS,
+    )
+)

@@ -18,7 +18,7 @@ _METADATA_LEAST: Final = 7  # metadata.version is the one feature whose least le
 
 def api_versions(context: Context, request: Any) -> Answer:
     """Answer the table. A client that is too new is answered by the connection, in version 0."""
-    return fill(
+    entity: Answer = fill(
         response_type(API_VERSIONS, context.api_version),
         error_code=ErrorCode.none,
         api_keys=[
@@ -39,6 +39,7 @@ def api_versions(context: Context, request: Any) -> Answer:
             for name, level in FEATURES
         ],
     )
+    return entity
 
 
 def _supported(api_version: int) -> list[tuple[str, int, int]]:

@@ -1,0 +1,126 @@
+"""What a topic asks of a batch before it is appended. Reads headers; opens no record itself.
+
+Most topics ask only what the header answers. The few rules that need the records (keys on a
+compacted topic, a lower bound on timestamps, another codec) go through the `RecordInspector` that
+the node brings, in a thread: `must_open` says when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from penstock.config.views import AcceptSettings, TimestampType
+from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.model import Millis
+from penstock.protocol.batch import BatchHeader, CorruptBatch, check_produced, stamp_append_time
+
+CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+RECORD_ERRORS_MAX: Final = 100  # listed in one answer
+
+
+class RecordFacts(NamedTuple):
+    """What the records of one batch say, by their index in the batch."""
+
+    unkeyed: Sequence[int] = ()
+    outside: Sequence[int] = ()  # their timestamp is before the earliest or after the latest
+
+
+class RecordInspector(Protocol):
+    """Opens batches, as vectors. Called in a thread; raises Malformed on bytes that lie."""
+
+    def inspect(
+        self, batch: bytearray, *, earliest: Millis | None, latest: Millis | None
+    ) -> RecordFacts:
+        """Which records have no key, and which lie outside the bounds."""
+
+    def recompress(self, batch: bytearray, codec: int, level: int | None) -> bytearray:
+        """The same batch in another codec, sealed."""
+
+
+class RefusedRecords(Refused):
+    """A batch declined because of some of its records."""
+
+    def __init__(self, code: ErrorCode, message: str, indexes: Sequence[int]) -> None:
+        super().__init__(code, message)
+        self.indexes = indexes
+
+
+def check(batch: memoryview | bytearray, accept: AcceptSettings) -> BatchHeader:
+    """The header of a batch that may be appended as far as headers tell; or Refused."""
+    if len(batch) > accept.max_message_bytes:
+        raise Refused(
+            ErrorCode.message_too_large,
+            f"a batch of {len(batch)} bytes; max.message.bytes is {accept.max_message_bytes}",
+        )
+    try:
+        return check_produced(batch, 0, len(batch))
+    except CorruptBatch as error:
+        raise Refused(ErrorCode.corrupt_message, str(error)) from error
+    except Malformed as error:
+        raise Refused(ErrorCode.invalid_record, str(error)) from error
+
+
+def must_open(header: BatchHeader, accept: AcceptSettings, now: Millis) -> bool:
+    """Whether the header is not enough to accept this batch."""
+    return (
+        accept.keys_required
+        or _needs_other_codec(header, accept)
+        or (
+            accept.timestamp_type is TimestampType.CREATE_TIME
+            and (
+                accept.timestamp_before_max_ms is not None
+                or header.max_timestamp > now + accept.timestamp_after_max_ms
+            )
+        )
+    )
+
+
+def open_and_check(
+    batch: bytearray,
+    header: BatchHeader,
+    accept: AcceptSettings,
+    now: Millis,
+    inspector: RecordInspector,
+) -> bytearray:
+    """In a thread: the batch to append, which may be another than the one given; or Refused."""
+    earliest = latest = None
+    if accept.timestamp_type is TimestampType.CREATE_TIME:
+        latest = Millis(now + accept.timestamp_after_max_ms)
+        if accept.timestamp_before_max_ms is not None:
+            earliest = Millis(now - accept.timestamp_before_max_ms)
+    try:
+        facts = inspector.inspect(batch, earliest=earliest, latest=latest)
+        _check_facts(facts, accept)
+        if _needs_other_codec(header, accept):
+            return inspector.recompress(batch, CODECS[accept.compression], accept.compression_level)
+    except Malformed as error:
+        raise Refused(ErrorCode.invalid_record, str(error)) from error
+    return batch
+
+
+def stamp_times(batch: memoryview | bytearray, accept: AcceptSettings, now: Millis) -> bool:
+    """Write the broker's time into the batch if the topic wants it so; whether it did."""
+    if accept.timestamp_type is TimestampType.CREATE_TIME:
+        return False
+    stamp_append_time(batch, 0, now)
+    return True
+
+
+def _needs_other_codec(header: BatchHeader, accept: AcceptSettings) -> bool:
+    return accept.compression != "producer" and CODECS[accept.compression] != header.codec
+
+
+def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
+    if accept.keys_required and len(facts.unkeyed):
+        raise RefusedRecords(
+            ErrorCode.invalid_record,
+            "a compacted topic takes no record without a key",
+            facts.unkeyed[:RECORD_ERRORS_MAX],
+        )
+    if len(facts.outside):
+        raise RefusedRecords(
+            ErrorCode.invalid_timestamp,
+            "the timestamp is out of the bounds that the topic sets",
+            facts.outside[:RECORD_ERRORS_MAX],
+        )

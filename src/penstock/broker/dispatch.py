@@ -1,0 +1,131 @@
+"""From a frame to a handler and from an answer to bytes. Knows no socket.
+
+Key and version choose a route; the route knows the reader of the body, the handler, and the shape
+of the response header. What no handler is there for ends the connection, except an ApiVersions
+that is too new: that is answered in version 0, as clients expect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kio.static.protocol import Entity
+
+from penstock.broker.handler import (
+    Answer,
+    Answered,
+    Client,
+    Context,
+    Disconnect,
+    Handler,
+    RequestReader,
+)
+from penstock.broker.quotas import Kind
+from penstock.errors import Refused
+from penstock.protocol.headers import (
+    API_VERSIONS,
+    read_request_header,
+    response_has_tags,
+    response_start,
+    unsupported_api_versions,
+)
+from penstock.protocol.messages import encode, fill, request_reader, response_type
+from penstock.protocol.primitives import Buffer
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+
+class Route(NamedTuple):
+    """How requests of one key and version are read, handled and answered."""
+
+    row: Handler
+    read: RequestReader
+    has_tags: bool  # of the response header
+
+
+class Dispatcher:
+    """Finds routes, calls handlers, encodes answers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def begin(self, client: Client, frame: memoryview) -> tuple[Context, Answer]:
+        """Read one request and let its handler take effect."""
+        header = read_request_header(frame)
+        api_key, api_version, correlation_id, client_id, position = header
+        context = Context(self._broker, client, client_id, api_key, api_version, correlation_id)
+        route = self._routes.get((api_key, api_version)) or self._find_route(api_key, api_version)
+        if route is None:
+            return context, self._refuse_version(context)
+        request, _ = route.read(frame, position)
+        try:
+            if self._broker.quotas.limits_requests:
+                return context, self._handle_timed(route, context, request)
+            return context, route.row.handle(context, request)
+        except Refused as refusal:
+            return context, refuse(context, refusal)
+
+    def encode(self, context: Context, answered: Answered) -> list[Buffer]:
+        """A whole response frame, in pieces."""
+        assert answered is not None
+        body: list[Buffer]
+        if isinstance(answered, bytes):
+            body = [answered]
+        elif isinstance(answered, list):
+            body = answered
+        else:
+            if context.throttle_ms:
+                answered = _throttled(answered, context.throttle_ms)
+            body = [encode(answered)]
+        route = self._routes.get((context.api_key, context.api_version))
+        start = response_start(
+            correlation_id=context.correlation_id,
+            body_bytes=sum(map(len, body)),
+            has_tags=route is not None and route.has_tags,
+        )
+        return [start, *body]
+
+    def _find_route(self, api_key: int, api_version: int) -> Route | None:
+        row = self._broker.api_table.find(api_key, api_version)
+        if row is None:
+            return None
+        reader = row.read(api_version) if row.read else request_reader(api_key, api_version)
+        route = Route(row, reader, response_has_tags(api_key, api_version))
+        self._routes[api_key, api_version] = route
+        return route
+
+    def _refuse_version(self, context: Context) -> Answer:
+        if context.api_key != API_VERSIONS:
+            raise Disconnect(f"API {context.api_key} v{context.api_version} is not served")
+        return unsupported_api_versions(*self._broker.api_table.by_key[API_VERSIONS].advertised)
+
+    def _handle_timed(self, route: Route, context: Context, request: Any) -> Answer:
+        began_s = perf_counter()
+        answer = route.row.handle(context, request)
+        spent_ms = (perf_counter() - began_s) * 1000
+        throttle_ms = self._broker.quotas.charge(
+            Kind.REQUEST_MS, context.principal, context.client_id, spent_ms
+        )
+        context.throttle_ms = max(context.throttle_ms, throttle_ms)
+        return answer
+
+
+def refuse(context: Context, refusal: Refused) -> Answered:
+    """The response that carries a refusal at its top."""
+    kind = response_type(context.api_key, context.api_version)
+    if "error_code" not in kind.__dataclass_fields__:
+        raise Disconnect(f"API {context.api_key} has no place for {refusal}")
+    entity: Entity = fill(kind, error_code=refusal.code, error_message=refusal.message)
+    return entity
+
+
+def _throttled(answered: Entity, throttle_ms: int) -> Entity:
+    if "throttle_time" not in answered.__dataclass_fields__:
+        return answered
+    changes: dict[str, Any] = {"throttle_time": timedelta(milliseconds=throttle_ms)}
+    return dataclasses.replace(answered, **changes)

@@ -1,0 +1,269 @@
+"""Fetch: slices of logs, or a wait for them.
+
+A fetch reads every partition it asks for, in order, until `max_bytes` are gathered; the first batch
+that is found goes out whole, however large. When too little is there it waits, and reads again when
+it is woken. Records leave as views of the page cache; nothing is copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.broker.fetch_sessions import NO_SESSION, Asked, TopicKey, Wanted
+from penstock.broker.handler import Answer, Context, Handler, Packed
+from penstock.broker.partitions import Partition
+from penstock.broker.quotas import Kind
+from penstock.broker.waiting import LongPoll
+from penstock.errors import ErrorCode, Refused
+from penstock.model import LeaderEpoch, Offset
+from penstock.protocol.answers.dialect import NO_TOPIC_ID
+from penstock.protocol.answers.fetch import (
+    EpochEnd,
+    PartitionAnswer,
+    TopicAnswer,
+    pack_fetch,
+)
+
+FETCH: Final = 1
+READ_COMMITTED: Final = 1
+TOPIC_IDS_FROM: Final = 13
+SESSIONS_FROM: Final = 7
+WAIT_S_MAX: Final = 600.0
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def fetch(context: Context, request: Any) -> Answer:
+    """Answer at once if enough is there, an error is due, or the client does not wait."""
+    by_id = context.api_version >= TOPIC_IDS_FROM
+    wanted = _read_wanted(request, by_id)
+    if context.api_version < SESSIONS_FROM:
+        asked = Asked(wanted, None, False)
+    else:
+        try:
+            asked = context.broker.fetch_sessions.ask(
+                request.session_id,
+                request.session_epoch,
+                wanted,
+                _read_forgotten(request, by_id),
+                by_id=by_id,
+                now=context.broker.clock(),
+            )
+        except Refused as refusal:
+            return pack_fetch(context.api_version, [], error_code=refusal.code)
+    attempt = _Attempt(context, request, asked)
+    attempt.read()
+    wait_s = min(request.max_wait / _MILLISECOND / 1000, WAIT_S_MAX)
+    if attempt.failed or attempt.size_bytes >= request.min_bytes or wait_s <= 0 or not asked.wanted:
+        return attempt.answer()
+    return LongPoll(
+        attempt.partitions,
+        committed_only=attempt.committed_only,
+        missing_bytes=request.min_bytes - attempt.size_bytes,
+        wait_s=wait_s,
+        on_end=partial(_read_again, attempt),
+    ).answer
+
+
+def _read_again(attempt: _Attempt, answer: asyncio.Future[object]) -> None:
+    attempt.read()
+    answer.set_result(attempt.answer())
+
+
+class _Attempt:
+    """One fetch and what its latest reading found."""
+
+    __slots__ = (
+        "_asked",
+        "_context",
+        "_found",
+        "_max_bytes",
+        "committed_only",
+        "failed",
+        "partitions",
+        "size_bytes",
+    )
+
+    def __init__(self, context: Context, request: Any, asked: Asked) -> None:
+        self._context = context
+        self._asked = asked
+        self._max_bytes = _max_bytes(context, request.max_bytes)
+        self.committed_only = request.isolation_level == READ_COMMITTED
+        self._found: list[tuple[Wanted, str, PartitionAnswer]] = []
+        self.partitions: list[Partition] = []
+        self.size_bytes = 0
+        self.failed = False
+
+    def read(self) -> None:
+        """Gather from every partition, from the start."""
+        self._found = found = []
+        self.partitions = []
+        self.size_bytes = 0
+        self.failed = False
+        for wanted in self._asked.wanted:
+            name = wanted.topic if isinstance(wanted.topic, str) else ""
+            try:
+                answer = self._read_partition(wanted)
+            except Refused as refusal:
+                self.failed = True
+                answer = PartitionAnswer(wanted.index, refusal.code)
+            found.append((wanted, name, answer))
+
+    def _read_partition(self, wanted: Wanted) -> PartitionAnswer:
+        partition = _find(self._context, wanted)
+        partition.check_leader(wanted.current_leader_epoch)
+        self.partitions.append(partition)
+        log = partition.log
+        diverging = _diverging(partition, wanted)
+        if diverging is not None:
+            self.failed = True  # news that must not wait
+            return PartitionAnswer(
+                wanted.index,
+                0,
+                log.high_watermark,
+                log.last_stable_offset,
+                log.start_offset,
+                diverging_epoch=diverging,
+            )
+        offset = Offset(wanted.fetch_offset)
+        end_offset = log.last_stable_offset if self.committed_only else log.high_watermark
+        records: memoryview | bytes = b""
+        if not log.start_offset <= offset <= log.end_offset:
+            raise Refused(ErrorCode.offset_out_of_range, "no such offset here")
+        room = min(wanted.max_bytes, self._max_bytes - self.size_bytes)
+        if offset < end_offset and (room > 0 or self.size_bytes == 0):
+            records = log.read(
+                offset,
+                max_bytes=max(room, 0),
+                end_offset=end_offset,
+                whole_first=self.size_bytes == 0,
+            ).view
+            self.size_bytes += len(records)
+        return PartitionAnswer(
+            wanted.index,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.start_offset,
+            records,
+            self._aborted(partition, offset, end_offset, records),
+        )
+
+    def _aborted(
+        self,
+        partition: Partition,
+        offset: Offset,
+        end_offset: Offset,
+        records: memoryview | bytes,
+    ) -> list[tuple[int, int]] | None:
+        """The aborted transactions that may lie in the slice; the client skips their records."""
+        if not self.committed_only:
+            return None
+        if not records:
+            return []
+        return [
+            (aborted.producer_id, aborted.first_offset)
+            for aborted in partition.log.aborted_transactions(offset, end_offset)
+        ]
+
+    def answer(self) -> Packed:
+        """The response to what was found: everything, or only news in a session."""
+        context, session = self._context, self._asked.session
+        topics: dict[TopicKey, TopicAnswer] = {}
+        for wanted, name, answer in self._found:
+            if session is not None:
+                is_news = _is_news(wanted, answer)
+                if self._asked.is_incremental and not is_news:
+                    continue
+                if answer.records:
+                    session.serve_last(wanted)
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic_id = NO_TOPIC_ID if isinstance(wanted.topic, str) else wanted.topic
+                topic = topics[wanted.topic] = TopicAnswer(name, [], topic_id)
+            assert isinstance(topic.partitions, list)
+            topic.partitions.append(answer)
+        context.throttle_ms = context.broker.quotas.charge(
+            Kind.FETCH_BYTES, context.principal, context.client_id, self.size_bytes
+        )
+        return pack_fetch(
+            context.api_version,
+            list(topics.values()),
+            throttle_ms=context.throttle_ms,
+            session_id=NO_SESSION if session is None else session.session_id,
+        )
+
+
+def _is_news(wanted: Wanted, answer: PartitionAnswer) -> bool:
+    moved = wanted.is_news(answer.high_watermark, answer.log_start_offset)
+    if answer.error_code:
+        wanted.told_high_watermark = -1  # so that the first answer after the error is news
+        return True
+    return bool(moved or answer.records or answer.diverging_epoch)
+
+
+def _max_bytes(context: Context, asked: int) -> int:
+    most = min(asked, context.broker.settings.fetch_bytes_max)
+    burst = context.broker.quotas.burst(Kind.FETCH_BYTES, context.principal, context.client_id)
+    return most if burst is None else min(most, burst)
+
+
+def _find(context: Context, wanted: Wanted) -> Partition:
+    partitions = context.broker.partitions
+    if isinstance(wanted.topic, bytes):
+        found = partitions.find_by_id(wanted.topic, wanted.index)
+        if found is None and wanted.topic not in partitions.topics_by_id:
+            raise Refused(ErrorCode.unknown_topic_id, "no topic has this id")
+    else:
+        found = partitions.find(wanted.topic, wanted.index)
+    if found is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, "this broker has no such partition")
+    return found
+
+
+def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
+    """Where the client's history parts from ours, if it says what it last saw and it does."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    end = log.epochs.end_offset_for(LeaderEpoch(wanted.last_fetched_epoch), log.end_offset)
+    if end.end_offset < 0:
+        raise Refused(ErrorCode.offset_out_of_range, "that leader epoch is unknown here")
+    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+        return EpochEnd(end.epoch, end.end_offset)
+    return None
+
+
+def _read_wanted(request: Any, by_id: bool) -> list[Wanted]:
+    return [
+        Wanted(
+            key,
+            asked.partition,
+            fetch_offset=asked.fetch_offset,
+            max_bytes=asked.partition_max_bytes,
+            current_leader_epoch=getattr(asked, "current_leader_epoch", -1),
+            last_fetched_epoch=getattr(asked, "last_fetched_epoch", -1),
+        )
+        for topic in request.topics
+        for key in (_key(topic.topic_id) if by_id else topic.topic,)
+        for asked in topic.partitions
+    ]
+
+
+def _read_forgotten(request: Any, by_id: bool) -> list[tuple[TopicKey, int]]:
+    return [
+        (_key(topic.topic_id) if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+
+
+def _key(topic_id: UUID | None) -> bytes:
+    return NO_TOPIC_ID if topic_id is None else topic_id.bytes
+
+
+HANDLERS = (Handler(FETCH, versions=(4, 18), handle=fetch),)

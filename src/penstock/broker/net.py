@@ -1,0 +1,397 @@
+"""Connections: bytes in, answers out, each within its limits. Knows frames, not what they mean.
+
+Requests of one connection take effect in the order they came, and their replies leave in that
+order. A connection stops reading while too many of its replies are outstanding, while its client
+does not read, while a request that must finish first is held, and while a quota mutes it. So every
+client is bounded by what it does itself, and whatever it does costs only its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from penstock.broker.dispatch import Dispatcher, refuse
+from penstock.broker.handler import Answered, Client, Context, Disconnect, Held
+from penstock.broker.receiving import Receiver
+from penstock.broker.settings import NetworkSettings
+from penstock.errors import Malformed, Refused
+from penstock.protocol.primitives import Buffer
+
+logger = logging.getLogger(__name__)
+
+SHARED_BYTES: Final = 256 << 10  # one read takes at most this much of one client's pipeline
+SWEEP_S: Final = 1.0
+JOINED_BYTES_MAX: Final = 16 << 10  # small replies leave as one piece
+FRAME_BYTES_PER_S: Final = 64 << 10  # beyond its first grace, a request must come at this pace
+
+
+class _Pending:
+    """A request whose reply has not left."""
+
+    __slots__ = ("answer", "context", "response")
+
+    def __init__(self, context: Context, answer: asyncio.Future[Any] | None) -> None:
+        self.context = context
+        self.answer = answer
+        self.response: list[Buffer] | None = None  # set when answered; empty: nothing to send
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client. The transport calls; handlers are called."""
+
+    __slots__ = (
+        "_dispatcher",
+        "_held",
+        "_limits",
+        "_muted",
+        "_outgoing",
+        "_outgoing_bytes",
+        "_paused",
+        "_pending",
+        "_receiver",
+        "_server",
+        "_stopping",
+        "_working",
+        "_write_paused",
+        "active_at",
+        "client",
+        "frame_began_at",
+        "transport",
+    )
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._dispatcher = server.dispatcher
+        self._limits = server.settings
+        self._receiver = Receiver(server.shared, server.settings.request_bytes_max)
+        self._pending: deque[_Pending] = deque()
+        self._outgoing: list[Buffer] = []
+        self._outgoing_bytes = 0
+        self._held = False  # a request that must finish before the next may start
+        self._muted = False  # by a quota
+        self._write_paused = False  # the client does not read
+        self._paused = False  # reading is paused, for one of these reasons
+        self._working = False  # frames are being handled up the stack: write once, at the end
+        self._stopping = False
+        self.transport: asyncio.Transport | None = None
+        self.client = Client("", 0)
+        self.active_at = 0.0
+        self.frame_began_at: float | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is owed to the client."""
+        transport = self.transport
+        return not self._pending and (transport is None or not transport.get_write_buffer_size())
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        host, port, *_ = transport.get_extra_info("peername") or ("", 0)
+        self.client = Client(host, port, listener=self._server.listener)
+        self.active_at = self._server.loop.time()
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        self.transport = transport
+        transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        self._server.forget(self)
+        pending, self._pending = self._pending, deque()
+        for request in pending:
+            if request.answer is not None:
+                request.answer.cancel()
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return self._receiver.room()
+
+    def buffer_updated(self, size: int) -> None:
+        self._receiver.on_received(size)
+        self.active_at = self._server.loop.time()
+        self._handle_frames()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.active_at = self._server.loop.time()
+        self._resume()
+
+    # Requests in.
+
+    def _handle_frames(self) -> None:
+        receiver = self._receiver
+        self._working = True
+        try:
+            while self._may_start() and (frame := receiver.next_frame()) is not None:
+                self.frame_began_at = None
+                self._start(frame)
+            receiver.settle()
+        except Malformed as error:
+            self.close(f"malformed: {error}")
+        except Disconnect as error:
+            self.close(str(error))
+        except Exception:  # a bug in a handler costs one connection, not the broker
+            logger.exception("a handler failed; closing %s", self.client)
+            self.close(None)
+        finally:
+            self._working = False
+        if self.transport is None:
+            return
+        self._note_frame()
+        self._flush()
+        self._pause_or_resume()
+
+    def _may_start(self) -> bool:
+        return not (
+            self._held
+            or self._muted
+            or self._write_paused
+            or self._stopping
+            or self.transport is None
+            or len(self._pending) >= self._limits.in_flight_max
+        )
+
+    def _start(self, frame: memoryview) -> None:
+        self._server.stats.requests += 1
+        context, answer = self._dispatcher.begin(self.client, frame)
+        if context.throttle_ms:
+            self._mute(context.throttle_ms)
+        if isinstance(answer, Held):
+            self._held = True
+            answer.answer.add_done_callback(self._release)
+            answer = answer.answer
+        if isinstance(answer, asyncio.Future):
+            pending = _Pending(context, answer)
+            self._pending.append(pending)
+            answer.add_done_callback(partial(self._on_answered, pending))
+            return
+        response = self._encode(context, answer)
+        if self._pending:
+            pending = _Pending(context, None)
+            pending.response = response
+            self._pending.append(pending)
+        else:
+            self._outgoing += response
+            self._outgoing_bytes += sum(map(len, response))
+            if self._outgoing_bytes > self._limits.unsent_bytes_max:
+                self._flush()  # so that a client that does not read is noticed at once
+
+    def _note_frame(self) -> None:
+        """Remember since when an unfinished frame is on its way."""
+        if self._receiver.pending_bytes == 0:
+            self.frame_began_at = None
+        elif self.frame_began_at is None:
+            self.frame_began_at = self.active_at
+
+    def _pause_or_resume(self) -> None:
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._may_start():
+            if self._paused:
+                self._paused = False
+                self.frame_began_at = None
+                transport.resume_reading()
+        elif not self._paused:
+            self._paused = True
+            transport.pause_reading()
+
+    def _resume(self) -> None:
+        """Something that kept requests from starting has passed."""
+        if self._paused and not self._working and self._may_start():
+            self._handle_frames()
+
+    # Replies out.
+
+    def _encode(self, context: Context, answered: Answered) -> list[Buffer]:
+        return [] if answered is None else self._dispatcher.encode(context, answered)
+
+    def _on_answered(self, pending: _Pending, answer: asyncio.Future[Any]) -> None:
+        if self.transport is None or answer.cancelled():
+            return
+        try:
+            pending.response = self._answered(pending.context, answer)
+        except Disconnect as error:
+            self.close(str(error))
+            return
+        except Exception:  # a bug in a handler costs one connection, not the broker
+            logger.exception("an answer failed; closing %s", self.client)
+            self.close(None)
+            return
+        if pending.context.throttle_ms and not self._muted:
+            self._mute(pending.context.throttle_ms)
+        self._send_answered()
+
+    def _answered(self, context: Context, answer: asyncio.Future[Any]) -> list[Buffer]:
+        error = answer.exception()
+        if isinstance(error, Refused):
+            return self._encode(context, refuse(context, error))
+        return self._encode(context, answer.result())
+
+    def _send_answered(self) -> None:
+        """Everything from the front of the line that has its answer."""
+        pending = self._pending
+        while pending and (response := pending[0].response) is not None:
+            pending.popleft()
+            self._outgoing += response
+            self._outgoing_bytes += sum(map(len, response))
+        if not self._working:
+            self._flush()
+            self._resume()
+
+    def _flush(self) -> None:
+        outgoing, transport = self._outgoing, self.transport
+        if not outgoing or transport is None:
+            return
+        size = self._outgoing_bytes
+        self._outgoing, self._outgoing_bytes = [], 0
+        self._server.stats.sent_bytes += size
+        if size <= JOINED_BYTES_MAX:
+            transport.write(b"".join(outgoing))
+        else:
+            transport.writelines(outgoing)
+
+    # Holding, muting, closing.
+
+    def _release(self, answer: asyncio.Future[Any]) -> None:
+        self._held = False
+        self._server.loop.call_soon(self._resume)
+
+    def _mute(self, throttle_ms: int) -> None:
+        self._muted = True
+        self._server.loop.call_later(throttle_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        self.active_at = self._server.loop.time()
+        self._resume()
+
+    def overdue(self, now: float) -> str | None:
+        """Why this connection should be closed by now, if it should."""
+        if self._muted or self._held:
+            return None
+        began_at = self.frame_began_at
+        if began_at is not None and not self._paused:
+            grace_s = self._limits.frame_ms / 1000
+            if now - began_at > grace_s + self._receiver.pending_bytes / FRAME_BYTES_PER_S:
+                return "a request did not arrive in time"
+            return None
+        if self._pending and not self._write_paused:
+            return None
+        return "idle" if now - self.active_at > self._limits.idle_ms / 1000 else None
+
+    def stop(self) -> None:
+        """Start nothing more; what has started is still answered."""
+        self._stopping = True
+        self._pause_or_resume()
+
+    def close(self, reason: str | None) -> None:
+        """End the connection. A reason is a line in the log."""
+        transport = self.transport
+        if transport is None:
+            return
+        if reason is not None:
+            logger.warning("closing %s: %s", self.client, reason)
+        self._flush()
+        self.transport = None
+        transport.close() if transport.get_write_buffer_size() == 0 else transport.abort()
+
+
+class NetworkStats:
+    """Counters for whoever scrapes."""
+
+    __slots__ = ("accepted", "refused", "requests", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.accepted = self.refused = self.requests = self.sent_bytes = 0
+
+
+class Server:
+    """A listener and its connections."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, settings: NetworkSettings, *, listener: str = "PLAINTEXT"
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.settings = settings
+        self.listener = listener
+        self.loop = asyncio.get_running_loop()
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.stats = NetworkStats()
+        self.connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._listening: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept clients from now on; the port, also when 0 asked for any."""
+        self._listening = await self.loop.create_server(
+            partial(Connection, self), host, port, backlog=self.settings.backlog
+        )
+        self._sweep()
+        return int(self._listening.sockets[0].getsockname()[1])
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in, unless that is one too many."""
+        host = connection.client.host
+        if (
+            len(self.connections) >= self.settings.connections_max
+            or self._by_host[host] >= self.settings.connections_per_host_max
+        ):
+            self.stats.refused += 1
+            logger.warning("refusing %s: too many connections", connection.client)
+            return False
+        self.stats.accepted += 1
+        self._by_host[host] += 1
+        self.connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        host = connection.client.host
+        self._by_host[host] -= 1
+        if self._by_host[host] == 0:
+            del self._by_host[host]
+
+    def stop_accepting(self) -> None:
+        """No new connection and no new request; what has started goes on."""
+        if self._listening is not None:
+            self._listening.close()
+        for connection in self.connections:
+            connection.stop()
+
+    async def close(self, wait_s: float, answer_waiting: Callable[[], None]) -> None:
+        """Answer what is pending, for so long at most; then close every connection."""
+        self.stop_accepting()
+        answer_waiting()
+        give_up_at = self.loop.time() + wait_s
+        while self.loop.time() < give_up_at:
+            if all(connection.is_quiet for connection in self.connections):
+                break
+            await asyncio.sleep(0.01)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in tuple(self.connections):
+            connection.close(None)
+        await asyncio.sleep(0)
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for connection in tuple(self.connections):
+            reason = connection.overdue(now)
+            if reason is not None:
+                connection.close(reason)
+        self._sweeper = self.loop.call_later(SWEEP_S, self._sweep)

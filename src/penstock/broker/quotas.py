@@ -1,0 +1,131 @@
+"""How fast a client may go: byte and time rates by user and client id, resolved as Kafka does.
+
+A quota is a token bucket that holds one second's worth. A request is never refused: it takes its
+tokens, the bucket may go below zero, and the time until it is full to zero again is the throttle
+time, during which the connection reads nothing. Entities, most specific first:
+
+    user + client id, user + default client, user, default user + client id, default user + default
+    client, default user, client id, default client
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+BURST_S: Final = 1.0  # what a client may save up
+THROTTLE_MS_MAX: Final = 60_000
+BUCKETS_MAX: Final = 20_000  # beyond, the oldest is forgotten: its client starts with a full bucket
+
+
+class Kind(IntEnum):
+    """What is limited."""
+
+    PRODUCE_BYTES = 0
+    FETCH_BYTES = 1
+    REQUEST_MS = 2  # of the event loop's time, per second
+
+
+class QuotaEntity(NamedTuple):
+    """Whom a quota is for. None does not look; DEFAULT is whoever has no quota of its own."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+
+DEFAULT: Final = "<default>"
+
+
+class Rates(NamedTuple):
+    """Limits per second; None sets none."""
+
+    produce_bytes: float | None = None
+    fetch_bytes: float | None = None
+    request_ms: float | None = None
+
+
+class _Bucket:
+    __slots__ = ("rate", "tokens", "updated_s")
+
+    def __init__(self, rate: float, now_s: float) -> None:
+        self.rate = rate
+        self.tokens = rate * BURST_S
+        self.updated_s = now_s
+
+    def take(self, amount: float, now_s: float) -> int:
+        gained = (now_s - self.updated_s) * self.rate
+        self.tokens = min(self.tokens + gained, self.rate * BURST_S) - amount
+        self.updated_s = now_s
+        if self.tokens >= 0:
+            return 0
+        return min(int(-self.tokens / self.rate * 1000) + 1, THROTTLE_MS_MAX)
+
+
+_BucketKey = tuple[Kind, str | None, str | None]
+
+
+class Quotas:
+    """All quotas of the cluster, and the buckets of the clients that have met one."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._rates: dict[QuotaEntity, Rates] = {}
+        self._buckets: dict[_BucketKey, _Bucket] = {}
+        self.limits_requests = False  # whether handlers' time must be measured at all
+
+    def replace(self, rates: Mapping[QuotaEntity, Rates]) -> None:
+        """The cluster's quotas changed: buckets whose rate is the same keep their level."""
+        self._rates = dict(rates)
+        self.limits_requests = any(rate.request_ms is not None for rate in rates.values())
+        for key, bucket in tuple(self._buckets.items()):
+            kind, user, client_id = key
+            found = self._resolve(kind, user or "", client_id or "")
+            if found is None or found[0] != bucket.rate:
+                del self._buckets[key]
+
+    def charge(self, kind: Kind, principal: str, client_id: str | None, amount: float) -> int:
+        """Take tokens; the milliseconds for which the client is to be muted."""
+        if not self._rates:
+            return 0
+        bucket = self._bucket(kind, principal, client_id)
+        return 0 if bucket is None else bucket.take(amount, self._monotonic_s())
+
+    def burst(self, kind: Kind, principal: str, client_id: str | None) -> int | None:
+        """The most that one request should take, if there is a quota."""
+        if not self._rates:
+            return None
+        bucket = self._bucket(kind, principal, client_id)
+        return None if bucket is None else max(int(bucket.rate * BURST_S), 1)
+
+    def _bucket(self, kind: Kind, principal: str, client_id: str | None) -> _Bucket | None:
+        found = self._resolve(kind, principal.removeprefix("User:"), client_id or "")
+        if found is None:
+            return None
+        rate, key = found
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= BUCKETS_MAX:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = self._buckets[key] = _Bucket(rate, self._monotonic_s())
+        return bucket
+
+    def _resolve(self, kind: Kind, user: str, client_id: str) -> tuple[float, _BucketKey] | None:
+        """The rate that holds, and the bucket it is shared in."""
+        for entity in (
+            QuotaEntity(user, client_id),
+            QuotaEntity(user, DEFAULT),
+            QuotaEntity(user, None),
+            QuotaEntity(DEFAULT, client_id),
+            QuotaEntity(DEFAULT, DEFAULT),
+            QuotaEntity(DEFAULT, None),
+            QuotaEntity(None, client_id),
+            QuotaEntity(None, DEFAULT),
+        ):
+            rates = self._rates.get(entity)
+            rate = None if rates is None else rates[kind]
+            if rate is not None:
+                shared_user = None if entity.user is None else user
+                shared_client = None if entity.client_id is None else client_id
+                return rate, (kind, shared_user, shared_client)
+        return None

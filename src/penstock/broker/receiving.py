@@ -1,0 +1,72 @@
+"""Where a connection's bytes land: frames are found in place and never copied when they come whole.
+
+Between frames a connection owns no memory: it reads into one buffer that all connections share,
+which is safe because a read and the handling of what it brought are one turn of the event loop.
+Only what is left over (a frame that began, or frames that may not be handled yet) moves to a
+buffer of the connection's own, which grows with the bytes that came, not with what was claimed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.protocol.framing import SIZE_BYTES, frame_end
+
+GROWTH: Final = 8  # room made for a large frame, as a multiple of what came of it
+ROOM_BYTES_MIN: Final = 4096
+
+
+class Receiver:
+    """One connection's incoming bytes."""
+
+    __slots__ = ("_end", "_frame_bytes_max", "_own", "_shared", "_start", "_view")
+
+    def __init__(self, shared: memoryview, frame_bytes_max: int) -> None:
+        self._shared = shared
+        self._frame_bytes_max = frame_bytes_max
+        self._own = False
+        self._view = shared
+        self._start = 0  # of what is not yet handled
+        self._end = 0  # of what came
+
+    @property
+    def pending_bytes(self) -> int:
+        """What came and is not handled."""
+        return self._end - self._start
+
+    def room(self) -> memoryview:
+        """Where the next read goes; never empty."""
+        return self._view[self._end :]
+
+    def on_received(self, size: int) -> None:
+        """So many bytes were read into `room`."""
+        self._end += size
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame, in place: valid until `settle`."""
+        start = self._start
+        end = frame_end(self._view, start, self._end, bytes_max=self._frame_bytes_max)
+        if end is None or end > self._end:
+            return None
+        self._start = end
+        return self._view[start + SIZE_BYTES : end]
+
+    def settle(self) -> None:
+        """Handling stops for now: leave the shared buffer, keep what is left, and make room."""
+        left = self._end - self._start
+        if left == 0:
+            self._own, self._view = False, self._shared
+            self._start = self._end = 0
+            return
+        if self._own and self._start == 0 and self._end < len(self._view):
+            return
+        view = memoryview(bytearray(self._room_bytes(left)))
+        view[:left] = self._view[self._start : self._end]
+        self._own, self._view = True, view
+        self._start, self._end = 0, left
+
+    def _room_bytes(self, left: int) -> int:
+        end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)
+        frame_bytes = ROOM_BYTES_MIN if end is None else end - self._start
+        # One more than what is there: a read needs room, whatever the first frame's size says.
+        return max(left + 1, min(frame_bytes, max(GROWTH * left, ROOM_BYTES_MIN)))

@@ -1,0 +1,82 @@
+"""Fetches that wait: until enough may be read, until time is up, or until a partition goes.
+
+A poll is told of every advance of the partitions it watches. What it then does is scheduled, never
+done in the appender's stack: the produce that woke it is answered first, and several appends in one
+turn of the loop are one answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from penstock.broker.partitions import Partition
+
+
+class LongPoll:
+    """One waiting fetch over some partitions. Ends once, by whichever comes first."""
+
+    __slots__ = (
+        "_deadline",
+        "_end_offsets",
+        "_loop",
+        "_missing_bytes",
+        "_on_end",
+        "_scheduled",
+        "answer",
+    )
+
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        *,
+        committed_only: bool,
+        missing_bytes: int,
+        wait_s: float,
+        on_end: Callable[[asyncio.Future[object]], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._missing_bytes = missing_bytes
+        self._on_end = on_end
+        self._scheduled = False
+        self.answer: asyncio.Future[object] = self._loop.create_future()
+        self.answer.add_done_callback(self._leave)  # also when the client goes away
+        # Under read_committed an append inside an open transaction is no news: what counts is
+        # that the last stable offset moved beyond where it stood.
+        self._end_offsets = {
+            partition: partition.log.last_stable_offset if committed_only else None
+            for partition in partitions
+        }
+        for partition in partitions:
+            partition.polls.add(self)
+        self._deadline = self._loop.call_later(wait_s, self._end)
+
+    def on_readable(self, partition: Partition, size_bytes: int) -> None:
+        """So many bytes more may be read from the partition."""
+        stable = self._end_offsets[partition]
+        if stable is not None:
+            if partition.log.last_stable_offset <= stable:
+                return
+            size_bytes = self._missing_bytes  # what lay behind the transaction counts as well
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self.on_gone()
+
+    def on_gone(self) -> None:
+        """Answer at the next turn of the loop with what is there then."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        if self.answer.done():
+            return
+        try:
+            self._on_end(self.answer)
+        except Exception as error:  # noqa: BLE001 - handed on: the connection logs it and ends
+            self.answer.set_exception(error)
+
+    def _leave(self, answer: asyncio.Future[object]) -> None:
+        self._deadline.cancel()
+        for partition in self._end_offsets:
+            partition.polls.discard(self)
