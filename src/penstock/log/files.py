@@ -1,0 +1,202 @@
+"""The files of all partitions, behind one bounded set of descriptors.
+
+A `LogFile` is a name and a size; its descriptor is opened when needed and closed when others need
+the place. Never shows a byte past `size_bytes`: what a failed write left there is cut off before
+anyone could have read it. A file is never cut under a live view.
+"""
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from penstock.log.mapping import map_view
+from penstock.protocol.primitives import Buffer
+
+COPY_BYTES_MAX: Final = 128 << 10  # up to here a copy is cheaper than mapping and unmapping
+
+
+class LogFile:
+    """One file that grows at its end. Bytes below `size_bytes` do not change."""
+
+    __slots__ = ("__weakref__", "_files", "descriptor", "live_views", "path", "size_bytes")
+
+    def __init__(self, path: str, files: "OpenFiles", size_bytes: int) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self.descriptor = -1  # set and taken back by OpenFiles
+        self.live_views = 0
+        self._files = files
+
+    def append(self, chunk: Buffer) -> int:
+        """Write at the end, whole or not at all; returns where it lies."""
+        position = self.size_bytes
+        files = self._files
+        descriptor = files.descriptor(self)
+        try:
+            written = files.write(descriptor, chunk, position)
+        except OSError:
+            self._cut_back(descriptor)
+            raise
+        if written != len(chunk):
+            self._cut_back(descriptor)
+            raise OSError(errno.ENOSPC, f"{written} of {len(chunk)} bytes were written", self.path)
+        self.size_bytes = position + written
+        return position
+
+    def _cut_back(self, descriptor: int) -> None:
+        # No view reaches past size_bytes, so this cut is safe. Should it fail as well, the rest is
+        # overwritten by the next append or cut by recovery.
+        try:
+            os.ftruncate(descriptor, self.size_bytes)
+        except OSError:
+            return
+
+    def read(self, position: int, end: int) -> memoryview:
+        """The bytes from `position` to `end`: a copy when small, the page cache itself when not."""
+        assert end <= self.size_bytes
+        descriptor = self._files.descriptor(self)
+        if end - position <= COPY_BYTES_MAX:
+            return memoryview(os.pread(descriptor, end - position, position))
+        return map_view(self, descriptor, position=position, end=end)
+
+    def cut(self, size_bytes: int) -> None:
+        """Keep only the first bytes. Live views keep what they show."""
+        if size_bytes >= self.size_bytes:
+            return
+        descriptor = self._files.descriptor(self)
+        if self.live_views == 0:
+            os.ftruncate(descriptor, size_bytes)
+        else:
+            self._replace_by_prefix(descriptor, size_bytes)
+        self.size_bytes = size_bytes
+
+    def _replace_by_prefix(self, descriptor: int, size_bytes: int) -> None:
+        beside = self.path + ".cut"
+        target = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            position = 0
+            while position < size_bytes:
+                position += os.sendfile(target, descriptor, position, size_bytes - position)
+        finally:
+            os.close(target)
+        os.rename(beside, self.path)
+        self._files.close(self)  # the descriptor is still the old file's
+
+    def rename(self, path: str) -> None:
+        os.rename(self.path, path)
+        self.path = path
+
+    def sync(self) -> None:
+        os.fsync(self._files.descriptor(self))
+
+    def close(self) -> None:
+        self._files.close(self)
+
+
+class OpenFiles:
+    """At most `open_max` descriptors; the one unused for longest makes room."""
+
+    write = staticmethod(os.pwrite)  # the one way bytes reach a log file: tests put faults here
+
+    def __init__(self, open_max: int, *, index_bytes_max: int = 16 << 20) -> None:
+        assert open_max >= 2, "an append and a read may need one each"
+        self.open_max = open_max
+        self.indexes = InMemory(index_bytes_max)
+        self._open: OrderedDict[LogFile, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def descriptor(self, file: LogFile) -> int:
+        """Valid until the next call: whoever needs it longer opens the path itself."""
+        if file.descriptor >= 0:
+            self._open.move_to_end(file)
+            return file.descriptor
+        if len(self._open) >= self.open_max:
+            self.close(next(iter(self._open)))
+        file.descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+        self._open[file] = None
+        return file.descriptor
+
+    def close(self, file: LogFile) -> None:
+        if file.descriptor >= 0:
+            del self._open[file]
+            os.close(file.descriptor)
+            file.descriptor = -1
+
+    def close_all(self) -> None:
+        for file in list(self._open):
+            self.close(file)
+
+
+def create_file(path: str, content: bytes = b"") -> None:
+    """A new file, or an old one emptied, with this content."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        if content and os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, "the file was not written whole", path)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: str, content: bytes, *, sync: bool = False) -> None:
+    """The file holds the old content or the new one, whatever happens in between."""
+    beside = path + ".tmp"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, "the file was not written whole", path)
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(beside, path)
+
+
+def remove_files(paths: Iterable[str]) -> None:
+    """Unlink what is there; what is not there is as it should be."""
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            continue
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder last through a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Droppable(Protocol):
+    """Something read from disk for speed; it can be read again."""
+
+    def drop(self) -> None: ...
+
+
+class InMemory:
+    """What was loaded from index files, within a budget; the one unused for longest is dropped."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.size_bytes = 0
+        self._sizes: OrderedDict[Droppable, int] = OrderedDict()
+
+    def touch(self, kept: Droppable) -> None:
+        self._sizes.move_to_end(kept)
+
+    def keep(self, kept: Droppable, size_bytes: int) -> None:
+        self.size_bytes += size_bytes - self._sizes.pop(kept, 0)
+        self._sizes[kept] = size_bytes
+        while self.size_bytes > self.bytes_max and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
+            self.forget(oldest)
+            oldest.drop()
+
+    def forget(self, kept: Droppable) -> None:
+        self.size_bytes -= self._sizes.pop(kept, 0)

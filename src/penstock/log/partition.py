@@ -1,0 +1,492 @@
+"""One partition's batches on disk, in offset order, laid out as Apache Kafka lays them out.
+
+Written by one task; what was read stays readable whatever happens to the files. Never opens a
+record on the way in or out: only headers are read. An append that raised has changed nothing.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from penstock.config.views import LogSettings, RetentionSettings
+from penstock.errors import ErrorCode, Refused
+from penstock.log.epochs import LeaderEpochs
+from penstock.log.files import OpenFiles, remove_files
+from penstock.log.flush import FlushWork
+from penstock.log.producers import Origin, ProducerTable, Staged
+from penstock.log.recovery import load_partition, reload_producers
+from penstock.log.retention import expired_count
+from penstock.log.segment import NOTHING, RELATIVE_OFFSET_MAX, Segment
+from penstock.log.segments import LogSlice, Segments
+from penstock.log.snapshots import save_snapshot, snapshot_offsets, snapshot_path
+from penstock.log.swap import Replacement
+from penstock.log.timestamps import Found, find_by_timestamp, find_max_timestamp
+from penstock.log.txn_index import AbortedTransaction
+from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
+from penstock.protocol.batch import BatchHeader, read_header, stamp
+from penstock.protocol.control import read_marker
+from penstock.protocol.primitives import Buffer, WritableBuffer
+
+_TIME_ENTRY_BYTES: Final = 12
+
+
+class Appended(NamedTuple):
+    """Where the batches lie; a duplicate's place is the first one's."""
+
+    base_offset: Offset
+    end_offset: Offset
+    duplicate: bool
+    start_offset: Offset
+
+
+Placed = tuple[BatchHeader, Offset]  # a batch as it came, and the offset it gets
+
+
+class PartitionLog:
+    """The log of one partition.
+
+    start_offset <= last_stable_offset <= high_watermark <= end_offset
+    """
+
+    __slots__ = (
+        "_segments",
+        "_snapshot_offset",
+        "end_offset",
+        "epochs",
+        "folder",
+        "high_watermark",
+        "last_flush_at",
+        "producers",
+        "recovery_point",
+        "settings",
+        "start_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: LogSettings,
+        *,
+        segments: Segments,
+        end_offset: Offset,
+        producers: ProducerTable,
+        epochs: LeaderEpochs,
+    ) -> None:
+        topic, _, partition = folder.name.rpartition("-")
+        self.topic_partition = TopicPartition(topic, int(partition))
+        self.folder = folder
+        self.settings = settings
+        self.start_offset = segments.list[0].base_offset
+        self.end_offset = end_offset
+        self.high_watermark = self.start_offset
+        self.recovery_point = end_offset  # everything before is on disk, not only in memory
+        self.last_flush_at = NO_TIMESTAMP
+        self.producers = producers
+        self.epochs = epochs
+        self._segments = segments
+        self._snapshot_offset = end_offset  # the newest snapshot says nothing less than this
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        settings: LogSettings,
+        files: OpenFiles,
+        *,
+        now: Millis,
+        clean: bool,
+        recovery_point: Offset = Offset(0),
+        start_offset: Offset = Offset(0),
+    ) -> "PartitionLog":
+        """The log in `folder`, made when absent and recovered unless it was closed `clean`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        loaded = load_partition(
+            str(folder),
+            files,
+            index_interval_bytes=settings.index_interval_bytes,
+            now=now,
+            clean=clean,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+        )
+        log = cls(
+            folder,
+            settings,
+            segments=Segments(str(folder), files, loaded.segments),
+            end_offset=loaded.end_offset,
+            producers=loaded.producers,
+            epochs=loaded.epochs,
+        )
+        log.start_offset = Offset(min(max(log.start_offset, start_offset), log.end_offset))
+        log.high_watermark = log.start_offset
+        if not clean:
+            log.recovery_point = Offset(min(recovery_point, log.end_offset))
+            log._snapshot_offset = log.segments[0].base_offset
+        return log
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first; the last is the active one."""
+        return self._segments.list
+
+    @property
+    def active(self) -> Segment:
+        return self._segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments.list)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """No transaction that began before it is undecided."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.start_offset)
+
+    def set_high_watermark(self, offset: Offset) -> None:
+        assert self.start_offset <= offset <= self.end_offset
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+
+    def replace_settings(self, settings: LogSettings) -> None:
+        self.settings = settings
+
+    # Appending
+
+    def append(
+        self,
+        batches: WritableBuffer,
+        *,
+        leader_epoch: LeaderEpoch,
+        now: Millis,
+        origin: Origin = "client",
+    ) -> Appended:
+        """The leader's append of batches that were checked before.
+
+        Offsets and leader epoch are stamped in place. Refused when a producer may not write this;
+        OSError when the disk did not take it.
+        """
+        first = offset = self.end_offset
+        placed: list[Placed] = []
+        staged: Staged | None = None
+        position = 0
+        while position < len(batches):
+            header = read_header(batches, position)
+            if header.producer_id >= 0:
+                mark = self.producers.duplicate_of(header) if origin == "client" else None
+                if mark is not None:
+                    end = Offset(mark.last_offset + 1)
+                    return Appended(mark.base_offset, end, True, self.start_offset)
+                if staged is None:
+                    staged = Staged(self.producers)
+                _stage(staged, batches, position, header, offset, origin)
+            placed.append((header, offset))
+            offset = Offset(offset + header.last_offset_delta + 1)
+            position += header.size_bytes
+        self._make_room(len(batches), first, offset, placed, now)
+        position = 0
+        for header, base_offset in placed:
+            stamp(batches, position, base_offset, leader_epoch)
+            position += header.size_bytes
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, first)
+        self._write(batches, placed, staged)
+        return Appended(first, offset, False, self.start_offset)
+
+    def append_replicated(self, batches: Buffer) -> None:
+        """The follower's append: offsets and epochs are the leader's and already in the bytes."""
+        placed: list[Placed] = []
+        staged = Staged(self.producers)
+        position = 0
+        end = self.end_offset
+        while position < len(batches):
+            header = read_header(batches, position)
+            base_offset = Offset(header.base_offset)
+            assert base_offset >= end, "batches from a leader are in order"
+            if header.producer_id >= 0:
+                _stage(staged, batches, position, header, base_offset, "replica")
+            placed.append((header, base_offset))
+            end = header.end_offset
+            position += header.size_bytes
+        if not placed:
+            return
+        newest = Millis(max(header.max_timestamp for header, _ in placed))
+        self._make_room(len(batches), placed[0][1], end, placed, newest)
+        for header, base_offset in placed:
+            self.epochs.assign(LeaderEpoch(header.leader_epoch), base_offset)
+        self._write(batches, placed, staged)
+
+    def _make_room(
+        self, size_bytes: int, first: Offset, end: Offset, placed: list[Placed], now: Millis
+    ) -> None:
+        """Roll when the active segment should not take these batches."""
+        settings = self.settings
+        active = self._segments.active
+        used_bytes = active.size_bytes
+        if size_bytes > settings.segment_bytes and used_bytes == 0:
+            return
+        if (
+            end - 1 - active.base_offset > RELATIVE_OFFSET_MAX
+            or used_bytes + size_bytes > settings.segment_bytes
+            or (used_bytes and self._is_due(active, placed, now))
+            or (
+                used_bytes * _TIME_ENTRY_BYTES
+                >= settings.segment_index_bytes * settings.index_interval_bytes
+                and active.is_full(settings.segment_index_bytes)
+            )
+        ):
+            self._roll_at(first, now)
+
+    def _is_due(self, active: Segment, placed: list[Placed], now: Millis) -> bool:
+        settings = self.settings
+        first_timestamp = active.first_timestamp
+        newest = max(header.max_timestamp for header, _ in placed)
+        if first_timestamp >= 0 and newest >= 0:
+            age_ms = newest - first_timestamp
+        else:
+            age_ms = now - active.created_at
+        jitter_ms = settings.segment_jitter_ms
+        if jitter_ms:  # the same for one segment whenever it is asked, different among partitions
+            jitter_ms = Millis(zlib.crc32(active.log.path.encode()) % jitter_ms)
+        return age_ms > settings.segment_ms - jitter_ms
+
+    def _write(self, batches: Buffer, placed: list[Placed], staged: Staged | None) -> None:
+        segment = self._segments.active
+        aborted = self.producers.aborted_by(staged) if staged is not None else []
+        try:
+            for transaction in aborted:
+                segment.transaction_index.append(transaction)
+            position = segment.append(batches)
+        except OSError:
+            if aborted:
+                segment.transaction_index.cut(self.end_offset)
+            raise
+        self._segments.appended(placed[0][1], position)
+        interval_bytes = self.settings.index_interval_bytes
+        for header, base_offset in placed:
+            last_offset = Offset(base_offset + header.last_offset_delta)
+            size_bytes = header.size_bytes
+            segment.note_batch(
+                position, size_bytes, last_offset, Millis(header.max_timestamp), interval_bytes
+            )
+            position += size_bytes
+        self.end_offset = Offset(last_offset + 1)
+        if staged is not None:
+            self.producers.commit(staged)
+
+    def roll(self, now: Millis) -> None:
+        """Close the active segment and begin another, unless it is empty."""
+        if self.active.size_bytes:
+            self._roll_at(self.end_offset, now)
+
+    def _roll_at(self, base_offset: Offset, now: Millis) -> None:
+        active = self.active
+        if active.base_offset == base_offset and active.size_bytes == 0:
+            return
+        self._snapshot(base_offset)
+        self._segments.roll(base_offset, now)
+
+    def _snapshot(self, offset: Offset) -> None:
+        if self._snapshot_offset < offset:
+            save_snapshot(self._segments.folder, offset, self.producers)
+            self._snapshot_offset = offset
+
+    # Reading
+
+    def read(
+        self,
+        offset: Offset,
+        *,
+        max_bytes: int,
+        end_offset: Offset | None = None,
+        whole_first: bool = True,
+    ) -> LogSlice:
+        """Whole batches from the one that holds `offset`, all of them below `end_offset`.
+
+        At most `max_bytes`, except that the first batch comes whole when `whole_first`, else a
+        batch larger than every limit would stop its readers for ever.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise Refused(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
+            )
+        limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if offset >= limit:
+            return LogSlice(NOTHING, self.active.base_offset, 0)
+        return self._segments.read(
+            offset, limit, self.end_offset, max_bytes=max_bytes, whole_first=whole_first
+        )
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end)."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[self._segments.holding(start) :]:
+            if segment.transaction_index.collect(start, end, found):
+                break
+        return found
+
+    def offset_by_timestamp(
+        self, timestamp: Millis, *, end_offset: Offset | None = None
+    ) -> Found | None:
+        """The first record at or after `timestamp`, below `end_offset`, with its own time."""
+        limit = self.end_offset if end_offset is None else end_offset
+        return find_by_timestamp(self.segments, timestamp, self.start_offset, limit)
+
+    def offset_of_max_timestamp(self) -> Found | None:
+        """The first record that has the largest timestamp of all."""
+        return find_max_timestamp(self.segments, self.start_offset)
+
+    # Taking away
+
+    def advance_start_offset(self, offset: Offset, now: Millis) -> int:
+        """Forget everything before `offset`; whole segments go. Returns how many."""
+        if offset > self.high_watermark:
+            raise Refused(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is past the high watermark {self.high_watermark}",
+            )
+        if offset <= self.start_offset:
+            return 0
+        self.start_offset = offset
+        count = self._segments.holding(offset)
+        self._remove_first(count, now)
+        self.epochs.cut_start(offset)
+        return count
+
+    def delete_expired(self, retention: RetentionSettings, now: Millis) -> int:
+        """Take away the segments that are too old or too many. Returns how many."""
+        count = expired_count(
+            self.segments,
+            retention,
+            now=now,
+            high_watermark=self.high_watermark,
+            end_offset=self.end_offset,
+        )
+        if count == 0:
+            return 0
+        if count == len(self.segments):
+            self.roll(now)
+        start_offset = self.segments[count].base_offset
+        self._remove_first(count, now)
+        if start_offset > self.start_offset:
+            self.start_offset = start_offset
+            self.epochs.cut_start(start_offset)
+        return count
+
+    def _remove_first(self, count: int, now: Millis) -> None:
+        if count == 0:
+            return
+        folder = self._segments.folder
+        remove_files(snapshot_path(folder, s.base_offset) for s in self.segments[:count])
+        unlink_at = Millis(now + self.settings.file_delete_delay_ms)
+        self._segments.remove_first(count, unlink_at=unlink_at)
+
+    def truncate_to(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
+        """Take away every batch that ends after `offset`: another history is the true one."""
+        if offset >= self.end_offset:
+            return
+        if offset < self.start_offset:
+            self.restart_at(offset, now)
+            return
+        self.end_offset = end = self._segments.cut(offset)
+        self.high_watermark = min(self.high_watermark, end)
+        self.recovery_point = min(self.recovery_point, end)
+        self.epochs.cut_end(end)
+        folder = self._segments.folder
+        self.producers = reload_producers(
+            folder, list(self.segments), snapshot_offsets(folder), end
+        )
+        self._snapshot_offset = min(self._snapshot_offset, end)
+
+    def restart_at(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
+        """Take away everything and begin anew at `offset`."""
+        self._segments.restart(offset, now)
+        folder = self._segments.folder
+        remove_files(snapshot_path(folder, old) for old in snapshot_offsets(folder))
+        self.epochs.clear()
+        self.producers = ProducerTable()
+        self.start_offset = self.end_offset = self.high_watermark = offset
+        self.recovery_point = self._snapshot_offset = offset
+
+    def sweep(self, now: Millis) -> None:
+        """Unlink files whose delay has passed; forget producers that were silent for too long."""
+        self._segments.unlink_due(now)
+        if self.producers.producers:
+            self.producers.expire(now, self.settings.producer_id_expiration_ms)
+
+    # Compaction
+
+    def swap(self, replacements: Iterable[Replacement], now: Millis) -> None:
+        """Put `.cleaned` segments in the place of those they were made from.
+
+        From the log's start upwards: what a crash leaves is told apart by that order.
+        """
+        unlink_at = Millis(now + self.settings.file_delete_delay_ms)
+        for replacement in sorted(replacements):
+            self._segments.swap(replacement, unlink_at=unlink_at)
+
+    # Lasting
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.end_offset - self.recovery_point
+
+    def flush_due(self, now: Millis) -> bool:
+        """Whether a closed segment, `flush.messages` or `flush.ms` asks for a flush."""
+        settings = self.settings
+        if self.recovery_point == self.end_offset:
+            return False
+        return (
+            self.recovery_point < self.active.base_offset
+            or (
+                settings.flush_messages is not None
+                and self.unflushed_messages >= settings.flush_messages
+            )
+            or (settings.flush_ms is not None and now - self.last_flush_at >= settings.flush_ms)
+        )
+
+    def pending_flush(self) -> FlushWork:
+        """What to sync, off the event loop; when it is done, say so with `flushed`."""
+        number = self._segments.holding(self.recovery_point)
+        paths = [segment.log.path for segment in self.segments[number:]]
+        return FlushWork(self.end_offset, self._segments.folder, tuple(paths))
+
+    def flushed(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
+        """Everything before `offset` is on disk; it becomes the recovery point."""
+        self.recovery_point = max(self.recovery_point, min(offset, self.end_offset))
+        self.last_flush_at = now
+
+    def flush(self, now: Millis = NO_TIMESTAMP) -> Offset:
+        """Sync here and now; returns the recovery point."""
+        if self.recovery_point < self.end_offset:
+            work = self.pending_flush()
+            work.run()
+            self.flushed(work.end_offset, now)
+        return self.recovery_point
+
+    def close(self, *, sync: bool = True) -> None:
+        """Write down all that a clean start trusts. Without `sync` the caller syncs the disk."""
+        self.active.write_indexes()
+        self._snapshot(self.end_offset)
+        if sync:
+            self.flush()
+        self._segments.close()
+
+
+def _stage(
+    staged: Staged,
+    batches: Buffer,
+    position: int,
+    header: BatchHeader,
+    base_offset: Offset,
+    origin: Origin,
+) -> None:
+    if header.is_control:
+        staged.add_marker(header, base_offset, read_marker(batches, position), origin)
+    else:
+        staged.add_batch(header, base_offset, origin)

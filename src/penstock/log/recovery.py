@@ -1,0 +1,271 @@
+"""Opening a partition's folder: what is there, what of it can be trusted, and the rest made new.
+
+After a clean stop everything is trusted and almost nothing is read. Otherwise the segments from the
+recovery point on are walked: the log ends before the first batch that is torn, rotten or out of
+order, and indexes, producer table and epochs are made from what remains. A batch whose append
+returned is never lost: it was whole in the page cache before.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.errors import Malformed
+from penstock.log.epochs import LeaderEpochs
+from penstock.log.files import LogFile, OpenFiles, remove_files
+from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY
+from penstock.log.producers import ProducerTable, Staged
+from penstock.log.scan import Scanned, scan_batches, scan_headers
+from penstock.log.segment import Segment
+from penstock.log.snapshots import load_snapshot, snapshot_path
+from penstock.log.swap import settle_leftovers
+from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.protocol.batch import check_stored_batch
+from penstock.protocol.control import read_marker
+
+logger = logging.getLogger(__name__)
+
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+
+
+class Loaded(NamedTuple):
+    """A partition as found on disk; at least one segment."""
+
+    segments: list[Segment]
+    end_offset: Offset
+    producers: ProducerTable
+    epochs: LeaderEpochs
+
+
+def load_partition(
+    folder: str,
+    files: OpenFiles,
+    *,
+    index_interval_bytes: int,
+    now: Millis,
+    clean: bool,
+    recovery_point: Offset,
+    start_offset: Offset,
+) -> Loaded:
+    sizes = settle_leftovers(folder, files)
+    segments = _find_segments(folder, files, sizes, created_at=now)
+    epochs = LeaderEpochs(folder)
+    if not segments:
+        remove_files(f"{folder}/{name}" for name in sizes if name.endswith(".snapshot"))
+        segments = [Segment.create(folder, start_offset, files, now=now)]
+        return Loaded(segments, start_offset, ProducerTable(), epochs)
+    suspects = _suspects(segments, recovery_point) if not clean else []
+    segments = _mend(segments, suspects, index_interval_bytes)
+    suspects = [segment for segment in suspects if segment in segments]
+    end_offset = _end_of(segments)
+    producers = ProducerTable()
+    replay_from = suspects[0].base_offset if suspects else end_offset
+    snapshots = [Offset(int(n[:-9])) for n in sizes if n.endswith(".snapshot") and n[:-9].isdigit()]
+    known_from = _load_producers(folder, producers, snapshots, replay_from, segments[0].base_offset)
+    _replay(segments, producers, known_from, rebuild=suspects)
+    if suspects:
+        _recall_epochs(epochs, suspects, end_offset)
+    _drop_snapshots(folder, snapshots, segments, end_offset)
+    return Loaded(segments, end_offset, producers, epochs)
+
+
+def _find_segments(
+    folder: str, files: OpenFiles, sizes: dict[str, int], *, created_at: Millis
+) -> list[Segment]:
+    stems = sorted(name[:-4] for name in sizes if name.endswith(".log") and name[:-4].isdigit())
+    known = set(stems)
+    remove_files(
+        f"{folder}/{name}"
+        for name in sizes
+        if name.endswith(_INDEX_SUFFIXES) and name.partition(".")[0] not in known
+    )
+    return [
+        Segment(
+            folder,
+            Offset(int(stem)),
+            files,
+            size_bytes=sizes[stem + ".log"],
+            # -1 marks what is missing or not whole entries: it is rebuilt
+            offset_entries=_count(sizes.get(stem + ".index"), OFFSET_ENTRY.size),
+            time_entries=_count(sizes.get(stem + ".timeindex"), TIME_ENTRY.size),
+            created_at=created_at,
+        )
+        for stem in stems
+    ]
+
+
+def _count(size_bytes: int | None, entry_bytes: int) -> int:
+    if size_bytes is None or size_bytes % entry_bytes:
+        return -1
+    return size_bytes // entry_bytes
+
+
+def _suspects(segments: list[Segment], recovery_point: Offset) -> list[Segment]:
+    """Segments that may hold batches at or after the recovery point."""
+    following = [segment.base_offset for segment in segments[1:]]
+    return [
+        segment
+        for segment, next_base in zip(segments, [*following, None], strict=True)
+        if next_base is None or next_base > recovery_point
+    ]
+
+
+def _mend(segments: list[Segment], suspects: list[Segment], interval_bytes: int) -> list[Segment]:
+    """Every segment that remains is sound afterwards."""
+    whole: list[Segment] = []
+    for segment in segments:
+        is_suspect = segment in suspects
+        looks_sound = _looks_sound(segment, look_inside=bool(suspects) or segment is segments[-1])
+        if is_suspect or not looks_sound:
+            was_whole = rebuild_segment(segment, interval_bytes)
+            if segment is not segments[-1]:
+                segment.write_indexes()
+            whole.append(segment)
+            if not was_whole:
+                _discard(segments[len(whole) :])
+                break
+        else:
+            whole.append(segment)
+    return whole
+
+
+def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
+    if segment.size_bytes == 0:
+        return segment.offset_index.file.count <= 0 and segment.time_index.file.count <= 0
+    if segment.offset_index.file.count < 0 or segment.time_index.file.count <= 0:
+        return False
+    if not look_inside:
+        return True
+    last_time = segment.time_index.last_entry()
+    if last_time is None or last_time.offset < segment.base_offset:
+        return False
+    entry = segment.offset_index.last_entry()
+    if entry is None:
+        return True
+    last_offset, position = entry
+    try:
+        scanned = next(scan_headers(segment.log, position), None)
+    except (Malformed, AssertionError):
+        return False
+    return scanned is not None and scanned.header.last_offset == last_offset
+
+
+def rebuild_segment(segment: Segment, interval_bytes: int) -> bool:
+    """Check every batch and make the indexes from them; False when the log had to be cut."""
+    segment.start_over()
+    position, end_offset = 0, segment.base_offset
+    try:
+        for scanned in scan_batches(segment.log):
+            header = scanned.header
+            if header.base_offset < end_offset:
+                raise Malformed(f"offset {header.base_offset} after {end_offset}", scanned.at)
+            check_stored_batch(scanned.view, scanned.at, header=header)
+            segment.note_batch(
+                scanned.position,
+                header.size_bytes,
+                header.last_offset,
+                Millis(header.max_timestamp),
+                interval_bytes,
+            )
+            position, end_offset = scanned.position + header.size_bytes, header.end_offset
+    except Malformed as malformed:
+        logger.warning("%s: %s", segment.log.path, malformed)
+    lost_bytes = segment.size_bytes - position
+    if lost_bytes:
+        logger.warning("%s: cut %d bytes after offset %d", segment.log.path, lost_bytes, end_offset)
+        segment.log.cut(position)
+    return lost_bytes == 0
+
+
+def _discard(segments: Iterable[Segment]) -> None:
+    """What follows a cut cannot be read without a gap."""
+    for segment in segments:
+        logger.warning("%s: removed, for the log was cut before it", segment.log.path)
+        segment.close()
+        remove_files(segment.paths())
+
+
+def _end_of(segments: list[Segment]) -> Offset:
+    last = segments[-1]
+    if last.size_bytes == 0:
+        for empty in (last.offset_index.file, last.time_index.file):
+            empty.count = 0
+        return last.base_offset
+    return last.end_offset()
+
+
+def _load_producers(
+    folder: str,
+    table: ProducerTable,
+    snapshots: list[Offset],
+    upto: Offset,
+    first_base_offset: Offset,
+) -> Offset:
+    """From the newest sound snapshot not after `upto`; returns its offset."""
+    for offset in sorted((o for o in snapshots if o <= upto), reverse=True):
+        producers = load_snapshot(folder, offset)
+        if producers is not None:
+            table.load(producers)
+            return offset
+    return first_base_offset
+
+
+def _replay(
+    segments: list[Segment], table: ProducerTable, known_from: Offset, *, rebuild: list[Segment]
+) -> None:
+    """Bring the producer table from `known_from` to the end, and aborts into their indexes."""
+    for number, segment in enumerate(segments):
+        is_last = number + 1 == len(segments)
+        if not is_last and segments[number + 1].base_offset <= known_from:
+            continue
+        position = 0 if known_from <= segment.base_offset else segment.position_of(known_from)
+        for scanned in scan_headers(segment.log, position):
+            if scanned.header.producer_id >= 0:
+                staged = stage_written(table, segment.log, scanned)
+                if segment in rebuild:
+                    for aborted in table.aborted_by(staged):
+                        segment.transaction_index.append(aborted)
+                table.commit(staged)
+
+
+def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Staged:
+    """The change that a batch in the log made to the table."""
+    staged = Staged(table)
+    header = scanned.header
+    if header.is_control:
+        batch = log.read(scanned.position, scanned.position + header.size_bytes)
+        staged.add_marker(header, Offset(header.base_offset), read_marker(batch), "replica")
+    else:
+        staged.add_batch(header, Offset(header.base_offset), "replica")
+    return staged
+
+
+def _recall_epochs(epochs: LeaderEpochs, suspects: list[Segment], end_offset: Offset) -> None:
+    epochs.cut_end(end_offset)
+    for segment in suspects:
+        for scanned in scan_headers(segment.log):
+            epochs.assign(
+                LeaderEpoch(scanned.header.leader_epoch), Offset(scanned.header.base_offset)
+            )
+
+
+def _drop_snapshots(
+    folder: str, snapshots: list[Offset], segments: list[Segment], end_offset: Offset
+) -> None:
+    """Keep one per segment and the newest; those past the end speak of what is gone."""
+    sound = sorted(offset for offset in snapshots if offset <= end_offset)
+    kept = {segment.base_offset for segment in segments} | set(sound[-1:])
+    remove_files(snapshot_path(folder, offset) for offset in snapshots if offset not in kept)
+
+
+def reload_producers(
+    folder: str, segments: list[Segment], snapshots: Iterable[Offset], end_offset: Offset
+) -> ProducerTable:
+    """The table as it was when the log ended here; later snapshots are removed."""
+    later = [offset for offset in snapshots if offset > end_offset]
+    remove_files(snapshot_path(folder, offset) for offset in later)
+    table = ProducerTable()
+    earlier = [offset for offset in snapshots if offset <= end_offset]
+    known_from = _load_producers(folder, table, earlier, end_offset, segments[0].base_offset)
+    _replay(segments, table, known_from, rebuild=[])
+    return table

@@ -1,0 +1,259 @@
+"""A segment: one log file, its indexes, and the offsets they cover.
+
+Knows positions and batches, not producers or high watermarks. Offsets of its batches are at least
+`base_offset`, grow, and are less than 2**31 apart from it.
+"""
+
+import os
+from struct import Struct
+from typing import Final
+
+from penstock.log.files import LogFile, OpenFiles, create_file, remove_files
+from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeEntry, TimeIndex
+from penstock.log.scan import scan_headers
+from penstock.log.txn_index import TransactionIndex
+from penstock.model import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
+from penstock.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
+from penstock.protocol.primitives import Buffer
+
+SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".log")  # the log last: it is the truth
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+NOTHING: Final = memoryview(b"")
+
+_WINDOW_BYTES: Final = 16 << 10
+_GLANCE: Final = Struct(
+    ">"
+    "q"  # base_offset
+    "i"  # length
+    "11x"  # leader_epoch, magic, crc, attributes
+    "i"  # last_offset_delta
+)
+_NO_TIME: Final = TimeEntry(NO_TIMESTAMP, NO_OFFSET)
+
+
+class Segment:
+    """Batches from `base_offset` up to the next segment's."""
+
+    __slots__ = (
+        "_first_timestamp",
+        "_largest",
+        "_since_entry_bytes",
+        "base_offset",
+        "created_at",
+        "log",
+        "offset_index",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        base_offset: Offset,
+        files: OpenFiles,
+        *,
+        size_bytes: int = 0,
+        offset_entries: int = 0,
+        time_entries: int = 0,
+        created_at: Millis = NO_TIMESTAMP,
+    ) -> None:
+        stem = f"{folder}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.log = LogFile(stem + ".log", files, size_bytes)
+        self.offset_index = OffsetIndex(
+            stem + ".index", base_offset, files.indexes, count=offset_entries
+        )
+        self.time_index = TimeIndex(stem + ".timeindex", base_offset, count=time_entries)
+        self.transaction_index = TransactionIndex(stem + ".txnindex")
+        self.created_at = created_at
+        self._largest: TimeEntry | None = None
+        self._first_timestamp: Millis | None = None
+        self._since_entry_bytes = 0
+
+    @classmethod
+    def create(
+        cls, folder: str, base_offset: Offset, files: OpenFiles, *, now: Millis
+    ) -> "Segment":
+        create_file(f"{folder}/{base_offset:020d}.log")
+        return cls(folder, base_offset, files, created_at=now)
+
+    @classmethod
+    def found(cls, folder: str, base_offset: Offset, files: OpenFiles) -> "Segment":
+        """A closed segment whose files were made by another hand."""
+        stem = f"{folder}/{base_offset:020d}"
+        return cls(
+            folder,
+            base_offset,
+            files,
+            size_bytes=os.path.getsize(stem + ".log"),
+            offset_entries=os.path.getsize(stem + ".index") // OFFSET_ENTRY.size,
+            time_entries=os.path.getsize(stem + ".timeindex") // TIME_ENTRY.size,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    @property
+    def largest(self) -> TimeEntry:
+        """The largest timestamp, and the last offset of the batch that has it first."""
+        if self._largest is None:
+            self._largest = self.time_index.last_entry() or _NO_TIME
+        return self._largest
+
+    @property
+    def max_timestamp(self) -> Millis:
+        return self.largest.timestamp
+
+    @property
+    def first_timestamp(self) -> Millis:
+        """Of the first batch, which a segment's age is counted from; -1 without one."""
+        if self._first_timestamp is None:
+            if self.log.size_bytes == 0:
+                return NO_TIMESTAMP
+            header = next(scan_headers(self.log)).header
+            self._first_timestamp = Millis(header.max_timestamp)
+        return self._first_timestamp
+
+    def last_changed_at(self) -> Millis:
+        """For retention: the newest record's time, or the file's when records have none."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return Millis(int(os.stat(self.log.path).st_mtime * 1000))
+
+    def paths(self) -> tuple[str, ...]:
+        """The files there may be; the log last."""
+        stem = self.log.path.removesuffix(".log")
+        return tuple(stem + suffix for suffix in SUFFIXES)
+
+    def append(self, chunk: Buffer) -> int:
+        return self.log.append(chunk)
+
+    def note_batch(
+        self,
+        position: int,
+        size_bytes: int,
+        last_offset: Offset,
+        max_timestamp: Millis,
+        interval_bytes: int,
+    ) -> None:
+        """A batch was written: the indexes may want to know."""
+        largest = self._largest
+        if largest is None:
+            largest = self.largest
+        if max_timestamp > largest.timestamp:
+            largest = self._largest = TimeEntry(max_timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        if self._since_entry_bytes > interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(largest)
+            self._since_entry_bytes = 0
+        self._since_entry_bytes += size_bytes
+
+    def position_of(self, offset: Offset) -> int:
+        """Of the first batch that ends after `offset`; the file's end when there is none."""
+        size_bytes = self.log.size_bytes
+        position = self.offset_index.position_before(offset)
+        while position < size_bytes:
+            window = self.log.read(position, min(position + _WINDOW_BYTES, size_bytes))
+            at = 0
+            while at + _GLANCE.size <= len(window):
+                base_offset, length, last_offset_delta = _GLANCE.unpack_from(window, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at
+                at += length + LOG_OVERHEAD_BYTES
+            position += at
+        return size_bytes
+
+    def slice_from(
+        self, position: int, end: int, *, max_bytes: int, whole_first: bool
+    ) -> memoryview:
+        """Whole batches from `position`, at most `max_bytes` of them; see PartitionLog.read."""
+        if end - position <= max_bytes:
+            return self.log.read(position, end)
+        cut = position
+        if max_bytes > 0:
+            view = self.log.read(position, position + max_bytes)
+            cut = self._last_boundary(view, position)
+            if cut > position:
+                return view[: cut - position]
+        if not whole_first:
+            return NOTHING
+        (_, length, _) = _GLANCE.unpack_from(self.log.read(position, position + _GLANCE.size))
+        return self.log.read(position, position + length + LOG_OVERHEAD_BYTES)
+
+    def _last_boundary(self, view: memoryview, position: int) -> int:
+        """The end of the last batch that is whole in the view, which starts at `position`."""
+        end = position + len(view)
+        at = max(self.offset_index.boundary_before(end), position) - position
+        while at + _GLANCE.size <= len(view):
+            (_, length, _) = _GLANCE.unpack_from(view, at)
+            following = at + length + LOG_OVERHEAD_BYTES
+            if following > len(view):
+                break
+            at = following
+        return position + at
+
+    def end_offset(self) -> Offset:
+        """One past the last offset, found from the last index entry on."""
+        entry = self.offset_index.last_entry()
+        position = entry[1] if entry is not None else 0
+        end = self.base_offset
+        for scanned in scan_headers(self.log, position):
+            end = scanned.header.end_offset
+        return end
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Whether one of the indexes has no room for another entry."""
+        return (self.offset_index.count + 1) * OFFSET_ENTRY.size > index_bytes or (
+            self.time_index.count + 1
+        ) * TIME_ENTRY.size > index_bytes
+
+    def write_indexes(self) -> None:
+        """So that a later start finds them whole; both files exist once there are batches."""
+        if self.log.size_bytes == 0:
+            return
+        self.time_index.append(self.largest)
+        for index in (self.offset_index, self.time_index):
+            index.write_out()
+            if not index.count and not os.path.exists(index.file.path):
+                create_file(index.file.path)
+
+    def cut(self, position: int, end_offset: Offset) -> None:
+        """Keep the batches before `position`, which end at `end_offset`."""
+        self.log.cut(position)
+        self.offset_index.cut(position)
+        self.time_index.cut(end_offset)
+        self.transaction_index.cut(end_offset)
+        self._since_entry_bytes = 0
+        self._find_largest()
+        if position == 0:
+            self._first_timestamp = None
+
+    def start_over(self) -> None:
+        """Forget what the indexes say; the batches will be noted again."""
+        remove_files(self.paths()[:-1])
+        for file in (self.offset_index.file, self.time_index.file):
+            file.count = 0
+        self._largest = _NO_TIME
+        self._first_timestamp = None
+        self._since_entry_bytes = 0
+
+    def _find_largest(self) -> None:
+        """The time index may end before the log does: look at the batches after it."""
+        largest = self.time_index.last_entry() or _NO_TIME
+        position = self.position_of(Offset(largest.offset + 1)) if largest.offset >= 0 else 0
+        for scanned in scan_headers(self.log, position):
+            if scanned.header.max_timestamp > largest.timestamp:
+                largest = TimeEntry(
+                    Millis(scanned.header.max_timestamp), scanned.header.last_offset
+                )
+        self._largest = largest
+
+    def header_at(self, position: int) -> BatchHeader:
+        return read_header(self.log.read(position, position + HEADER_BYTES))
+
+    def close(self) -> None:
+        self.log.close()
+        self.offset_index.drop()

@@ -1,0 +1,179 @@
+"""The segments of one partition, in offset order; the last one, the active, is the only one that
+grows.
+
+Finds offsets and shows batches; adds segments at the end and takes them away at either end. Knows
+nothing of producers, epochs or high watermarks. What was taken away is renamed first and unlinked
+later; views of it stay as they are.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from penstock.log.files import OpenFiles, remove_files
+from penstock.log.scan import scan_headers
+from penstock.log.segment import NOTHING, Segment
+from penstock.log.swap import Replacement, accept_cleaned, install, retire
+from penstock.model import Millis, Offset
+
+_NOWHERE: Final = (Offset(-1), 0)
+
+
+class LogSlice(NamedTuple):
+    """Whole batches of one segment. The first may start before the asked offset."""
+
+    view: memoryview
+    segment_base_offset: Offset
+    position: int
+
+
+class Segments:
+    """At least one segment, each beginning where the one before ends or later."""
+
+    __slots__ = ("_appended_at", "_bases", "_list", "_read_to", "_to_unlink", "files", "folder")
+
+    def __init__(self, folder: str, files: OpenFiles, segments: list[Segment]) -> None:
+        self.folder = folder
+        self.files = files
+        self._list = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._to_unlink: list[tuple[Millis, str]] = []
+        # Two places in the active segment that are asked for again and again.
+        self._read_to = self._appended_at = _NOWHERE
+
+    @property
+    def list(self) -> Sequence[Segment]:
+        return self._list
+
+    @property
+    def active(self) -> Segment:
+        return self._list[-1]
+
+    def appended(self, base_offset: Offset, position: int) -> None:
+        """The newest batches lie there: who waits for them asks for just this offset."""
+        self._appended_at = (base_offset, position)
+
+    def read(
+        self,
+        offset: Offset,
+        limit: Offset,
+        end_offset: Offset,
+        *,
+        max_bytes: int,
+        whole_first: bool,
+    ) -> LogSlice:
+        """Batches from the one with `offset`, all below `limit`; the log ends at `end_offset`."""
+        number = bisect_right(self._bases, offset) - 1
+        while number < len(self._list) and self._bases[number] < limit:
+            segment = self._list[number]
+            position = self._position_of(segment, offset)
+            is_all_below = limit >= end_offset or (
+                number + 1 < len(self._bases) and self._bases[number + 1] <= limit
+            )
+            end = segment.size_bytes if is_all_below else self._position_of(segment, limit)
+            if position < end:
+                view = segment.slice_from(
+                    position, end, max_bytes=max_bytes, whole_first=whole_first
+                )
+                if segment is self.active and position + len(view) == end:
+                    self._read_to = (limit, end)
+                return LogSlice(view, segment.base_offset, position)
+            number += 1
+        return LogSlice(NOTHING, self._bases[-1], 0)
+
+    def _position_of(self, segment: Segment, offset: Offset) -> int:
+        if segment is self._list[-1]:
+            if self._read_to[0] == offset:
+                return self._read_to[1]
+            if self._appended_at[0] == offset:
+                return self._appended_at[1]
+        return segment.position_of(offset)
+
+    def holding(self, offset: Offset) -> int:
+        """The number of the segment whose range has `offset`; 0 when it lies before them all."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def end_of(self, number: int, end_offset: Offset) -> Offset:
+        """Where the segment's range ends: at the next one's base, or with the log."""
+        return self._bases[number + 1] if number + 1 < len(self._bases) else end_offset
+
+    def roll(self, base_offset: Offset, now: Millis) -> None:
+        self.active.write_indexes()
+        segment = Segment.create(self.folder, base_offset, self.files, now=now)
+        self._list.append(segment)
+        self._bases.append(base_offset)
+        self._forget_places()
+
+    def remove_first(self, count: int, *, unlink_at: Millis) -> None:
+        """Take away the oldest; the active one stays."""
+        assert count < len(self._list)
+        self._retire([segment.base_offset for segment in self._list[:count]], unlink_at=unlink_at)
+        del self._list[:count], self._bases[:count]
+
+    def cut(self, offset: Offset) -> Offset:
+        """Take away every batch that ends after `offset`; returns where the log ends now."""
+        number = self.holding(offset)
+        for segment in reversed(self._list[number + 1 :]):
+            self._remove_now(segment)
+        del self._list[number + 1 :], self._bases[number + 1 :]
+        segment = self._list[number]
+        position = segment.position_of(offset)
+        end = offset
+        if position < segment.size_bytes:
+            end = min(offset, Offset(segment.header_at(position).base_offset))
+            segment.cut(position, end)
+        self._forget_places()
+        return end
+
+    def restart(self, offset: Offset, now: Millis) -> None:
+        """Take away everything; the log is empty and begins at `offset`."""
+        for segment in self._list:
+            self._remove_now(segment)
+        self._list[:] = [Segment.create(self.folder, offset, self.files, now=now)]
+        self._bases[:] = [offset]
+        self._forget_places()
+
+    def swap(self, replacement: Replacement, *, unlink_at: Millis) -> None:
+        """Put cleaned segments in the place of those they were made from."""
+        first = self._bases.index(replacement.replaced[0])
+        end = first + len(replacement.replaced)
+        assert tuple(self._bases[first:end]) == replacement.replaced, "neighbours, none new"
+        assert end < len(self._list), "the active segment is never replaced"
+        accept_cleaned(self.folder, replacement.cleaned)
+        self._retire(replacement.replaced, unlink_at=unlink_at)
+        install(self.folder, replacement.cleaned)
+        fresh = [Segment.found(self.folder, base, self.files) for base in replacement.cleaned]
+        self._list[first:end] = fresh
+        self._bases[first:end] = replacement.cleaned
+
+    def _retire(self, base_offsets: Sequence[Offset], *, unlink_at: Millis) -> None:
+        for segment in self._list:
+            if segment.base_offset in base_offsets:
+                segment.close()
+        retired = retire(self.folder, base_offsets)
+        self._to_unlink += [(unlink_at, path) for path in retired]
+
+    def _remove_now(self, segment: Segment) -> None:
+        # Its names may be used again at once: nothing may be left to unlink later.
+        segment.close()
+        remove_files(segment.paths())
+
+    def _forget_places(self) -> None:
+        self._read_to = self._appended_at = _NOWHERE
+
+    def unlink_due(self, now: Millis) -> int:
+        due = [path for at, path in self._to_unlink if at <= now]
+        if due:
+            remove_files(due)
+            self._to_unlink = [row for row in self._to_unlink if row[0] > now]
+        return len(due)
+
+    def headers_from(self, offset: Offset) -> Iterator[tuple[Segment, int]]:
+        """Every batch from the one with `offset`: its segment and position."""
+        for segment in self._list[self.holding(offset) :]:
+            for scanned in scan_headers(segment.log, segment.position_of(offset)):
+                yield segment, scanned.position
+
+    def close(self) -> None:
+        for segment in self._list:
+            segment.close()

@@ -1,0 +1,110 @@
+"""Replacing closed segments by their compacted form, so that a crash leaves the old or the new.
+
+The cleaner writes `<base>.log.cleaned` and its indexes beside the segments and touches nothing
+else. The swap then renames every `.cleaned` to `.swap`, from the last segment to the first; only
+then do the old files become `.deleted`, and last the `.swap` files take their names. So when a start
+finds
+
+  any .cleaned   the hand-over was not complete: it and the `.swap` files at or above it go
+  only .swap     the hand-over was complete: it is carried through
+  .deleted       was on its way out: it goes
+
+Each set of files is renamed indexes first and log last, and without its log a set counts as absent.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from penstock.log.files import LogFile, OpenFiles, remove_files
+from penstock.log.scan import scan_headers
+from penstock.log.segment import SUFFIXES
+from penstock.model import Offset
+
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+DELETED: Final = ".deleted"
+_UNFINISHED: Final = (".cut", ".tmp")  # a replacement that had not taken its name yet
+
+
+class Replacement(NamedTuple):
+    """Some neighbouring segments, and the `.cleaned` ones that hold what is left of them."""
+
+    replaced: tuple[Offset, ...]
+    cleaned: tuple[Offset, ...]  # base offsets; the first is the first replaced one's
+
+
+def segment_paths(folder: str, base_offset: Offset) -> list[str]:
+    """The files of a segment; the log last, for it is the truth."""
+    return [f"{folder}/{base_offset:020d}{suffix}" for suffix in SUFFIXES]
+
+
+def rename_all(paths: Iterable[str], *, from_suffix: str, to_suffix: str) -> None:
+    """Indexes that are not there are rebuilt; the last path must be there."""
+    *indexes, log = paths
+    for path in indexes:
+        try:
+            os.rename(path + from_suffix, path + to_suffix)
+        except FileNotFoundError:
+            continue
+    os.rename(log + from_suffix, log + to_suffix)
+
+
+def accept_cleaned(folder: str, cleaned: Sequence[Offset]) -> None:
+    """From here on a crash leaves the new segments."""
+    for base_offset in sorted(cleaned, reverse=True):
+        rename_all(segment_paths(folder, base_offset), from_suffix=CLEANED, to_suffix=SWAP)
+
+
+def retire(folder: str, replaced: Sequence[Offset]) -> list[str]:
+    """Out of the way, for readers that are still there; returns what to unlink later."""
+    retired: list[str] = []
+    for base_offset in replaced:
+        paths = segment_paths(folder, base_offset)
+        rename_all(paths, from_suffix="", to_suffix=DELETED)
+        retired += [path + DELETED for path in paths]
+    return retired
+
+
+def install(folder: str, cleaned: Sequence[Offset]) -> None:
+    for base_offset in sorted(cleaned):
+        rename_all(segment_paths(folder, base_offset), from_suffix=SWAP, to_suffix="")
+
+
+def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
+    """End what a crash interrupted; returns the names that remain, with their sizes."""
+    with os.scandir(folder) as entries:
+        sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    cleaned = _bases(sizes, CLEANED)
+    handed_over = [base for base in _bases(sizes, SWAP) if base < min(cleaned, default=base + 1)]
+    if handed_over:
+        _carry_through(folder, files, handed_over, sizes)
+    leftover = (DELETED, CLEANED, SWAP, *_UNFINISHED)
+    gone = [name for name in sizes if name.endswith(leftover)]
+    if gone or handed_over:
+        remove_files(f"{folder}/{name}" for name in gone)
+        with os.scandir(folder) as entries:
+            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    return sizes
+
+
+def _bases(sizes: dict[str, int], suffix: str) -> list[Offset]:
+    ending = ".log" + suffix
+    return sorted(Offset(int(name[: -len(ending)])) for name in sizes if name.endswith(ending))
+
+
+def _carry_through(
+    folder: str, files: OpenFiles, handed_over: list[Offset], sizes: dict[str, int]
+) -> None:
+    """All belong to one replacement, so whatever lies between the first and the end is replaced."""
+    first, last = handed_over[0], handed_over[-1]
+    swap_name = f"{last:020d}.log{SWAP}"
+    log = LogFile(f"{folder}/{swap_name}", files, sizes[swap_name])
+    end_offset = Offset(last + 1)
+    for scanned in scan_headers(log):
+        end_offset = scanned.header.end_offset
+    log.close()
+    for old in _bases(sizes, ""):
+        if first <= old < end_offset:
+            remove_files(segment_paths(folder, old))
+    install(folder, handed_over)

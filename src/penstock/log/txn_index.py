@@ -1,0 +1,77 @@
+"""The aborted transactions of a segment: what a read-committed consumer must skip.
+
+An entry is appended when an abort marker is, in the segment that holds the marker; 34 bytes in
+Apache Kafka's layout. Segments without aborts have no file. The log is the truth: recovery writes
+the entries anew from the markers.
+"""
+
+import os
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.model import Offset, ProducerId
+
+ABORTED_ENTRY: Final = Struct(
+    ">"
+    "h"  # version  0
+    "q"  # producer_id
+    "q"  # first_offset        of the transaction in this partition
+    "q"  # last_offset         of its abort marker
+    "q"  # last_stable_offset  when the marker was written
+)
+assert ABORTED_ENTRY.size == 34
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction: first record to marker, both inclusive."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class TransactionIndex:
+    """The `.txnindex` of one segment; opened for each use, for aborts are rare."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(ABORTED_ENTRY.pack(_VERSION, *aborted))
+
+    def entries(self) -> list[AbortedTransaction]:
+        try:
+            with open(self.path, "rb") as file:
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        whole = len(content) - len(content) % ABORTED_ENTRY.size
+        return [
+            AbortedTransaction(ProducerId(pid), Offset(first), Offset(last), Offset(stable))
+            for _, pid, first, last, stable in ABORTED_ENTRY.iter_unpack(content[:whole])
+        ]
+
+    def cut(self, end_offset: Offset) -> None:
+        """Forget aborts whose marker is at or after `end_offset`."""
+        if not os.path.exists(self.path):
+            return
+        kept = sum(1 for entry in self.entries() if entry.last_offset < end_offset)
+        os.truncate(self.path, kept * ABORTED_ENTRY.size)
+
+    def collect(self, start: Offset, end: Offset, into: list[AbortedTransaction]) -> bool:
+        """Add those that touch [start, end); True when later segments cannot add any more.
+
+        An entry's last stable offset says that every transaction that began before it has ended
+        by then, so once it reaches `end` the search is over.
+        """
+        for entry in self.entries():
+            if entry.last_offset >= start and entry.first_offset < end:
+                into.append(entry)
+            if entry.last_stable_offset >= end:
+                return True
+        return False
