@@ -237,22 +237,25 @@ def _output(
 ) -> Iterator[memoryview]:
     """The bytes that stay, neighbours that were not touched in one piece."""
     packed = stretch.packed.data
+    kept = np.flatnonzero(outcomes["action"])
+    batches = stretch.table[kept][["position", "size", "base_offset", "last_offset_delta"]].tolist()
+    ends = outcomes[kept][["action", "max_timestamp"]].tolist()
     run_start = run_end = 0
-    for index in np.flatnonzero(outcomes["action"]).tolist():
-        batch, outcome = stretch.table[index], outcomes[index]
-        if outcome["action"] == compact.UNTOUCHED:
-            position, size_bytes = int(batch["position"]), int(batch["size"])
-            if position != run_end:
-                yield packed[run_start:run_end]
-                run_start = position
-            run_end = position + size_bytes
-        else:
+    for index, (position, size_bytes, base_offset, last_delta), (action, max_timestamp) in zip(
+        kept.tolist(), batches, ends, strict=True
+    ):
+        if action != compact.UNTOUCHED:
             yield packed[run_start:run_end]
             run_start = run_end = 0
-            rebuilt = _rebuilt(batch, outcome, target)
+            rebuilt = _rebuilt(stretch.table[index], outcomes[index], target)
             size_bytes = len(rebuilt)
             yield memoryview(rebuilt)
-        files.note_batch(size_bytes, _last_offset(batch), Millis(int(outcome["max_timestamp"])))
+        elif position == run_end:
+            run_end += size_bytes
+        else:
+            yield packed[run_start:run_end]
+            run_start, run_end = position, position + size_bytes
+        files.note_batch(size_bytes, Offset(base_offset + last_delta), Millis(max_timestamp))
     yield packed[run_start:run_end]
 
 

@@ -1,0 +1,84 @@
+"""The compaction worker: `python -m penstock.upkeep.worker`, started by the broker beside it.
+
+Takes jobs from standard input, one at a time, and answers on standard output (see `work`). Runs at
+the lowest CPU and disk priority and holds no state between jobs: it may be killed at any moment.
+It ends when its input does, and stops in the middle of a job when the broker is gone.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+import psutil
+
+from penstock.errors import Malformed
+from penstock.upkeep.clean import clean
+from penstock.upkeep.throttle import Throttle
+from penstock.upkeep.work import (
+    LENGTH,
+    Cleaned,
+    CleanJob,
+    Failed,
+    Rotten,
+    read_job,
+    write_answer,
+)
+
+logger = logging.getLogger(__name__)
+
+_NICEST: Final = 19
+
+
+def main() -> None:
+    """Serve until the broker closes the pipe."""
+    step_back()
+    answers = sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever a library prints must not reach the broker as an answer
+    serve(sys.stdin.buffer, answers, _alive_check(os.getppid()))
+
+
+def serve(jobs: BinaryIO, answers: BinaryIO, check_alive: Callable[[], None]) -> None:
+    """Answer each job in turn until there are no more."""
+    while length := jobs.read(LENGTH.size):
+        message = jobs.read(LENGTH.unpack(length)[0])
+        answers.write(write_answer(carry_out(read_job(message), check_alive)))
+        answers.flush()
+
+
+def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | Rotten | Failed:
+    """One job, whatever becomes of it."""
+    throttle = Throttle(job.bytes_per_second)
+
+    def pace(size_bytes: int) -> None:
+        check_alive()
+        throttle.pay(size_bytes)
+
+    try:
+        return clean(job, pace)
+    except Malformed as error:
+        return Rotten(str(error))
+    except OSError as error:
+        return Failed(str(error))
+
+
+def step_back() -> None:
+    """Leave processor and disk to the brokers wherever they want them."""
+    os.nice(_NICEST)
+    try:
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+    except (AttributeError, OSError, psutil.Error):  # not every system and container knows it
+        logger.debug("the disk priority stays as it is")
+
+
+def _alive_check(broker: int) -> Callable[[], None]:
+    def check_alive() -> None:
+        if os.getppid() != broker:
+            sys.exit("the broker is gone")
+
+    return check_alive
+
+
+if __name__ == "__main__":
+    main()
