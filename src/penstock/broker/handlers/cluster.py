@@ -1,0 +1,207 @@
+"""What the cluster is made of: brokers, log directories, leaders, replicas, the quorum."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.static.protocol import Entity
+
+from penstock.broker.cluster import METADATA_PARTITION
+from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.handlers.controlling import (
+    controller_of,
+    error_fields,
+    respond,
+    when_decided,
+)
+from penstock.broker.handlers.metadata import CLUSTER_OPERATIONS
+from penstock.coordination.controller.commands import ElectLeaders, ReassignPartitions
+from penstock.errors import ErrorCode, Refused
+from penstock.protocol.answers.metadata import OPERATIONS_UNASKED
+
+DESCRIBE_LOG_DIRS: Final = 35
+ELECT_LEADERS: Final = 43
+ALTER_PARTITION_REASSIGNMENTS: Final = 45
+LIST_PARTITION_REASSIGNMENTS: Final = 46
+DESCRIBE_QUORUM: Final = 55
+DESCRIBE_CLUSTER: Final = 60
+
+BROKERS: Final = 1  # endpoint types
+CONTROLLERS: Final = 2
+UNCLEAN: Final = 1  # an election type
+
+
+def describe_cluster(context: Context, request: Any) -> Answer:
+    """The brokers, and who controls them."""
+    cluster = controller_of(context)
+    endpoint_type = getattr(request, "endpoint_type", BROKERS)
+    if endpoint_type == CONTROLLERS:
+        # as in Kafka: brokers do not answer for the controllers' own listeners
+        raise Refused(ErrorCode.mismatched_endpoint_type, "this is a broker's endpoint")
+    if endpoint_type != BROKERS:
+        raise Refused(ErrorCode.unsupported_endpoint_type, f"no endpoint type {endpoint_type}")
+    asked = request.include_cluster_authorized_operations
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        endpoint_type=BROKERS,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            {
+                "broker_id": endpoint.node_id,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": endpoint.rack,
+            }
+            for endpoint in cluster.brokers()
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else OPERATIONS_UNASKED,
+    )
+
+
+def describe_log_dirs(context: Context, request: Any) -> Answer:
+    """The size of each partition on disk, and the room that is left."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for partition in context.broker.partitions:
+        if wanted is None or partition.topic_partition in wanted:
+            topic, index = partition.topic_partition
+            by_topic[topic].append(
+                {
+                    "partition_index": index,
+                    "partition_size": partition.log.size_bytes,
+                    "offset_lag": 0,
+                    "is_future_key": False,
+                }
+            )
+    folder = controller_of(context).metadata.log.folder.parent
+    disk = os.statvfs(folder)
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        results=[
+            {
+                "error_code": ErrorCode.none,
+                "log_dir": str(folder),
+                "topics": [{"name": name, "partitions": by_topic[name]} for name in by_topic],
+                "total_bytes": disk.f_blocks * disk.f_frsize,
+                "usable_bytes": disk.f_bavail * disk.f_frsize,
+            }
+        ],
+    )
+
+
+def elect_leaders(context: Context, request: Any) -> Answer:
+    """Let preferred replicas lead. Without a list: all partitions that need it."""
+    cluster = controller_of(context)
+    named = request.topic_partitions
+    if named is None:
+        wanted = tuple(
+            (topic.name, index)
+            for topic in cluster.topics()
+            for index, row in enumerate(topic.partitions)
+            if row.leader != row.replicas[0]
+        )
+    else:
+        wanted = tuple((topic.topic, index) for topic in named for index in topic.partitions)
+    unclean = getattr(request, "election_type", 0) == UNCLEAN
+    decided = cluster.submit(lambda caller: ElectLeaders(caller, wanted, unclean=unclean))
+
+    def answer(results: Sequence[Refused | None]) -> Entity:
+        by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (topic, index), result in zip(wanted, results, strict=True):
+            by_topic[topic].append({"partition_id": index, **error_fields(result)})
+        return respond(
+            context,
+            error_code=ErrorCode.none,
+            replica_election_results=[
+                {"topic": topic, "partition_result": rows} for topic, rows in by_topic.items()
+            ],
+        )
+
+    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+
+
+def alter_partition_reassignments(context: Context, request: Any) -> Answer:
+    """Give partitions other replicas, or call a move off."""
+    wanted = tuple(
+        (
+            topic.name,
+            row.partition_index,
+            None if row.replicas is None else tuple(row.replicas),
+        )
+        for topic in request.topics
+        for row in topic.partitions
+    )
+    decided = controller_of(context).submit(lambda caller: ReassignPartitions(caller, wanted))
+
+    def answer(results: Sequence[Refused | None]) -> Entity:
+        by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (topic, index, _), result in zip(wanted, results, strict=True):
+            by_topic[topic].append({"partition_index": index, **error_fields(result)})
+        return respond(
+            context,
+            error_code=ErrorCode.none,
+            responses=[{"name": topic, "partitions": rows} for topic, rows in by_topic.items()],
+        )
+
+    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+
+
+def list_partition_reassignments(context: Context, request: Any) -> Answer:
+    """The moves under way: none, since a change of order is done as soon as it is decided."""
+    return respond(context, error_code=ErrorCode.none, topics=[])
+
+
+def describe_quorum(context: Context, request: Any) -> Answer:
+    """Who votes on the cluster's metadata, and how far each has come."""
+    cluster = controller_of(context)
+    topic, index = METADATA_PARTITION
+    asked = [
+        (each.topic_name, [p.partition_index for p in each.partitions]) for each in request.topics
+    ]
+    if asked != [(topic, [index])]:
+        raise Refused(
+            ErrorCode.invalid_request, f"only {METADATA_PARTITION} is decided by a quorum"
+        )
+    log = cluster.metadata.log
+    now = context.broker.clock()
+    endpoint = next(each for each in cluster.brokers() if each.node_id == cluster.node_id)
+    voter = {
+        "replica_id": cluster.node_id,
+        "log_end_offset": log.end_offset,
+        "last_fetch_timestamp": now,
+        "last_caught_up_timestamp": now,
+    }
+    row = {
+        "partition_index": index,
+        **error_fields(None),
+        "leader_id": cluster.node_id,
+        "leader_epoch": cluster.metadata.leader_epoch,
+        "high_watermark": log.high_watermark,
+        "current_voters": [voter],
+        "observers": [],
+    }
+    listener = {"name": context.client.listener, "host": endpoint.host, "port": endpoint.port}
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        topics=[{"topic_name": topic, "partitions": [row]}],
+        nodes=[{"node_id": cluster.node_id, "listeners": [listener]}],
+    )
+
+
+HANDLERS = (
+    Handler(DESCRIBE_LOG_DIRS, versions=(1, 5), handle=describe_log_dirs),
+    Handler(ELECT_LEADERS, versions=(0, 2), handle=elect_leaders),
+    Handler(ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), handle=alter_partition_reassignments),
+    Handler(LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), handle=list_partition_reassignments),
+    Handler(DESCRIBE_QUORUM, versions=(0, 2), handle=describe_quorum),
+    Handler(DESCRIBE_CLUSTER, versions=(0, 2), handle=describe_cluster),
+)

@@ -1,0 +1,63 @@
+"""How an administrative handler reaches the controller, and answers when it has decided."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kio.static.protocol import Entity
+
+from penstock.broker.cluster import ClusterController
+from penstock.broker.handler import Answer, Context
+from penstock.errors import ErrorCode, Refused
+from penstock.protocol.messages import fill, response_type
+
+
+def controller_of(context: Context) -> ClusterController:
+    """The controller behind this broker."""
+    cluster = context.broker.cluster
+    assert isinstance(cluster, ClusterController)
+    return cluster
+
+
+def respond(context: Context, **fields: Any) -> Entity:
+    """The response to this request, in its version; what the version lacks is left out."""
+    entity: Entity = fill(response_type(context.api_key, context.api_version), **fields)
+    return entity
+
+
+def when_decided(
+    decided: asyncio.Future[Any],
+    answer: Callable[[Any], Entity],
+    refuse: Callable[[Refused], Entity],
+) -> Answer:
+    """The response made of what the controller decides: at once if it has, else when it has."""
+    if decided.done():
+        return _response(decided, answer, refuse)
+    pending: asyncio.Future[Any] = decided.get_loop().create_future()
+
+    def settle(future: asyncio.Future[Any]) -> None:
+        if not pending.done():
+            pending.set_result(_response(future, answer, refuse))
+
+    decided.add_done_callback(settle)
+    return pending
+
+
+def _response(
+    decided: asyncio.Future[Any],
+    answer: Callable[[Any], Entity],
+    refuse: Callable[[Refused], Entity],
+) -> Entity:
+    refusal = decided.exception()
+    if isinstance(refusal, Refused):
+        return refuse(refusal)
+    return answer(decided.result())
+
+
+def error_fields(result: object) -> dict[str, Any]:
+    """The two fields that say what became of one thing of several."""
+    if isinstance(result, Refused):
+        return {"error_code": result.code, "error_message": result.message}
+    return {"error_code": ErrorCode.none, "error_message": None}

@@ -1,0 +1,156 @@
+"""CreateTopics, DeleteTopics, CreatePartitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from kio.static.protocol import Entity
+
+from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.handlers.configs import described_configs
+from penstock.broker.handlers.controlling import controller_of, error_fields, respond, when_decided
+from penstock.config.resolve import Source
+from penstock.config.topic import TOPIC_KEYS
+from penstock.coordination.controller.commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    MadeTopic,
+    MorePartitions,
+    NewTopic,
+)
+from penstock.errors import ErrorCode, Refused
+from penstock.model import TopicId
+
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+CREATE_PARTITIONS: Final = 37
+NO_TOPIC: Final = TopicId(UUID(int=0))
+
+
+def create_topics(context: Context, request: Any) -> Answer:
+    """Make topics; each is made or refused by itself."""
+    cluster = controller_of(context)
+    wanted = tuple(_new_topic(topic, cluster.mint_topic_id()) for topic in request.topics)
+    decided = cluster.submit(
+        lambda caller: CreateTopics(caller, wanted, validate_only=request.validate_only)
+    )
+
+    def answer(results: Sequence[MadeTopic | Refused]) -> Entity:
+        seen: set[str] = set()
+        rows = []
+        for topic, result in zip(wanted, results, strict=True):
+            if topic.name not in seen:  # a name given twice is answered once
+                seen.add(topic.name)
+                rows.append({"name": topic.name, **_made_fields(context, topic, result)})
+        return respond(context, topics=rows)
+
+    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+
+
+def _new_topic(topic: Any, topic_id: TopicId) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic_id,
+        None if topic.num_partitions == -1 else topic.num_partitions,
+        None if topic.replication_factor == -1 else topic.replication_factor,
+        tuple((row.partition_index, tuple(row.broker_ids)) for row in topic.assignments),
+        tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _made_fields(context: Context, topic: NewTopic, result: MadeTopic | Refused) -> dict[str, Any]:
+    if isinstance(result, Refused):
+        return error_fields(result)
+    own = {name: value for name, value in topic.overrides if value is not None}
+    layers = controller_of(context).layers
+    # older versions have no room for the settings, so they are not looked up
+    with_configs = context.api_version >= 5
+    return {
+        **error_fields(None),
+        "topic_id": result.topic_id,
+        "num_partitions": result.partition_count,
+        "replication_factor": result.replication_factor,
+        "configs": [
+            {name: row[name] for name in _CREATED_CONFIG_FIELDS}
+            for row in described_configs(TOPIC_KEYS, own, Source.TOPIC, layers)
+        ]
+        if with_configs
+        else None,
+    }
+
+
+_CREATED_CONFIG_FIELDS: Final = ("name", "value", "read_only", "config_source", "is_sensitive")
+
+
+def delete_topics(context: Context, request: Any) -> Answer:
+    """Delete topics by name, or by id from version 6."""
+    cluster = controller_of(context)
+    wanted = _named(request)
+
+    def answer(results: Sequence[tuple[str, TopicId] | Refused]) -> Entity:
+        rows = zip(wanted, results, strict=True)
+        return respond(context, responses=[_deleted_fields(*row) for row in rows])
+
+    def refuse(refusal: Refused) -> Entity:
+        return answer([refusal] * len(wanted))
+
+    if not cluster.broker_settings().flag("delete.topic.enable"):
+        code = ErrorCode.topic_deletion_disabled
+        return refuse(Refused(code, "delete.topic.enable is false"))
+    decided = cluster.submit(lambda caller: DeleteTopics(caller, wanted))
+    return when_decided(decided, answer, refuse)
+
+
+def _named(request: Any) -> tuple[str | TopicId, ...]:
+    if hasattr(request, "topic_names"):
+        return tuple(request.topic_names)
+    # a topic named by neither has the id that no topic ever has
+    return tuple(
+        (topic.topic_id or NO_TOPIC) if topic.name is None else topic.name
+        for topic in request.topics
+    )
+
+
+def _deleted_fields(wanted: str | TopicId, result: tuple[str, TopicId] | Refused) -> dict[str, Any]:
+    if isinstance(result, Refused):
+        by_name = isinstance(wanted, str)
+        named = {"name": wanted} if by_name else {"name": None, "topic_id": wanted}
+        return {**named, **error_fields(result)}
+    name, topic_id = result
+    return {"name": name, "topic_id": topic_id, **error_fields(None)}
+
+
+def create_partitions(context: Context, request: Any) -> Answer:
+    """Widen topics; each is widened or refused by itself."""
+    wanted = tuple(
+        MorePartitions(
+            topic.name,
+            topic.count,
+            None
+            if topic.assignments is None
+            else tuple(tuple(row.broker_ids) for row in topic.assignments),
+        )
+        for topic in request.topics
+    )
+    decided = controller_of(context).submit(
+        lambda caller: CreatePartitions(caller, wanted, validate_only=request.validate_only)
+    )
+
+    def answer(results: Sequence[Refused | None]) -> Entity:
+        rows = zip(wanted, results, strict=True)
+        return respond(
+            context,
+            results=[{"name": more.name, **error_fields(result)} for more, result in rows],
+        )
+
+    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+
+
+HANDLERS = (
+    Handler(CREATE_TOPICS, versions=(2, 7), handle=create_topics),
+    Handler(DELETE_TOPICS, versions=(1, 6), handle=delete_topics),
+    Handler(CREATE_PARTITIONS, versions=(0, 3), handle=create_partitions),
+)
