@@ -5,22 +5,34 @@ from typing import Final
 from penstock.broker.handler import ApiTable
 from penstock.broker.handlers import (
     api_versions,
+    cluster,
+    configs,
     epochs,
     fetch,
     list_offsets,
+    metadata,
     produce,
     producers,
+    quotas_admin,
     records,
+    security,
+    topics,
 )
 
 API_TABLE: Final = ApiTable(
     (
         *api_versions.HANDLERS,
+        *cluster.HANDLERS,
+        *configs.HANDLERS,
         *epochs.HANDLERS,
         *fetch.HANDLERS,
         *list_offsets.HANDLERS,
+        *metadata.HANDLERS,
         *produce.HANDLERS,
         *producers.HANDLERS,
+        *quotas_admin.HANDLERS,
         *records.HANDLERS,
+        *security.HANDLERS,
+        *topics.HANDLERS,
     )
 )
