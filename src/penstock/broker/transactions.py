@@ -1,0 +1,270 @@
+"""The transaction coordinators of this broker: one machine per led partition of the state log.
+
+Brings requests to the machine that their transactional id belongs to, mints producer ids, carries
+markers to their partitions and reports back. Keeps no rule of its own; never awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from penstock.broker.broker import ClusterView
+from penstock.broker.hosting import NOBODY, HostedMachine
+from penstock.broker.markers import MarkerWriter
+from penstock.broker.partitions import Partition, Partitions
+from penstock.broker.producer_ids import ProducerIds
+from penstock.coordination.transactions import (
+    AbortTimedOut,
+    AddPartitions,
+    Command,
+    Describe,
+    EndTransaction,
+    Event,
+    InitProducer,
+    ListIds,
+    MarkersWritten,
+    Missed,
+    Missing,
+    Producer,
+    Transaction,
+    TransactionMachine,
+    TransactionSettings,
+    WantProducerId,
+    WriteMarkers,
+    needs_producer_id,
+)
+from penstock.coordination.transactions import Transactions as TransactionTable
+from penstock.errors import ErrorCode, Refused
+from penstock.model import Millis, ProducerEpoch, ProducerId, TopicPartition
+from penstock.protocol.control import Marker
+
+logger = logging.getLogger(__name__)
+
+STATE_TOPIC: Final = "__transaction_state"
+
+Coordinator: TypeAlias = HostedMachine[TransactionTable, Command, Event]
+Asked: TypeAlias = InitProducer | AddPartitions | EndTransaction | Describe
+
+
+class ProducerIdSource(Protocol):
+    """The controller, as far as producer ids go."""
+
+    def allocate_producer_ids(self, count: int) -> asyncio.Future[ProducerId]:
+        """The first of `count` ids that nobody else will ever be given."""
+
+
+class Transactions:
+    """All transaction coordinators of this broker, by partition of the state log."""
+
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        cluster: ClusterView,
+        producer_ids: ProducerIdSource,
+        settings: TransactionSettings,
+        clock: Callable[[], Millis],
+    ) -> None:
+        self.producer_ids = ProducerIds(producer_ids.allocate_producer_ids)
+        self._partitions = partitions
+        self._cluster = cluster
+        self._clock = clock
+        self._machine = TransactionMachine(settings)
+        self._markers = MarkerWriter(partitions, cluster, clock)
+        self._coordinators: dict[int, Coordinator] = {}
+        self._started = False
+
+    # The life of coordinators
+
+    def start(self) -> None:
+        """Coordinate what this broker leads. Needs the running event loop."""
+        self._started = True
+        self.follow(STATE_TOPIC)
+
+    def follow(self, topic: str) -> None:
+        """The controller's word on a topic changed: coordinate exactly what is led here."""
+        if topic != STATE_TOPIC or not self._started:
+            return
+        hosted = self._partitions.topics.get(STATE_TOPIC)
+        led: dict[int, Partition] = {}
+        if hosted is not None:
+            led = {index: held for index, held in hosted.partitions.items() if held.is_led_here}
+        for index, coordinator in tuple(self._coordinators.items()):
+            if led.get(index) is not coordinator.partition:
+                del self._coordinators[index]
+                coordinator.close()
+        for index, partition in led.items():
+            if index not in self._coordinators:
+                self._coordinators[index] = self._host(partition)
+
+    def close(self) -> None:
+        """Refuse what still waits."""
+        self._started = False
+        for coordinator in self._coordinators.values():
+            coordinator.close()
+        self._coordinators.clear()
+
+    def _host(self, partition: Partition) -> Coordinator:
+        index = partition.topic_partition.partition
+        coordinator: Coordinator = HostedMachine(
+            self._machine, partition, clock=self._clock, send=partial(self._on_send, index)
+        )
+        coordinator.start()
+        return coordinator
+
+    # What clients ask
+
+    def init_producer(
+        self, transactional_id: str, timeout_ms: Millis, expected: Producer | None
+    ) -> asyncio.Future[Producer]:
+        """A producer starts under a transactional id."""
+        return self._ask(InitProducer(NOBODY, transactional_id, timeout_ms, expected))
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        *,
+        missing: Missing = Missing.ADD,
+        client_version: int = 0,
+    ) -> asyncio.Future[Missed]:
+        """Put partitions into the producer's transaction, or ask which are not in it."""
+        wanted = frozenset(partitions)
+        return self._ask(
+            AddPartitions(NOBODY, transactional_id, producer, wanted, missing, client_version)
+        )
+
+    def end(
+        self, transactional_id: str, producer: Producer, *, commit: bool, raises_epoch: bool
+    ) -> asyncio.Future[Producer]:
+        """Commit or abort; answers whom the producer goes on as."""
+        return self._ask(EndTransaction(NOBODY, transactional_id, producer, commit, raises_epoch))
+
+    def describe(self, transactional_id: str) -> asyncio.Future[Transaction]:
+        """What is known of one transactional id."""
+        return self._ask(Describe(NOBODY, transactional_id))
+
+    def list_ids(self) -> list[asyncio.Future[tuple[Transaction, ...]]]:
+        """What is known of all transactional ids of this broker, one future per coordinator."""
+        return [
+            cast("asyncio.Future[tuple[Transaction, ...]]", coordinator.submit(ListIds))
+            for coordinator in self._coordinators.values()
+        ]
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> asyncio.Future[Missed] | None:
+        """Whether a transactional batch may be appended: `broker.TransactionVerifier`.
+
+        None: yes, and the coordinator has it on record. A future: when it has. Refused, now or by
+        the future; with TRANSACTION_ABORTABLE for a partition that was never added.
+        """
+        verified = self.add_partitions(
+            transactional_id,
+            Producer(producer_id, producer_epoch),
+            partitions,
+            missing=Missing.ADD if add else Missing.REFUSE,
+            client_version=2,
+        )
+        if verified.done():
+            _check_all_in(verified.result())
+            return None
+        return _checked(verified)
+
+    # Between the machines and the world
+
+    def coordinator_of(self, transactional_id: str) -> Coordinator:
+        """The machine that has this transactional id; Refused when it is not here."""
+        topic = self._cluster.topic(STATE_TOPIC)
+        if topic is None:
+            raise Refused(ErrorCode.not_coordinator, "nobody has used a transactional id yet")
+        index = partition_of(transactional_id, len(topic.partitions))
+        coordinator = self._coordinators.get(index)
+        if coordinator is not None:
+            return coordinator
+        partition = self._partitions.find(STATE_TOPIC, index)
+        if partition is not None and partition.is_led_here:
+            raise Refused(ErrorCode.coordinator_load_in_progress, "it is being loaded; try again")
+        raise Refused(ErrorCode.not_coordinator, "another broker coordinates it; find it again")
+
+    def _ask(self, command: Asked) -> asyncio.Future[Any]:
+        try:
+            coordinator = self.coordinator_of(command.transactional_id)
+            if isinstance(command, InitProducer | EndTransaction) and needs_producer_id(
+                coordinator.state, command
+            ):
+                command = command._replace(minted_producer_id=self.producer_ids.take())
+        except Refused as refusal:
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(refusal)
+            return refused
+        asked = command
+        return coordinator.submit(lambda caller: asked._replace(caller=caller))
+
+    def _on_send(self, index: int, message: object) -> None:
+        coordinator = self._coordinators.get(index)
+        if coordinator is None:
+            return  # resigned meanwhile: its successor reads from the log what is to be done
+        match message:
+            case WriteMarkers():
+                self._write_markers(coordinator, message)
+            case WantProducerId(transactional_id, producer):
+                try:
+                    minted = self.producer_ids.take()
+                except Refused:
+                    return  # the machine asks again
+                coordinator.tell(AbortTimedOut(transactional_id, producer, minted))
+            case _:
+                raise AssertionError(f"a coordinator sends no {type(message).__name__}")
+
+    def _write_markers(self, coordinator: Coordinator, message: WriteMarkers) -> None:
+        marker = Marker(
+            message.producer.producer_id,
+            message.producer.producer_epoch,
+            message.commit,
+            coordinator.partition.leader_epoch,
+        )
+
+        def report(written: frozenset[TopicPartition]) -> None:
+            coordinator.tell(MarkersWritten(message.transactional_id, message.producer, written))
+
+        self._markers.write(marker, message.partitions, report)
+
+
+def partition_of(transactional_id: str, partition_count: int) -> int:
+    """Where a transactional id is coordinated: Java's string hash, as every Kafka client's."""
+    units = transactional_id.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for position in range(0, len(units), 2):
+        unit = units[position] << 8 | units[position + 1]
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
+    return (hashed & 0x7FFFFFFF) % partition_count
+
+
+def _check_all_in(answer: Missed) -> None:
+    if answer.partitions:
+        raise Refused(
+            ErrorCode.transaction_abortable,
+            f"not part of the transaction: {', '.join(map(str, sorted(answer.partitions)))}",
+        )
+
+
+async def _when_all_in(verified: asyncio.Future[Missed]) -> Missed:
+    answer = await verified
+    _check_all_in(answer)
+    return answer
+
+
+def _checked(verified: asyncio.Future[Missed]) -> asyncio.Future[Missed]:
+    return asyncio.get_running_loop().create_task(_when_all_in(verified))
