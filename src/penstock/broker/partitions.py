@@ -19,7 +19,7 @@ from penstock.config.views import (
     RetentionSettings,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.log import Appended, PartitionLog
+from penstock.log.partition import Appended, PartitionLog
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
 from penstock.protocol.control import Marker
 
@@ -54,11 +54,28 @@ class Poll(Protocol):
         """A partition was deleted or is led elsewhere: answer now, with what is known."""
 
 
+class FlushPort(Protocol):
+    """Whoever syncs logs to disk, off the event loop."""
+
+    def ask(self, partition: Partition) -> None:
+        """Sync what the partition holds now; then it hears `on_flushed` or `on_flush_failed`."""
+
+    def ask_within(self, partition: Partition, wait_ms: Millis) -> None:
+        """Sync at the latest after so long."""
+
+
+def _has_flush_policy(settings: LogSettings) -> bool:
+    return settings.flush_messages is not None or settings.flush_ms is not None
+
+
 class Partition:
     """One partition of this broker."""
 
     __slots__ = (
         "_acknowledged",
+        "_flush",
+        "_flush_port",
+        "_uncommitted_bytes",
         "commit_listeners",
         "leadership",
         "log",
@@ -69,8 +86,6 @@ class Partition:
         "settings",
         "topic_id",
         "topic_partition",
-        "unflushed_records",
-        "unflushed_since",
     )
 
     def __init__(
@@ -81,6 +96,7 @@ class Partition:
         node_id: NodeId,
         leadership: Leadership,
         settings: TopicSettings,
+        flush: FlushPort | None = None,
     ) -> None:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
@@ -92,9 +108,10 @@ class Partition:
         self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         self.markers_written = 0  # a verified transaction may have ended since: compare
-        self.unflushed_records = 0  # appended since the last fsync was asked for
-        self.unflushed_since: Millis | None = None
         self._acknowledged: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+        self._uncommitted_bytes = 0
+        self._flush_port = flush
+        self._flush = flush if _has_flush_policy(settings.log) else None
         self.lead(leadership)
 
     def __repr__(self) -> str:
@@ -115,7 +132,7 @@ class Partition:
         led_before, self.leadership = self.is_led_here, leadership
         if led_before and not self.is_led_here:
             self.abandon()
-        self._advance_high_watermark(0)
+        self._advance_high_watermark()
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a request that was meant for another leader, or made under another epoch."""
@@ -144,10 +161,10 @@ class Partition:
             batches, leader_epoch=self.leadership.leader_epoch, now=now, origin=origin
         )
         if not appended.duplicate:
-            self.unflushed_records += appended.end_offset - appended.base_offset
-            if self.unflushed_since is None:
-                self.unflushed_since = now
-            self._advance_high_watermark(len(batches))
+            if self._flush is not None:
+                self._flush_by_policy()
+            self._uncommitted_bytes += len(batches)
+            self._advance_high_watermark()
         return appended
 
     def append_marker(self, batch: bytearray, marker: Marker, *, now: Millis) -> Appended:
@@ -170,28 +187,59 @@ class Partition:
         """Deleted, or led elsewhere: answer everybody who waits."""
         for poll in tuple(self.polls):
             poll.on_gone()
+        self._refuse_acknowledged(
+            Refused(ErrorCode.not_leader_or_follower, "the leader changed before it was safe")
+        )
+
+    def _refuse_acknowledged(self, refusal: Refused) -> None:
         while self._acknowledged:
             _, future = self._acknowledged.popleft()
             if not future.done():
-                future.set_exception(
-                    Refused(
-                        ErrorCode.not_leader_or_follower, "the leader changed before it was safe"
-                    )
-                )
+                future.set_exception(refusal)
 
     def replace_settings(self, settings: TopicSettings) -> None:
         """The topic was reconfigured: takes effect with the next request."""
         if settings.log != self.settings.log:
             self.log.replace_settings(settings.log)
         self.settings = settings
+        self._flush = self._flush_port if _has_flush_policy(settings.log) else None
+        self._advance_high_watermark()
 
-    def _advance_high_watermark(self, size_bytes: int) -> None:
+    def _advance_high_watermark(self) -> None:
         """A leader that is the only in-sync replica commits what it appends."""
         isr = self.leadership.isr
-        if len(isr) == 1 and isr[0] == self.node_id:
-            self.set_high_watermark(self.log.end_offset, size_bytes)
+        if len(isr) == 1 and isr[0] == self.node_id and not self.waits_for_flush:
+            self.set_high_watermark(self.log.end_offset)
 
-    def set_high_watermark(self, offset: Offset, size_bytes: int) -> None:
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether so much is unsynced that the topic wants it on disk before it is committed."""
+        if self._flush is None:
+            return False
+        messages = self.settings.log.flush_messages
+        return messages is not None and self.log.unflushed_messages >= messages
+
+    def _flush_by_policy(self) -> None:
+        assert self._flush is not None
+        if self.waits_for_flush:
+            self._flush.ask(self)
+        elif self.settings.log.flush_ms is not None:
+            self._flush.ask_within(self, self.settings.log.flush_ms)
+
+    def on_flushed(self, offset: Offset, now: Millis) -> None:
+        """All below `offset` is on disk."""
+        self.log.flushed(offset, now)
+        if self._flush is None:
+            return
+        if self.waits_for_flush:
+            self._flush.ask(self)  # more came while it was synced
+        self._advance_high_watermark()
+
+    def on_flush_failed(self) -> None:
+        """The disk did not take it: nobody who waited may believe it did."""
+        self._refuse_acknowledged(Refused(ErrorCode.kafka_storage_error, "the disk failed"))
+
+    def set_high_watermark(self, offset: Offset) -> None:
         """Every in-sync replica has all below `offset`; release those who waited for it."""
         self.log.set_high_watermark(offset)
         while self._acknowledged and self._acknowledged[0][0] <= offset:
@@ -200,6 +248,7 @@ class Partition:
                 future.set_result(None)
         for listener in self.commit_listeners:
             listener()
+        size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if self.polls:
             for poll in tuple(self.polls):
                 poll.on_readable(self, size_bytes)
@@ -237,6 +286,7 @@ class Partitions:
 
     def __init__(self, node_id: NodeId, store: LogStore) -> None:
         self.node_id = node_id
+        self.flush: FlushPort | None = None  # for partitions created from then on
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[bytes, HostedTopic] = {}  # by the id's 16 bytes, as on the wire
         self._store = store
@@ -278,6 +328,7 @@ class Partitions:
             node_id=self.node_id,
             leadership=leadership,
             settings=settings,
+            flush=self.flush,
         )
         topic.partitions[topic_partition.partition] = partition
         return partition

@@ -18,7 +18,7 @@ from penstock.broker.handler import Answer, Answered, Context, Disconnect, Handl
 from penstock.broker.partitions import HostedTopic, Partition
 from penstock.broker.quotas import Kind
 from penstock.errors import ErrorCode, Refused
-from penstock.log import Appended
+from penstock.log.partition import Appended
 from penstock.model import Millis, ProducerEpoch, ProducerId
 from penstock.protocol.answers.dialect import NO_TOPIC_ID
 from penstock.protocol.answers.produce import PartitionAnswer, TopicAnswer, pack_produce
@@ -32,6 +32,7 @@ from penstock.protocol.produce_request import (
 PRODUCE: Final = 0
 ALL_IN_SYNC: Final = -1
 ADDS_PARTITIONS_FROM: Final = 12  # a transactional produce adds its partition from this version on
+ABORTABLE_FROM: Final = 11  # older clients know no TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3
 
 # What a producer makes of a coordinator that is away: it retries on NOT_ENOUGH_REPLICAS, while the
@@ -168,13 +169,8 @@ def _append_and_answer(
                     _append(part, now)
                 except Refused as refusal:
                     part.refusal = refusal
-    if request.acks == ALL_IN_SYNC:
-        waiting = {}
-        for _, parts in topics:
-            for part in parts:
-                committed = _when_committed(part)
-                if committed is not None:
-                    waiting[committed] = part
+    if request.acks:
+        waiting = _waiting(request.acks, topics)
         if waiting:
             return asyncio.get_running_loop().create_task(
                 _await_in_sync(context, request, topics, waiting)
@@ -193,10 +189,19 @@ def _append(part: _Part, now: Millis) -> None:
         raise Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}") from error
 
 
-def _when_committed(part: _Part) -> asyncio.Future[None] | None:
-    if part.appended is None or part.partition is None:
-        return None
-    return part.partition.when_committed(part.appended.end_offset)
+def _waiting(acks: int, topics: _Topics) -> dict[asyncio.Future[None], _Part]:
+    """What is not yet as safe as the client asks, or the topic's flush policy does."""
+    waiting = {}
+    for _, parts in topics:
+        for part in parts:
+            partition, appended = part.partition, part.appended
+            if appended is None or partition is None:
+                continue
+            if acks == ALL_IN_SYNC or partition.waits_for_flush:
+                committed = partition.when_committed(appended.end_offset)
+                if committed is not None:
+                    waiting[committed] = part
+    return waiting
 
 
 async def _await_in_sync(
@@ -346,6 +351,8 @@ def _as_producer_sees(refusal: Refused, api_version: int) -> Refused:
         code = ErrorCode.not_enough_replicas
     elif code == ErrorCode.producer_fenced:
         code = ErrorCode.invalid_producer_epoch
+    elif code == ErrorCode.transaction_abortable and api_version < ABORTABLE_FROM:
+        code = ErrorCode.invalid_txn_state
     return Refused(code, refusal.message)
 
 

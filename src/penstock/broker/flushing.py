@@ -1,0 +1,107 @@
+"""Flushing by policy: what must last through a power cut is synced in groups, off the event loop.
+
+One thread syncs; what is asked for while it works is its next group, so many writers share one
+sync. A partition with `flush.messages` commits nothing that its policy wants on disk first; one
+with `flush.ms` is synced that long after a write. Everybody else leaves it to the operating system,
+and only their closed segments are synced, so that recovery after a crash stays short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Final
+
+from penstock.broker.partitions import Partition
+from penstock.log.flush import FlushWork
+from penstock.model import Millis
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S: Final = 0.5
+SWEPT_MAX: Final = 500  # partitions looked at in one go: a fraction of a millisecond
+
+
+class Flusher:
+    """The one that syncs logs. Implements `partitions.FlushPort`."""
+
+    def __init__(self, partitions: Iterable[Partition], *, clock: Callable[[], Millis]) -> None:
+        self._partitions = partitions
+        self._clock = clock
+        self._asked: dict[Partition, None] = {}
+        self._timed: set[Partition] = set()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flush")
+        self._working = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._rest: Iterator[Partition] = iter(())
+        self.flushes = 0
+
+    def start(self) -> None:
+        """Look after closed segments from now on; needs the running event loop."""
+        self._sweep()
+
+    def ask(self, partition: Partition) -> None:
+        """Sync what the partition holds now, as soon as the thread is free."""
+        self._asked[partition] = None
+        if not self._working:
+            self._work()
+
+    def ask_within(self, partition: Partition, wait_ms: Millis) -> None:
+        """Sync at the latest after so long."""
+        if partition not in self._timed:
+            self._timed.add(partition)
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_time, partition)
+
+    def close(self) -> None:
+        """Wait for the sync that runs; closing the logs does the rest."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._asked.clear()
+        self._thread.shutdown(wait=True)
+
+    def _on_time(self, partition: Partition) -> None:
+        self._timed.discard(partition)
+        self.ask(partition)
+
+    def _work(self) -> None:
+        asked, self._asked = self._asked, {}
+        group = [(partition, partition.log.pending_flush()) for partition in asked]
+        self._working = True
+        done = asyncio.get_running_loop().run_in_executor(
+            self._thread, _run, [work for _, work in group]
+        )
+        done.add_done_callback(lambda done: self._on_done(group, done))
+
+    def _on_done(
+        self, group: list[tuple[Partition, FlushWork]], done: asyncio.Future[None]
+    ) -> None:
+        self._working = False
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            logger.error("a log could not be synced: %s", error)
+        self.flushes += 1
+        for partition, work in group:
+            if error is None:
+                partition.on_flushed(work.end_offset, self._clock())
+            else:
+                partition.on_flush_failed()
+        if self._asked:
+            self._work()
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        batch = list(islice(self._rest, SWEPT_MAX))
+        if len(batch) < SWEPT_MAX:
+            self._rest = iter(tuple(self._partitions))
+        for partition in batch:
+            if partition.log.flush_due(now):
+                self.ask(partition)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+
+def _run(group: list[FlushWork]) -> None:
+    for work in group:
+        work.run()
