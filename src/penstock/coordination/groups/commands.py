@@ -1,0 +1,254 @@
+"""What a coordinator is asked, and what it answers. A refusal is a `Refused` instead of an answer.
+
+The shell mints what must be random (`minted_id`) and hands in the topics as it knows them.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from penstock.coordination.groups.consumer_records import Assignment
+from penstock.coordination.groups.state import TopicCatalogue
+from penstock.errors import ErrorCode
+from penstock.machine import CallerId, TransactionStamp
+
+
+class Join(NamedTuple):
+    """Become or stay a member of a classic group; answered when the rebalance completes."""
+
+    caller: CallerId
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    minted_id: str  # the member id to give to one that brings none
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_known_id: bool  # version 4+: the first join only fetches an id
+    can_skip_assignment: bool  # version 9+
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader is told."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class Joined(NamedTuple):
+    """The answer to a join."""
+
+    code: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+class Sync(NamedTuple):
+    """Ask for the assignment; the leader brings everybody's. Answered when the leader has come."""
+
+    caller: CallerId
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None  # None: the client is too old to say
+    protocol: str | None
+    assignments: Mapping[str, bytes]
+
+
+class Synced(NamedTuple):
+    """The answer to a sync."""
+
+    protocol_type: str | None
+    protocol: str | None
+    assignment: bytes
+
+
+class Beat(NamedTuple):
+    """A member of a classic group is alive."""
+
+    caller: CallerId
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+class Leave(NamedTuple):
+    """Members of a classic group go: (member id, instance id) each."""
+
+    caller: CallerId
+    group_id: str
+    members: tuple[tuple[str, str | None], ...]
+
+
+class Left(NamedTuple):
+    """The answer to a leave: a code for each."""
+
+    members: tuple[tuple[str, str | None, ErrorCode], ...]
+
+
+class ConsumerBeat(NamedTuple):
+    """A member of a consumer-protocol group joins, lives, changes or leaves. None: unchanged."""
+
+    caller: CallerId
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...] | None
+    topic_regex: str | None
+    server_assignor: str | None
+    owned: Mapping[UUID, tuple[int, ...]] | None
+    client_id: str
+    client_host: str
+    topics: TopicCatalogue
+
+
+class ConsumerBeaten(NamedTuple):
+    """The answer to a consumer-protocol heartbeat. No assignment: unchanged."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: Assignment | None
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of a commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    topic_id: UUID
+
+
+class CommitOffsets(NamedTuple):
+    """Store offsets, at once or (with a stamp) when the producer's transaction commits."""
+
+    caller: CallerId
+    group_id: str
+    generation: int  # or the member epoch
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    stamp: TransactionStamp | None = None
+    knows_epochs: bool = True  # OffsetCommit 9+: may be told STALE_MEMBER_EPOCH
+    is_monotonic: bool = False  # the group's setting
+
+
+class Committed(NamedTuple):
+    """The answer to a commit: a code for each offset, in the order they came."""
+
+    codes: tuple[ErrorCode, ...]
+
+
+class FetchOffsets(NamedTuple):
+    """Read offsets. None partitions: all."""
+
+    caller: CallerId
+    group_id: str
+    partitions: tuple[tuple[str, int], ...] | None
+    require_stable: bool
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+class FetchedOffset(NamedTuple):
+    """One partition of the answer."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    code: ErrorCode
+
+
+class Fetched(NamedTuple):
+    """The answer to an offset fetch."""
+
+    offsets: tuple[FetchedOffset, ...]
+
+
+class DeleteOffsets(NamedTuple):
+    """Forget offsets of topics that nobody in the group is subscribed to."""
+
+    caller: CallerId
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+class DeleteGroup(NamedTuple):
+    """Forget a group that has no members, with its offsets."""
+
+    caller: CallerId
+    group_id: str
+
+
+class DropTopics(NamedTuple):
+    """Topics were deleted: their offsets go."""
+
+    caller: CallerId
+    topics: frozenset[str]
+
+
+class Done(NamedTuple):
+    """The answer that says no more than that it is so."""
+
+
+class ListGroups(NamedTuple):
+    """Every group, with state and type."""
+
+    caller: CallerId
+
+
+class ListedGroup(NamedTuple):
+    """A row of the list."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+class Listed(NamedTuple):
+    """The answer to a list."""
+
+    groups: tuple[ListedGroup, ...]
+
+
+class DescribeGroup(NamedTuple):
+    """A group with its members, whatever its protocol."""
+
+    caller: CallerId
+    group_id: str
+
+
+Command: TypeAlias = (
+    Join
+    | Sync
+    | Beat
+    | Leave
+    | ConsumerBeat
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | DropTopics
+    | ListGroups
+    | DescribeGroup
+)

@@ -1,0 +1,148 @@
+"""What happens to a coordinator's state. Events are logged; notes are soft, and lost on failover.
+
+Each event is an upsert by its key, or a tombstone where its last field is None.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from penstock.coordination.groups.classic_records import StoredGroup
+from penstock.coordination.groups.consumer_records import (
+    Assignment,
+    StoredCurrent,
+    StoredRegex,
+    StoredSubscription,
+)
+from penstock.coordination.groups.state import ClassicGroup
+from penstock.coordination.groups.timers import TimerKey
+from penstock.model import Millis, ProducerId
+
+
+class OffsetSet(NamedTuple):
+    """A group's place in a partition; the value is packed as the log keeps it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: bytes | None
+
+
+class PendingOffsetSet(NamedTuple):
+    """A place that counts once the producer's transaction commits."""
+
+    producer_id: ProducerId
+    group_id: str
+    topic: str
+    partition: int
+    value: bytes
+
+
+class TransactionEnded(NamedTuple):
+    """A marker was written to this partition of the log: never logged by us, always observed."""
+
+    producer_id: ProducerId
+    is_commit: bool
+
+
+class ClassicGroupSet(NamedTuple):
+    """A classic group finished a rebalance, became empty, or is gone."""
+
+    group_id: str
+    stored: StoredGroup | None
+
+
+class GroupEpochSet(NamedTuple):
+    """A consumer-protocol group must be assigned anew, or is gone."""
+
+    group_id: str
+    epoch: int | None
+    metadata_hash: int = 0
+
+
+class SubscriptionSet(NamedTuple):
+    """A member of a consumer-protocol group came, changed, or is gone."""
+
+    group_id: str
+    member_id: str
+    subscription: StoredSubscription | None
+
+
+class TargetEpochSet(NamedTuple):
+    """The target assignment of this epoch is complete."""
+
+    group_id: str
+    epoch: int | None
+    assigned_at: int = 0
+
+
+class TargetSet(NamedTuple):
+    """What a member shall have."""
+
+    group_id: str
+    member_id: str
+    assignment: Assignment | None
+
+
+class CurrentSet(NamedTuple):
+    """What a member has."""
+
+    group_id: str
+    member_id: str
+    current: StoredCurrent | None
+
+
+class RegexSet(NamedTuple):
+    """What a regular expression matches."""
+
+    group_id: str
+    regex: str
+    resolved: StoredRegex | None
+
+
+class ClassicGroupHeld(NamedTuple):
+    """Note: the whole group with all that its record does not keep. None: forgotten."""
+
+    group_id: str
+    group: ClassicGroup | None
+
+
+class TimerSet(NamedTuple):
+    """Note: a deadline was set, moved or dropped."""
+
+    key: TimerKey
+    at: Millis | None
+
+
+class TimersAdvanced(NamedTuple):
+    """Note: everything due up to now was acted on."""
+
+    now: Millis
+
+
+class TopicsSeen(NamedTuple):
+    """Note: a group was checked against this version of the topics."""
+
+    group_id: str
+    version: int
+
+
+class Awake(NamedTuple):
+    """Note: sessions were started after the log was read."""
+
+
+Event: TypeAlias = (
+    OffsetSet
+    | PendingOffsetSet
+    | TransactionEnded
+    | ClassicGroupSet
+    | GroupEpochSet
+    | SubscriptionSet
+    | TargetEpochSet
+    | TargetSet
+    | CurrentSet
+    | RegexSet
+    | ClassicGroupHeld
+    | TimerSet
+    | TimersAdvanced
+    | TopicsSeen
+    | Awake
+)

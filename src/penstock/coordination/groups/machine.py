@@ -1,0 +1,224 @@
+"""The group coordinator as a machine: one for each led partition of `__consumer_offsets`.
+
+Sessions are soft: after the log was read, the first tick gives every member a whole session to be
+heard of. Invariants: a partition has one owner per generation or epoch; a commit of a fenced member
+changes nothing; what was committed stays until it is deleted or expires.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from penstock.coordination.groups.applying import apply_event
+from penstock.coordination.groups.commands import (
+    Beat,
+    Command,
+    CommitOffsets,
+    ConsumerBeat,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    DropTopics,
+    FetchOffsets,
+    Join,
+    Leave,
+    ListGroups,
+    Sync,
+)
+from penstock.coordination.groups.consumer import REVOKE, ConsumerDraft, remove_members
+from penstock.coordination.groups.consumer_beat import decide_consumer_beat
+from penstock.coordination.groups.consumer_records import MemberState
+from penstock.coordination.groups.events import (
+    Awake,
+    ClassicGroupHeld,
+    Event,
+    TimersAdvanced,
+    TimerSet,
+    TransactionEnded,
+)
+from penstock.coordination.groups.inventory import (
+    decide_delete_group,
+    decide_describe,
+    decide_list,
+    group_tombstones,
+)
+from penstock.coordination.groups.joining import decide_join
+from penstock.coordination.groups.journal import read_events, write_event
+from penstock.coordination.groups.membership import decide_beat, decide_leave, decide_sync
+from penstock.coordination.groups.offsets import (
+    decide_commit,
+    decide_delete_offsets,
+    decide_drop_topics,
+    decide_fetch,
+    expired_offsets,
+)
+from penstock.coordination.groups.rebalance import (
+    INITIAL,
+    JOIN,
+    PENDING,
+    SESSION,
+    SYNC,
+    Draft,
+    drop_pending,
+    on_initial_delay,
+    on_join_timeout,
+    on_session_end,
+    on_sync_timeout,
+    rebalance_after_loss,
+)
+from penstock.coordination.groups.settings import GroupSettings
+from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Groups
+from penstock.coordination.groups.timers import TimerKey
+from penstock.machine import JournalRecord, Outcome, TransactionStamp
+from penstock.model import Millis, ProducerId
+
+EXPIRY: Final = TimerKey("expiry", "")
+
+
+class GroupMachine:
+    """The rules of all groups of one coordinator."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self._rules: dict[type, Callable[[Groups, Any, Millis], Outcome[Event]]] = {
+            Join: lambda s, c, now: decide_join(s, c, self.settings, now),
+            Sync: lambda s, c, now: decide_sync(s, c, self.settings, now),
+            Beat: lambda s, c, now: decide_beat(s, c, self.settings, now),
+            Leave: lambda s, c, now: decide_leave(s, c, self.settings, now),
+            ConsumerBeat: lambda s, c, now: decide_consumer_beat(s, c, self.settings, now),
+            CommitOffsets: lambda s, c, now: decide_commit(s, c, self.settings, now),
+            FetchOffsets: lambda s, c, now: decide_fetch(s, c),
+            DeleteOffsets: lambda s, c, now: decide_delete_offsets(s, c),
+            DropTopics: lambda s, c, now: decide_drop_topics(s, c),
+            DeleteGroup: lambda s, c, now: decide_delete_group(s, c),
+            ListGroups: lambda s, c, now: decide_list(s, c),
+            DescribeGroup: lambda s, c, now: decide_describe(s, c),
+        }
+
+    def fresh(self) -> Groups:
+        """Nobody has joined and nothing is committed."""
+        return Groups()
+
+    def decide(self, state: Groups, command: Command, now: Millis) -> Outcome[Event]:
+        """All rules, by kind of command."""
+        return self._rules[type(command)](state, command, now)
+
+    def apply(self, state: Groups, event: Event) -> None:
+        """One change."""
+        apply_event(state, event)
+
+    def wake_at(self, state: Groups) -> Millis | None:
+        """At once after the log was read; then when something is due."""
+        return state.timers.wake_at() if state.is_awake else Millis(0)
+
+    def tick(self, state: Groups, now: Millis) -> Outcome[Event]:
+        """The first thing that is due; the rest follows in the next tick, which is at once.
+
+        One at a time, because each may change what the others mean.
+        """
+        if not state.is_awake:
+            return _wake(state, self.settings, now)
+        due = state.timers.due(now)
+        if not due:
+            return Outcome(notes=(TimersAdvanced(now),))
+        outcome = self._on_due(state, due[0], now)
+        dropped = TimerSet(due[0], None)
+        return Outcome(
+            events=outcome.events, notes=(dropped, *outcome.notes), replies=outcome.replies
+        )
+
+    def _on_due(self, state: Groups, key: TimerKey, now: Millis) -> Outcome[Event]:
+        if key == EXPIRY:
+            return _expire(state, self.settings, now)
+        group = state.groups.get(key.group_id)
+        if isinstance(group, ClassicGroup):
+            return _on_classic_due(state, group, key, self.settings, now)
+        if isinstance(group, ConsumerGroup):
+            return _on_consumer_due(group, key, self.settings, now)
+        return Outcome()
+
+    def write_event(self, event: Event) -> JournalRecord:
+        """As Kafka stores it."""
+        return write_event(event)
+
+    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
+        """What a stored record stands for."""
+        return read_events(record, stamp)
+
+    def on_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Event:
+        """What a transaction marker in this partition means."""
+        return TransactionEnded(producer_id, is_commit)
+
+
+def _wake(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]:
+    """Every member has a whole session from now; a revocation its whole time."""
+    notes: list[Event] = [
+        Awake(),
+        TimerSet(EXPIRY, Millis(now + settings.offsets_retention_check_ms)),
+    ]
+    for group in state.groups.values():
+        if isinstance(group, ClassicGroup):
+            for classic in group.members.values():
+                key = TimerKey(SESSION, group.group_id, classic.member_id)
+                notes.append(TimerSet(key, Millis(now + classic.session_timeout_ms)))
+            continue
+        for member in group.members.values():
+            key = TimerKey(SESSION, group.group_id, member.member_id)
+            notes.append(TimerSet(key, Millis(now + settings.consumer_session_timeout_ms)))
+            if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+                key = TimerKey(REVOKE, group.group_id, member.member_id)
+                timeout_ms = member.subscription.rebalance_timeout_ms
+                notes.append(TimerSet(key, Millis(now + timeout_ms)))
+    return Outcome(notes=tuple(notes))
+
+
+def _on_classic_due(
+    state: Groups, group: ClassicGroup, key: TimerKey, settings: GroupSettings, now: Millis
+) -> Outcome[Event]:
+    draft = Draft(group.copy(), settings, now)
+    if key.kind == SESSION:
+        on_session_end(draft, key.member_id)
+    elif key.kind == PENDING:
+        drop_pending(draft, key.member_id)
+        rebalance_after_loss(draft)
+    elif key.kind == INITIAL:
+        on_initial_delay(draft, state.timers.at(TimerKey(JOIN, group.group_id)))
+    elif key.kind == JOIN:
+        on_join_timeout(draft)
+    elif key.kind == SYNC:
+        on_sync_timeout(draft)
+    return draft.outcome()
+
+
+def _on_consumer_due(
+    group: ConsumerGroup, key: TimerKey, settings: GroupSettings, now: Millis
+) -> Outcome[Event]:
+    member = group.members.get(key.member_id)
+    if member is None:
+        return Outcome()
+    if key.kind == REVOKE and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        return Outcome()
+    draft = ConsumerDraft(group, settings, now)
+    remove_members(draft, [key.member_id])
+    return draft.outcome()
+
+
+def _expire(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]:
+    """Old offsets go, and with its last offset an empty group."""
+    events: list[Event] = []
+    notes: list[Event] = [TimerSet(EXPIRY, Millis(now + settings.offsets_retention_check_ms))]
+    for group_id in tuple(state.group_ids()):
+        expired = expired_offsets(state, group_id, settings, now)
+        events += expired
+        if len(expired) < len(state.offsets.get(group_id, {})) or group_id in state.unstable:
+            continue
+        if _is_over(state, group_id):
+            events += group_tombstones(state, group_id)
+            notes.append(ClassicGroupHeld(group_id, None))
+    return Outcome(events=tuple(events), notes=tuple(notes))
+
+
+def _is_over(state: Groups, group_id: str) -> bool:
+    group = state.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        return group.state is ClassicState.EMPTY and not group.pending
+    return group is None or not group.members

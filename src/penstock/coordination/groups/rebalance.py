@@ -1,0 +1,330 @@
+"""The rebalance of a classic group: who must join, when it completes, and what everybody is told.
+
+Works on a draft: a copy of the group with all that must follow, which `outcome` puts back whole.
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance -> … -> Empty
+"""
+
+from collections import Counter
+from typing import Final
+
+from penstock.coordination.groups.commands import Joined, JoinedMember, Synced
+from penstock.coordination.groups.events import (
+    ClassicGroupHeld,
+    ClassicGroupSet,
+    Event,
+    TimerSet,
+)
+from penstock.coordination.groups.settings import GroupSettings
+from penstock.coordination.groups.state import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    ClassicMember,
+    ClassicState,
+)
+from penstock.coordination.groups.subscriptions import subscribed_topics
+from penstock.coordination.groups.timers import TimerKey
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import CallerId, Outcome, Reply
+from penstock.model import Millis
+
+SESSION: Final = "session"  # of a member, classic or not
+PENDING: Final = "pending"  # an id was given out, and nobody has joined with it
+INITIAL: Final = "initial"  # the first rebalance of an empty group waits for more to come
+JOIN: Final = "join"  # the time members have to join
+SYNC: Final = "sync"  # the time members have to ask for their assignment
+
+NEW_MEMBER_MS: Final = 300_000  # one that waits for its first generation is kept so long
+
+
+class Draft:
+    """A classic group being changed, and all that follows from the change."""
+
+    __slots__ = ("group", "is_stored", "now", "replies", "settings", "timers")
+
+    def __init__(self, group: ClassicGroup, settings: GroupSettings, now: Millis) -> None:
+        self.group = group
+        self.settings = settings
+        self.now = now
+        self.is_stored = False  # the record must be written
+        self.replies: list[Reply] = []
+        self.timers: dict[TimerKey, Millis | None] = {}
+
+    def outcome(self, *leading: Event) -> Outcome[Event]:
+        """The group as it is now, with what must be logged, told and waited for."""
+        group = self.group
+        events: tuple[Event, ...] = ()
+        if self.is_stored:
+            events = (ClassicGroupSet(group.group_id, group.stored()),)
+        notes: list[Event] = [*leading, ClassicGroupHeld(group.group_id, group)]
+        notes += [TimerSet(key, at) for key, at in self.timers.items()]
+        return Outcome(events=events, notes=tuple(notes), replies=tuple(self.replies))
+
+    def reply(self, caller: CallerId | None, body: object) -> None:
+        """Answer somebody, if somebody waits."""
+        if caller is not None:
+            self.replies.append(Reply(caller, body))
+
+    def set_timer(self, kind: str, member_id: str, after_ms: int | None) -> None:
+        """Set a deadline from now; None drops it."""
+        at = None if after_ms is None else Millis(self.now + after_ms)
+        self.timers[TimerKey(kind, self.group.group_id, member_id)] = at
+
+    def renew_session(self, member: ClassicMember) -> None:
+        """The member was heard of."""
+        self.set_timer(SESSION, member.member_id, member.session_timeout_ms)
+
+    def move(self, state: ClassicState) -> None:
+        """The group enters a state."""
+        self.group.state = state
+        self.group.state_since = self.now
+
+
+# Members
+
+
+def add_member(draft: Draft, member: ClassicMember) -> None:
+    """A member joins for the first time."""
+    group = draft.group
+    group.members[member.member_id] = member
+    if member.instance_id is not None:
+        group.static[member.instance_id] = member.member_id
+    if group.leader is None:
+        group.leader = member.member_id
+    drop_pending(draft, member.member_id)
+    draft.set_timer(SESSION, member.member_id, NEW_MEMBER_MS)
+    if group.state is ClassicState.PREPARING:
+        group.joined_lately = True
+
+
+def drop_pending(draft: Draft, member_id: str) -> None:
+    """The id that was given out is used, or given up."""
+    if member_id in draft.group.pending:
+        draft.group.pending -= {member_id}
+        draft.set_timer(PENDING, member_id, None)
+
+
+def remove_member(draft: Draft, member_id: str, code: ErrorCode) -> None:
+    """A member leaves or is put out; if it waits it is told why."""
+    group = draft.group
+    member = group.members.pop(member_id)
+    if member.instance_id is not None and group.static.get(member.instance_id) == member_id:
+        del group.static[member.instance_id]
+    if group.leader == member_id:
+        group.leader = next(iter(group.members), None)
+    group.unsynced -= {member_id}
+    draft.set_timer(SESSION, member_id, None)
+    refuse_waiting(draft, member, code)
+
+
+def refuse_waiting(draft: Draft, member: ClassicMember, code: ErrorCode) -> None:
+    """Tell a member that waits that it waits in vain."""
+    refusal = Refused(code, "the member was removed from its group while it waited")
+    draft.reply(member.joining, refusal)
+    draft.reply(member.syncing, refusal)
+
+
+# The rebalance
+
+
+def prepare_rebalance(draft: Draft) -> None:
+    """Everybody must join again; those who wait for an assignment are told so."""
+    group = draft.group
+    for member in tuple(group.members.values()):
+        if member.syncing is not None:
+            draft.reply(
+                member.syncing, Refused(ErrorCode.rebalance_in_progress, "the group rebalances")
+            )
+            group.members[member.member_id] = member._replace(syncing=None)
+            draft.renew_session(member)
+    group.unsynced = frozenset()
+    draft.set_timer(SYNC, "", None)
+    delay_ms = draft.settings.initial_rebalance_delay_ms
+    if group.state is ClassicState.EMPTY and delay_ms > 0:
+        group.is_delayed, group.joined_lately = True, False
+        draft.set_timer(INITIAL, "", min(delay_ms, rebalance_timeout_ms(group)))
+        draft.set_timer(JOIN, "", rebalance_timeout_ms(group))
+        draft.move(ClassicState.PREPARING)
+        return
+    draft.move(ClassicState.PREPARING)
+    draft.set_timer(JOIN, "", rebalance_timeout_ms(group))
+    complete_join_if_all_came(draft)
+
+
+def rebalance_timeout_ms(group: ClassicGroup) -> int:
+    """The slowest member sets the pace."""
+    return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
+
+
+def rebalance_if_settled(draft: Draft) -> None:
+    """Start a rebalance unless one is under way, which takes the change in by itself."""
+    if draft.group.state is not ClassicState.PREPARING:
+        prepare_rebalance(draft)
+
+
+def complete_join_if_all_came(draft: Draft) -> None:
+    """The join ends when every known member waits for it, except during the initial delay."""
+    group = draft.group
+    if group.is_delayed or group.state is not ClassicState.PREPARING or group.pending:
+        return
+    if all(member.joining is not None for member in group.members.values()):
+        complete_join(draft)
+
+
+def complete_join(draft: Draft) -> None:
+    """Whoever has not joined by now is out, unless static; the rest are the next generation."""
+    group = draft.group
+    for member in tuple(group.members.values()):
+        if member.joining is None and member.instance_id is None:
+            remove_member(draft, member.member_id, ErrorCode.unknown_member_id)
+    group.is_delayed = False
+    draft.set_timer(INITIAL, "", None)
+    draft.set_timer(JOIN, "", None)
+    joined = [member for member in group.members.values() if member.joining is not None]
+    if group.members and not joined:
+        # Only static members are left and none has come back: their sessions decide.
+        draft.set_timer(JOIN, "", rebalance_timeout_ms(group))
+        return
+    group.generation += 1
+    if not group.members:
+        empty_group(draft)
+        return
+    if group.leader is None or group.members[group.leader].joining is None:
+        group.leader = joined[0].member_id
+    group.protocol = choose_protocol(group)
+    group.subscribed_topics = _topics_of(group)
+    draft.move(ClassicState.COMPLETING)
+    group.unsynced = frozenset(group.members)
+    draft.set_timer(SYNC, "", rebalance_timeout_ms(group))
+    for member in joined:
+        draft.reply(member.joining, joined_answer(group, member))
+        group.members[member.member_id] = member._replace(joining=None, is_new=False)
+        draft.renew_session(member)
+
+
+def empty_group(draft: Draft) -> None:
+    """Nobody is left: the record says so, and expiry counts from here."""
+    group = draft.group
+    group.protocol = None
+    group.leader = None
+    group.subscribed_topics = frozenset()
+    group.unsynced = frozenset()
+    draft.move(ClassicState.EMPTY)
+    draft.set_timer(SYNC, "", None)
+    draft.is_stored = True
+
+
+def choose_protocol(group: ClassicGroup) -> str:
+    """Each member votes for its first choice among those that all support."""
+    candidates = common_protocols(group)
+    votes = Counter(
+        next(name for name, _ in member.protocols if name in candidates)
+        for member in group.members.values()
+    )
+    return votes.most_common(1)[0][0]
+
+
+def common_protocols(group: ClassicGroup) -> frozenset[str]:
+    """The protocols that every member supports."""
+    offers = [frozenset(name for name, _ in m.protocols) for m in group.members.values()]
+    return offers[0].intersection(*offers[1:]) if offers else frozenset()
+
+
+def _topics_of(group: ClassicGroup) -> frozenset[str] | None:
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    return subscribed_topics(m.metadata(group.protocol) for m in group.members.values())
+
+
+def joined_answer(group: ClassicGroup, member: ClassicMember) -> Joined:
+    """What a member is told at the end of a join; the leader learns who is there."""
+    is_leader = member.member_id == group.leader
+    return Joined(
+        ErrorCode.none,
+        member.member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader or "",
+        members=members_for_leader(group) if is_leader else (),
+    )
+
+
+def members_for_leader(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    """Everybody, with what they said about the chosen protocol."""
+    return tuple(
+        JoinedMember(m.member_id, m.instance_id, m.metadata(group.protocol))
+        for m in group.members.values()
+    )
+
+
+def spread_assignment(draft: Draft) -> None:
+    """The leader has decided: the group is stable and everybody who waits is told its part."""
+    group = draft.group
+    draft.move(ClassicState.STABLE)
+    draft.is_stored = True
+    for member in tuple(group.members.values()):
+        if member.syncing is not None:
+            draft.reply(member.syncing, synced_answer(group, member))
+            group.members[member.member_id] = member._replace(syncing=None)
+            draft.renew_session(member)
+
+
+def synced_answer(group: ClassicGroup, member: ClassicMember) -> Synced:
+    """A member's own part."""
+    return Synced(group.protocol_type, group.protocol, member.assignment)
+
+
+# Time
+
+
+def on_initial_delay(draft: Draft, join_by: Millis | None) -> None:
+    """The first delay is over; while new members keep coming it starts again, up to a limit."""
+    group = draft.group
+    if group.state is not ClassicState.PREPARING:
+        return
+    left_ms = 0 if join_by is None else join_by - draft.now
+    if group.joined_lately and left_ms > 0:
+        group.joined_lately = False
+        delay_ms = min(draft.settings.initial_rebalance_delay_ms, left_ms)
+        draft.set_timer(INITIAL, "", delay_ms)
+        return
+    complete_join(draft)
+
+
+def on_join_timeout(draft: Draft) -> None:
+    """Those who have not joined are out."""
+    if draft.group.state is ClassicState.PREPARING:
+        for member_id in draft.group.pending:
+            draft.set_timer(PENDING, member_id, None)
+        draft.group.pending = frozenset()
+        complete_join(draft)
+
+
+def on_sync_timeout(draft: Draft) -> None:
+    """Those who have not asked for their assignment are out, and the rest rebalance."""
+    group = draft.group
+    if group.state not in (ClassicState.COMPLETING, ClassicState.STABLE) or not group.unsynced:
+        return
+    for member_id in group.unsynced & group.members.keys():
+        remove_member(draft, member_id, ErrorCode.unknown_member_id)
+    prepare_rebalance(draft)
+
+
+def on_session_end(draft: Draft, member_id: str) -> None:
+    """A member was not heard of for too long. One that waits for an answer is known to be there."""
+    member = draft.group.members.get(member_id)
+    if member is None:
+        return
+    if not member.is_new and (member.joining is not None or member.syncing is not None):
+        draft.renew_session(member)
+        return
+    remove_member(draft, member_id, ErrorCode.unknown_member_id)
+    rebalance_after_loss(draft)
+
+
+def rebalance_after_loss(draft: Draft) -> None:
+    """Somebody is gone: start over, or go on without."""
+    if draft.group.state is ClassicState.PREPARING:
+        complete_join_if_all_came(draft)
+    elif draft.group.state is not ClassicState.EMPTY:
+        prepare_rebalance(draft)

@@ -1,0 +1,255 @@
+"""What a coordinator knows: its groups, their committed offsets, and open transactional commits.
+
+Changed by `apply` only. Everything but sessions, waiting callers and timers can be rebuilt from the
+log. A group is known if it has a record of its own, or offsets (then it is a *simple* one).
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from penstock.coordination.groups.classic_records import StoredGroup, StoredMember
+from penstock.coordination.groups.consumer_records import (
+    Assignment,
+    MemberState,
+    Owned,
+    StoredCurrent,
+    StoredRegex,
+    StoredSubscription,
+)
+from penstock.coordination.groups.timers import Timers
+from penstock.machine import CallerId
+from penstock.model import ProducerId
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class ClassicState(Enum):
+    """The life of a classic group, under the names that DescribeGroups shows."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"  # members are joining
+    COMPLETING = "CompletingRebalance"  # the leader works out the assignment
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ClassicMember(NamedTuple):
+    """A member of a classic group; replaced whole when anything changes."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]  # in order of preference
+    assignment: bytes = b""
+    joining: CallerId | None = None  # waits for the answer to its join
+    syncing: CallerId | None = None  # waits for its assignment
+    is_new: bool = False  # has never been told a generation
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said about the chosen protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+class ClassicGroup:
+    """A group of the classic protocol. A rebalance works on a copy and puts it back whole."""
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "is_delayed",
+        "joined_lately",
+        "leader",
+        "members",
+        "pending",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_since",
+        "static",
+        "subscribed_topics",
+        "unsynced",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = ClassicState.EMPTY
+        self.state_since = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, ClassicMember] = {}  # in order of joining
+        self.static: dict[str, str] = {}  # instance id -> member id
+        self.pending: frozenset[str] = frozenset()  # was given an id and has not joined with it yet
+        self.unsynced: frozenset[str] = frozenset()  # has not asked for its assignment yet
+        self.is_delayed = False  # the first rebalance of an empty group waits for more to come
+        self.joined_lately = False  # somebody new came during the initial delay
+        self.subscribed_topics: frozenset[str] | None = None  # None: not a consumer's metadata
+
+    def copy(self) -> "ClassicGroup":
+        """A group that can be worked on without changing this one."""
+        twin = ClassicGroup(self.group_id)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.members = dict(self.members)
+        twin.static = dict(self.static)
+        return twin
+
+    def stored(self) -> StoredGroup:
+        """The group as its record keeps it."""
+        return StoredGroup(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state_since,
+            tuple(
+                StoredMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    member.metadata(self.protocol),
+                    member.assignment,
+                )
+                for member in self.members.values()
+            ),
+        )
+
+
+class ConsumerMember(NamedTuple):
+    """A member of a group of the consumer protocol: what it said, and where it is."""
+
+    member_id: str
+    subscription: StoredSubscription
+    current: StoredCurrent
+
+
+JOINING: Final = StoredCurrent(0, -1, MemberState.STABLE, {}, {})
+NO_SUBSCRIPTION: Final = StoredSubscription(None, None, "", "", (), None, -1, None, None)
+
+
+class ConsumerGroup:
+    """A group of the consumer protocol (KIP-848). A partition has one owner or none."""
+
+    __slots__ = (
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "owners",
+        "regexes",
+        "static",
+        "target_epoch",
+        "targets",
+        "topics_version",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static: dict[str, str] = {}
+        self.target_epoch = 0
+        self.targets: dict[str, Assignment] = {}
+        self.regexes: dict[str, StoredRegex] = {}
+        self.owners: dict[tuple[UUID, int], str] = {}
+        self.topics_version = -1  # of the catalogue the group was last checked against
+
+    def copy(self) -> "ConsumerGroup":
+        """A group that can be worked on without changing this one."""
+        twin = ConsumerGroup(self.group_id)
+        for name in self.__slots__:
+            held = getattr(self, name)
+            setattr(twin, name, dict(held) if isinstance(held, dict) else held)
+        return twin
+
+    @property
+    def state_name(self) -> str:
+        """The state that ConsumerGroupDescribe shows."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        if any(
+            member.current.state is not MemberState.STABLE
+            or member.current.member_epoch not in (self.target_epoch, LEFT_FOR_A_WHILE)
+            for member in self.members.values()
+        ):
+            return "Reconciling"
+        return "Stable"
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The topics a member wants, by name."""
+        names = member.subscription.topic_names
+        regex = self.regexes.get(member.subscription.topic_regex or "")
+        return frozenset(names if regex is None else (*names, *regex.topics))
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics any member wants."""
+        return frozenset().union(*map(self.topics_of, self.members.values()))
+
+
+LEFT_FOR_A_WHILE: Final = -2  # the epoch of a static member that said it will be back
+
+Group = ClassicGroup | ConsumerGroup
+
+
+class PendingOffset(NamedTuple):
+    """An offset inside an open transaction."""
+
+    value: bytes
+    is_outrun: bool = False  # a plain commit came after it, which stands whatever happens to this
+
+
+PartitionKey = tuple[str, int]  # topic, partition
+
+
+class Groups:
+    """The state of one coordinator: one partition of `__consumer_offsets`."""
+
+    __slots__ = ("groups", "is_awake", "offsets", "pending", "timers", "unstable")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, dict[PartitionKey, bytes]] = {}  # group -> partition -> value
+        self.pending: dict[ProducerId, dict[tuple[str, PartitionKey], PendingOffset]] = {}
+        self.unstable: dict[str, dict[PartitionKey, int]] = {}  # how many transactions hold it
+        self.timers = Timers()
+        self.is_awake = False  # sessions were started after the log was read
+
+    def group_ids(self) -> Iterator[str]:
+        """Every group there is, in no order."""
+        yield from self.groups
+        yield from (group_id for group_id in self.offsets if group_id not in self.groups)
+
+
+class Topic(NamedTuple):
+    """What an assignor must know of a topic."""
+
+    topic_id: UUID
+    partition_count: int
+
+
+class TopicCatalogue(NamedTuple):
+    """The topics of the cluster at one moment; `version` grows whenever they change."""
+
+    version: int
+    by_name: Mapping[str, Topic]
+    names: Mapping[UUID, str]
+
+
+NO_TOPICS: Final = TopicCatalogue(0, {}, {})
+
+
+def free_of(owned: Owned) -> dict[UUID, tuple[int, ...]]:
+    """An assignment without its epochs, partitions in order."""
+    return {topic_id: tuple(sorted(epochs)) for topic_id, epochs in owned.items() if epochs}

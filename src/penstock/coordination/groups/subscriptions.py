@@ -1,0 +1,44 @@
+"""What members subscribe to: the topics inside a classic consumer's metadata, and RE2 patterns."""
+
+from collections.abc import Iterable
+
+import re2
+
+from penstock.coordination.groups.fields import FieldReader
+from penstock.errors import ErrorCode, Malformed, Refused
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that consumers' metadata name; None when one of them is not a consumer's."""
+    topics: set[str] = set()
+    for packed in metadata:
+        fields = FieldReader(packed)
+        try:
+            fields.int16()
+            topics.update(fields.array(fields.string))
+        except Malformed:
+            return None
+    return frozenset(topics)
+
+
+def check_regex(pattern: str) -> None:
+    """Refuse a pattern that RE2 does not understand."""
+    try:
+        re2.compile(pattern, _quiet())
+    except re2.error as why:
+        raise Refused(
+            ErrorCode.invalid_regular_expression,
+            f"{pattern!r} is not a regular expression in RE2's syntax: {why}",
+        ) from None
+
+
+def matching_topics(pattern: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The topics whose whole name the pattern matches, in order."""
+    compiled = re2.compile(pattern, _quiet())
+    return tuple(sorted(name for name in names if compiled.fullmatch(name)))
+
+
+def _quiet() -> re2.Options:
+    options = re2.Options()
+    options.log_errors = False  # RE2 would write to stderr what the client is told anyway
+    return options

@@ -1,0 +1,356 @@
+"""A coordinator at a desk: steps in words, answers in words. The log is a list, the clock a number.
+
+    a joins g                          answers follow when they come, also to those who waited before
+    a syncs g a=x b=y
+    wait 3000
+    restart                            the state is rebuilt from the log
+"""
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import pytest
+
+from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
+from penstock.coordination.groups.commands import (
+    Beat,
+    Command,
+    CommitOffsets,
+    Committed,
+    ConsumerBeat,
+    ConsumerBeaten,
+    DeleteGroup,
+    DeleteOffsets,
+    DropTopics,
+    Fetched,
+    FetchOffsets,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Listed,
+    ListGroups,
+    OffsetToCommit,
+    Sync,
+    Synced,
+)
+from penstock.coordination.groups.events import Event
+from penstock.coordination.groups.state import Groups
+from penstock.errors import Refused
+from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId
+
+Say = Callable[[str], str]
+
+
+class ListJournal:
+    """The journal port over a list: everything is committed at once."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[JournalRecord, TransactionStamp | None]] = []
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(len(self.records))
+
+    @property
+    def committed_offset(self) -> Offset:
+        return self.end_offset
+
+    def append(
+        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+    ) -> Offset:
+        self.records += [(record, stamp) for record in records]
+        return self.end_offset
+
+
+class Desk:
+    """One coordinator and the people who talk to it, by name."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.machine = GroupMachine(settings)
+        self.journal = ListJournal()
+        self.now = Millis(1_000_000)
+        self.lines: list[str] = []
+        self.names: dict[CallerId, str] = {}
+        self.ids: dict[str, str] = {}  # what the coordinator called each of them last
+        self.generations: dict[str, int] = {}
+        self.owned: dict[str, dict[UUID, tuple[int, ...]]] = {}
+        self.minted = 0
+        self.topics: dict[str, Topic] = {}
+        self.topics_version = 1
+        self.runner = self._runner()
+        self.runner.tick(self.now)
+
+    def _runner(self) -> Runner[Groups, Command, Event]:
+        runner = Runner(self.machine, self.journal, answer=self._hear, send=lambda message: None)
+        runner.replay(self.journal.records)
+        return runner
+
+    @property
+    def state(self) -> Groups:
+        return self.runner.state
+
+    def say(self, step: str) -> str:
+        """Do one step; everything that was answered meanwhile, a line each."""
+        self.lines = []
+        logged = self.journal.end_offset
+        who, verb, *words = step.split()
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        group = next((word for word in words if "=" not in word), "")
+        if who in ("wait", "restart", "topics", "drop", "list", "end"):
+            getattr(self, f"step_{who}")(verb, options)
+        else:
+            getattr(self, f"step_{verb}")(who, group, options)
+        written = self.journal.end_offset - logged
+        return "\n".join([*self.lines, *([f"logged {written}"] if written else [])]) or "nothing"
+
+    # The clock and the log
+
+    def step_wait(self, span: str, options: dict[str, str]) -> None:
+        until = Millis(self.now + int(span))
+        while (wake_at := self.runner.wake_at()) is not None and wake_at <= until:
+            self.now = Millis(max(self.now, wake_at))
+            self.runner.tick(self.now)
+        self.now = until
+
+    def step_restart(self, word: str, options: dict[str, str]) -> None:
+        self.runner = self._runner()
+        self.runner.tick(self.now)
+
+    def step_topics(self, word: str, options: dict[str, str]) -> None:
+        self.topics_version += 1
+        self.topics = {
+            name: Topic(UUID(int=1 + sum(name.encode())), int(count))
+            for name, count in options.items()
+        }
+
+    def step_drop(self, topic: str, options: dict[str, str]) -> None:
+        self._submit("admin", lambda caller: DropTopics(caller, frozenset((topic,))))
+
+    def step_list(self, word: str, options: dict[str, str]) -> None:
+        self._submit("admin", ListGroups)
+
+    def step_end(self, producer: str, options: dict[str, str]) -> None:
+        commit = options["with"] == "commit"
+        self.runner.observe(self.machine.on_marker(ProducerId(int(producer)), is_commit=commit))
+
+    def catalogue(self) -> TopicCatalogue:
+        names = {topic.topic_id: name for name, topic in self.topics.items()}
+        return TopicCatalogue(self.topics_version, self.topics, names)
+
+    def _submit(self, who: str, command: Callable[[CallerId], Command]) -> None:
+        caller = CallerId(len(self.names) + 1)
+        self.names[caller] = who
+        self.runner.submit(command(caller), caller, self.now)
+
+    # Classic members
+
+    def step_joins(self, who: str, group: str, options: dict[str, str]) -> None:
+        self.minted += 1
+        minted = f"{who}-{self.minted}"
+        protocols = options.get("protocols", "range").split(",")
+        metadata = _subscription(options.get("topics", "t").split(","), options.get("note", ""))
+        self._submit(
+            who,
+            lambda caller: Join(
+                caller,
+                group,
+                options.get("as", self.ids.get(who, "")),
+                options.get("static"),
+                minted,
+                f"client-{who}",
+                "/127.0.0.1",
+                int(options.get("session", 10_000)),
+                int(options.get("rebalance", 60_000)),
+                options.get("type", "consumer"),
+                tuple((name, metadata) for name in protocols),
+                "old" not in options,
+                "skip" in options,
+            ),
+        )
+
+    def step_syncs(self, who: str, group: str, options: dict[str, str]) -> None:
+        parts = {
+            self.ids[name]: part.encode()
+            for name, part in options.items()
+            if name not in ("generation", "static", "as", "protocol")
+        }
+        self._submit(
+            who,
+            lambda caller: Sync(
+                caller,
+                group,
+                self._generation(who, options),
+                options.get("as", self.ids.get(who, "")),
+                options.get("static"),
+                "consumer",
+                options.get("protocol"),
+                parts,
+            ),
+        )
+
+    def step_beats(self, who: str, group: str, options: dict[str, str]) -> None:
+        self._submit(
+            who,
+            lambda caller: Beat(
+                caller,
+                group,
+                self._generation(who, options),
+                options.get("as", self.ids.get(who, "")),
+                options.get("static"),
+            ),
+        )
+
+    def step_leaves(self, who: str, group: str, options: dict[str, str]) -> None:
+        member_id = options.get("as", "" if "static" in options else self.ids.get(who, ""))
+        gone = ((member_id, options.get("static")),)
+        self._submit(who, lambda caller: Leave(caller, group, gone))
+
+    def _generation(self, who: str, options: dict[str, str]) -> int:
+        return int(options.get("generation", self.generations.get(who, -1)))
+
+    # Members of the consumer protocol
+
+    def step_consumes(self, who: str, group: str, options: dict[str, str]) -> None:
+        """A heartbeat; with topics or regex in full."""
+        epoch = int(options.get("epoch", self.generations.get(who, 0)))
+        is_full = epoch == 0 or "topics" in options or "regex" in options
+        owned = self.owned.get(who, {}) if epoch > 0 else {}
+        names = tuple(options["topics"].split(",")) if "topics" in options else None
+        self._submit(
+            who,
+            lambda caller: ConsumerBeat(
+                caller,
+                group,
+                who,
+                epoch,
+                options.get("static"),
+                None,
+                int(options.get("rebalance", 60_000)) if is_full else -1,
+                names,
+                options.get("regex"),
+                options.get("assignor"),
+                None if "silent" in options else owned,
+                f"client-{who}",
+                "/127.0.0.1",
+                self.catalogue(),
+            ),
+        )
+
+    def step_revokes(self, who: str, group: str, options: dict[str, str]) -> None:
+        """The member takes on what it was told last: until then it says it owns the old."""
+        self.owned[who] = self.told[who]
+
+    told: dict[str, dict[UUID, tuple[int, ...]]] = {}
+
+    # Offsets
+
+    def step_commits(self, who: str, group: str, options: dict[str, str]) -> None:
+        topic, partition = options["at"].split("-")
+        offset, _, metadata = options["offset"].partition("/")
+        stamp = None
+        if "producer" in options:
+            stamp = TransactionStamp(ProducerId(int(options["producer"])), ProducerEpoch(0))
+        topic_id = self.topics[topic].topic_id if topic in self.topics else UUID(int=0)
+        entry = OffsetToCommit(topic, int(partition), int(offset), -1, metadata, topic_id)
+        self._submit(
+            who,
+            lambda caller: CommitOffsets(
+                caller,
+                group,
+                self._generation(who, options),
+                options.get("as", self.ids.get(who, "")),
+                options.get("static"),
+                (entry,),
+                stamp,
+                is_monotonic="monotonic" in options,
+            ),
+        )
+
+    def step_fetches(self, who: str, group: str, options: dict[str, str]) -> None:
+        stable = options.get("stable") == "yes"
+        self._submit(who, lambda caller: FetchOffsets(caller, group, None, stable))
+
+    def step_forgets(self, who: str, group: str, options: dict[str, str]) -> None:
+        topic, partition = options["at"].split("-")
+        where = ((topic, int(partition)),)
+        self._submit(who, lambda caller: DeleteOffsets(caller, group, where))
+
+    def step_deletes(self, who: str, group: str, options: dict[str, str]) -> None:
+        self._submit(who, lambda caller: DeleteGroup(caller, group))
+
+    # Answers
+
+    def _hear(self, caller: CallerId, body: object) -> None:
+        who = self.names[caller]
+        self.lines.append(f"{who}: {self._in_words(who, body)}")
+
+    def _in_words(self, who: str, body: object) -> str:
+        match body:
+            case Refused():
+                return body.code.name
+            case Joined():
+                return self._joined(who, body)
+            case Synced():
+                return f"assigned {body.assignment.decode() or 'nothing'}"
+            case Left():
+                return ", ".join(code.name for _, _, code in body.members)
+            case Committed():
+                return ", ".join(code.name for code in body.codes)
+            case Fetched():
+                return _fetched(body)
+            case Listed():
+                rows = sorted(body.groups)
+                return ", ".join(f"{row.group_id} {row.state} {row.group_type}" for row in rows)
+            case ConsumerBeaten():
+                return self._beaten(who, body)
+            case _:
+                return "ok"
+
+    def _joined(self, who: str, body: Joined) -> str:
+        self.ids[who] = body.member_id
+        if body.generation < 0:
+            return f"{body.code.name} {body.member_id}"
+        self.generations[who] = body.generation
+        said = f"joined as {body.member_id} generation={body.generation} leader={body.leader}"
+        if body.members:
+            said += " members=" + ",".join(member.member_id for member in body.members)
+        return said + (" skip" if body.skip_assignment else "") + f" protocol={body.protocol}"
+
+    def _beaten(self, who: str, body: ConsumerBeaten) -> str:
+        self.ids[who] = who
+        self.generations[who] = body.member_epoch
+        said = f"epoch={body.member_epoch}"
+        if body.assignment is None:
+            return said
+        self.told = {**self.told, who: dict(body.assignment)}
+        names = self.catalogue().names
+        parts = sorted(
+            f"{names[topic_id]}-{partition}"
+            for topic_id, partitions in body.assignment.items()
+            for partition in partitions
+        )
+        return f"{said} has {','.join(parts) or 'nothing'}"
+
+
+def _subscription(topics: Sequence[str], note: str) -> bytes:
+    packed = b"\x00\x00" + len(topics).to_bytes(4, "big")
+    for topic in topics:
+        packed += len(topic).to_bytes(2, "big") + topic.encode()
+    return packed + note.encode()
+
+
+def _fetched(body: Fetched) -> str:
+    rows = [
+        f"{row.topic}-{row.partition}={row.offset}"
+        + (f" {row.code.name}" if row.code else "")
+        + (f"/{row.metadata}" if row.metadata else "")
+        for row in sorted(body.offsets)
+    ]
+    return ", ".join(rows) or "nothing committed"
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk(GroupSettings())
