@@ -108,6 +108,8 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
     while position < len(view):
         if bytes(view[position : position + 8]) == _XERIAL_MAGIC:
             position += _XERIAL_HEADER.size
+            if position > len(view):
+                raise Malformed("a snappy stream's header is cut short", position)
             continue
         if len(view) - position < _BLOCK_LENGTH.size:
             raise Malformed("a snappy block's length is cut short", position)
