@@ -4,31 +4,28 @@ Written by one task; what was read stays readable whatever happens to the files.
 record on the way in or out: only headers are read. An append that raised has changed nothing.
 """
 
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import OpenFiles, remove_files
 from penstock.log.flush import FlushWork
-from penstock.log.producers import Origin, ProducerTable, Staged
+from penstock.log.placing import Placement, place_produced, place_replicated, stamp_all
+from penstock.log.producers import BatchMark, Origin, ProducerTable
 from penstock.log.recovery import load_partition, reload_producers
 from penstock.log.retention import expired_count
-from penstock.log.segment import NOTHING, RELATIVE_OFFSET_MAX, Segment
+from penstock.log.rolling import must_roll
+from penstock.log.segment import NOTHING, Segment
 from penstock.log.segments import LogSlice, Segments
 from penstock.log.snapshots import save_snapshot, snapshot_offsets, snapshot_path
 from penstock.log.swap import Replacement
 from penstock.log.timestamps import Found, find_by_timestamp, find_max_timestamp
 from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
-from penstock.protocol.batch import BatchHeader, read_header, stamp
-from penstock.protocol.control import read_marker
 from penstock.protocol.primitives import Buffer, WritableBuffer
-
-_TIME_ENTRY_BYTES: Final = 12
 
 
 class Appended(NamedTuple):
@@ -38,9 +35,6 @@ class Appended(NamedTuple):
     end_offset: Offset
     duplicate: bool
     start_offset: Offset
-
-
-Placed = tuple[BatchHeader, Offset]  # a batch as it came, and the offset it gets
 
 
 class PartitionLog:
@@ -78,7 +72,7 @@ class PartitionLog:
         self.topic_partition = TopicPartition(topic, int(partition))
         self.folder = folder
         self.settings = settings
-        self.start_offset = segments.list[0].base_offset
+        self.start_offset = segments.all[0].base_offset
         self.end_offset = end_offset
         self.high_watermark = self.start_offset
         self.recovery_point = end_offset  # everything before is on disk, not only in memory
@@ -129,7 +123,7 @@ class PartitionLog:
     @property
     def segments(self) -> Sequence[Segment]:
         """Oldest first; the last is the active one."""
-        return self._segments.list
+        return self._segments.all
 
     @property
     def active(self) -> Segment:
@@ -137,7 +131,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments.list)
+        return sum(segment.size_bytes for segment in self._segments.all)
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -170,92 +164,42 @@ class PartitionLog:
         Offsets and leader epoch are stamped in place. Refused when a producer may not write this;
         OSError when the disk did not take it.
         """
-        first = offset = self.end_offset
-        placed: list[Placed] = []
-        staged: Staged | None = None
-        position = 0
-        while position < len(batches):
-            header = read_header(batches, position)
-            if header.producer_id >= 0:
-                mark = self.producers.duplicate_of(header) if origin == "client" else None
-                if mark is not None:
-                    end = Offset(mark.last_offset + 1)
-                    return Appended(mark.base_offset, end, True, self.start_offset)
-                if staged is None:
-                    staged = Staged(self.producers)
-                _stage(staged, batches, position, header, offset, origin)
-            placed.append((header, offset))
-            offset = Offset(offset + header.last_offset_delta + 1)
-            position += header.size_bytes
-        self._make_room(len(batches), first, offset, placed, now)
-        position = 0
-        for header, base_offset in placed:
-            stamp(batches, position, base_offset, leader_epoch)
-            position += header.size_bytes
+        first = self.end_offset
+        placement = place_produced(batches, self.producers, first, origin)
+        if isinstance(placement, BatchMark):
+            end = Offset(placement.last_offset + 1)
+            return Appended(placement.base_offset, end, True, self.start_offset)
+        self._make_room(placement, len(batches), now)
+        stamp_all(batches, placement, leader_epoch)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, first)
-        self._write(batches, placed, staged)
-        return Appended(first, offset, False, self.start_offset)
+        self._write(batches, placement)
+        return Appended(first, self.end_offset, False, self.start_offset)
 
     def append_replicated(self, batches: Buffer) -> None:
         """The follower's append: offsets and epochs are the leader's and already in the bytes."""
-        placed: list[Placed] = []
-        staged = Staged(self.producers)
-        position = 0
-        end = self.end_offset
-        while position < len(batches):
-            header = read_header(batches, position)
-            base_offset = Offset(header.base_offset)
-            assert base_offset >= end, "batches from a leader are in order"
-            if header.producer_id >= 0:
-                _stage(staged, batches, position, header, base_offset, "replica")
-            placed.append((header, base_offset))
-            end = header.end_offset
-            position += header.size_bytes
-        if not placed:
+        placement = place_replicated(batches, self.producers, self.end_offset)
+        if not placement.batches:
             return
-        newest = Millis(max(header.max_timestamp for header, _ in placed))
-        self._make_room(len(batches), placed[0][1], end, placed, newest)
-        for header, base_offset in placed:
-            self.epochs.assign(LeaderEpoch(header.leader_epoch), base_offset)
-        self._write(batches, placed, staged)
+        self._make_room(placement, len(batches), placement.newest)
+        for placed in placement.batches:
+            self.epochs.assign(placed.leader_epoch, placed.base_offset)
+        self._write(batches, placement)
 
-    def _make_room(
-        self, size_bytes: int, first: Offset, end: Offset, placed: list[Placed], now: Millis
-    ) -> None:
-        """Roll when the active segment should not take these batches."""
-        settings = self.settings
-        active = self._segments.active
-        used_bytes = active.size_bytes
-        if size_bytes > settings.segment_bytes and used_bytes == 0:
-            return
-        if (
-            end - 1 - active.base_offset > RELATIVE_OFFSET_MAX
-            or used_bytes + size_bytes > settings.segment_bytes
-            or (used_bytes and self._is_due(active, placed, now))
-            or (
-                used_bytes * _TIME_ENTRY_BYTES
-                >= settings.segment_index_bytes * settings.index_interval_bytes
-                and active.is_full(settings.segment_index_bytes)
-            )
+    def _make_room(self, placement: Placement, size_bytes: int, now: Millis) -> None:
+        if must_roll(
+            self.active,
+            self.settings,
+            size_bytes=size_bytes,
+            end_offset=placement.end_offset,
+            newest=placement.newest,
+            now=now,
         ):
-            self._roll_at(first, now)
+            self._roll_at(placement.batches[0].base_offset, now)
 
-    def _is_due(self, active: Segment, placed: list[Placed], now: Millis) -> bool:
-        settings = self.settings
-        first_timestamp = active.first_timestamp
-        newest = max(header.max_timestamp for header, _ in placed)
-        if first_timestamp >= 0 and newest >= 0:
-            age_ms = newest - first_timestamp
-        else:
-            age_ms = now - active.created_at
-        jitter_ms = settings.segment_jitter_ms
-        if jitter_ms:  # the same for one segment whenever it is asked, different among partitions
-            jitter_ms = Millis(zlib.crc32(active.log.path.encode()) % jitter_ms)
-        return age_ms > settings.segment_ms - jitter_ms
-
-    def _write(self, batches: Buffer, placed: list[Placed], staged: Staged | None) -> None:
+    def _write(self, batches: Buffer, placement: Placement) -> None:
         segment = self._segments.active
+        staged = placement.staged
         aborted = self.producers.aborted_by(staged) if staged is not None else []
         try:
             for transaction in aborted:
@@ -265,16 +209,17 @@ class PartitionLog:
             if aborted:
                 segment.transaction_index.cut(self.end_offset)
             raise
-        self._segments.appended(placed[0][1], position)
         interval_bytes = self.settings.index_interval_bytes
-        for header, base_offset in placed:
-            last_offset = Offset(base_offset + header.last_offset_delta)
-            size_bytes = header.size_bytes
+        for placed in placement.batches:
             segment.note_batch(
-                position, size_bytes, last_offset, Millis(header.max_timestamp), interval_bytes
+                position + placed.at,
+                placed.size_bytes,
+                placed.last_offset,
+                placed.max_timestamp,
+                interval_bytes,
             )
-            position += size_bytes
-        self.end_offset = Offset(last_offset + 1)
+        self._segments.appended(placement.batches[0].base_offset, position)
+        self.end_offset = placement.end_offset
         if staged is not None:
             self.producers.commit(staged)
 
@@ -415,9 +360,13 @@ class PartitionLog:
 
     def sweep(self, now: Millis) -> None:
         """Unlink files whose delay has passed; forget producers that were silent for too long."""
-        self._segments.unlink_due(now)
+        remove_files(self.take_due(now))
         if self.producers.producers:
             self.producers.expire(now, self.settings.producer_id_expiration_ms)
+
+    def take_due(self, now: Millis) -> list[str]:
+        """Retired files whose delay has passed: the caller unlinks them, perhaps in a thread."""
+        return self._segments.take_due(now)
 
     # Compaction
 
@@ -477,16 +426,6 @@ class PartitionLog:
             self.flush()
         self._segments.close()
 
-
-def _stage(
-    staged: Staged,
-    batches: Buffer,
-    position: int,
-    header: BatchHeader,
-    base_offset: Offset,
-    origin: Origin,
-) -> None:
-    if header.is_control:
-        staged.add_marker(header, base_offset, read_marker(batches, position), origin)
-    else:
-        staged.add_batch(header, base_offset, origin)
+    def abandon(self) -> None:
+        """Let go of the files without writing anything: the partition is being deleted."""
+        self._segments.close()

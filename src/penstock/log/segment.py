@@ -17,7 +17,6 @@ from penstock.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeade
 from penstock.protocol.primitives import Buffer
 
 SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".log")  # the log last: it is the truth
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 NOTHING: Final = memoryview(b"")
 
 _WINDOW_BYTES: Final = 16 << 10

@@ -7,11 +7,10 @@ later; views of it stay as they are.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from penstock.log.files import OpenFiles, remove_files
-from penstock.log.scan import scan_headers
 from penstock.log.segment import NOTHING, Segment
 from penstock.log.swap import Replacement, accept_cleaned, install, retire
 from penstock.model import Millis, Offset
@@ -42,7 +41,7 @@ class Segments:
         self._read_to = self._appended_at = _NOWHERE
 
     @property
-    def list(self) -> Sequence[Segment]:
+    def all(self) -> Sequence[Segment]:
         return self._list
 
     @property
@@ -161,18 +160,13 @@ class Segments:
     def _forget_places(self) -> None:
         self._read_to = self._appended_at = _NOWHERE
 
-    def unlink_due(self, now: Millis) -> int:
+    def take_due(self, now: Millis) -> list[str]:
+        """Retired files whose delay has passed; they are the caller's to unlink."""
+        if not self._to_unlink:
+            return []
         due = [path for at, path in self._to_unlink if at <= now]
-        if due:
-            remove_files(due)
-            self._to_unlink = [row for row in self._to_unlink if row[0] > now]
-        return len(due)
-
-    def headers_from(self, offset: Offset) -> Iterator[tuple[Segment, int]]:
-        """Every batch from the one with `offset`: its segment and position."""
-        for segment in self._list[self.holding(offset) :]:
-            for scanned in scan_headers(segment.log, segment.position_of(offset)):
-                yield segment, scanned.position
+        self._to_unlink = [row for row in self._to_unlink if row[0] > now]
+        return due
 
     def close(self) -> None:
         for segment in self._list:

@@ -2,8 +2,8 @@
 
 The cleaner writes `<base>.log.cleaned` and its indexes beside the segments and touches nothing
 else. The swap then renames every `.cleaned` to `.swap`, from the last segment to the first; only
-then do the old files become `.deleted`, and last the `.swap` files take their names. So when a start
-finds
+then do the old files become `.deleted`, and last the `.swap` files take their names. So when a
+start finds
 
   any .cleaned   the hand-over was not complete: it and the `.swap` files at or above it go
   only .swap     the hand-over was complete: it is carried through

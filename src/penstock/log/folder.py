@@ -1,0 +1,222 @@
+"""A log folder: all partitions of one broker on one disk, and what is remembered about them.
+
+One process at a time has it open, by a lock on a file. Says at the next start whether this stop was
+clean. Checkpoints are written together, so that a start reads a handful of files and not one per
+partition. Never decides which partitions there should be: that is the controller's knowledge.
+"""
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from penstock.config.views import LogSettings
+from penstock.errors import Malformed
+from penstock.log.checkpoints import read_offsets, write_offsets
+from penstock.log.files import OpenFiles, create_file
+from penstock.log.identity import (
+    FolderIdentity,
+    load_identity,
+    load_topic_id,
+    save_identity,
+    save_topic_id,
+)
+from penstock.log.partition import PartitionLog
+from penstock.model import Millis, Offset, TopicId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+
+_PARTITION_NAME: Final = re.compile(r"(.+)-([0-9]+)")
+_DELETED_ENDING: Final = "-delete"
+_NAME_BYTES_MAX: Final = 255
+_SINGLE_SYNCS_MAX: Final = 32  # above so many, one sync of the whole disk is quicker
+
+
+class FolderUnusable(Exception):
+    """The folder is another's, or in use; the message says whose and what to do."""
+
+
+class FoundPartition(NamedTuple):
+    """A partition's folder as it was found, not yet opened."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+
+
+class LogFolder:
+    """The open partitions of a folder, by name."""
+
+    def __init__(self, path: Path, files: OpenFiles, *, lock: int, was_clean: bool) -> None:
+        self.path = path
+        self.files = files
+        self.was_clean = was_clean  # nothing needs recovering
+        self.partitions: dict[TopicPartition, PartitionLog] = {}
+        self._lock = lock
+        self._recovery_points = read_offsets(path / RECOVERY_POINTS)
+        self._start_offsets = read_offsets(path / START_OFFSETS)
+        self._high_watermarks = read_offsets(path / HIGH_WATERMARKS)
+        self._to_remove: list[tuple[Millis, Path]] = []
+
+    @classmethod
+    def open(
+        cls, path: Path, files: OpenFiles, *, identity: FolderIdentity | None = None
+    ) -> "LogFolder":
+        """Lock it and make it ours; FolderUnusable when it is somebody else's."""
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(path)
+        try:
+            if identity is not None:
+                _check_owner(path, identity)
+        except BaseException:
+            os.close(lock)
+            raise
+        marker = path / CLEAN_SHUTDOWN
+        was_clean = marker.exists()
+        marker.unlink(missing_ok=True)
+        folder = cls(path, files, lock=lock, was_clean=was_clean)
+        folder.remove_deleted()
+        return folder
+
+    def found(self) -> Iterator[FoundPartition]:
+        """Every partition on disk, open or not."""
+        with os.scandir(self.path) as entries:
+            names = [entry.name for entry in entries if entry.is_dir()]
+        for name in names:
+            match = _PARTITION_NAME.fullmatch(name)
+            if match is not None:
+                topic_partition = TopicPartition(match[1], int(match[2]))
+                yield FoundPartition(topic_partition, load_topic_id(self.path / name))
+
+    def open_partition(
+        self,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        *,
+        topic_id: TopicId | None = None,
+        now: Millis,
+    ) -> PartitionLog:
+        """Open it, or make it when there is none."""
+        assert topic_partition not in self.partitions
+        folder = self.path / str(topic_partition)
+        is_new = not folder.exists()
+        log = PartitionLog.open(
+            folder,
+            settings,
+            self.files,
+            now=now,
+            clean=self.was_clean or is_new,
+            recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
+            start_offset=self._start_offsets.get(topic_partition, Offset(0)),
+        )
+        if is_new and topic_id is not None:
+            save_topic_id(folder, topic_id)
+        high_watermark = self._high_watermarks.get(topic_partition, log.start_offset)
+        log.set_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
+        self.partitions[topic_partition] = log
+        return log
+
+    def delete_partition(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
+        """Out of sight at once, off the disk later; `token` makes the name its own."""
+        log = self.partitions.pop(topic_partition)
+        log.abandon()
+        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            known.pop(topic_partition, None)
+        target = self.path / _deleted_name(topic_partition, token)
+        log.folder.rename(target)
+        self._to_remove.append((Millis(now + log.settings.file_delete_delay_ms), target))
+
+    def remove_deleted(self, now: Millis | None = None) -> int:
+        """Take deleted partitions off the disk whose delay has passed; all when `now` is None."""
+        if now is None:
+            due = [Path(entry) for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
+        else:
+            due = [path for at, path in self._to_remove if at <= now]
+            self._to_remove = [row for row in self._to_remove if row[0] > now]
+        for path in due:
+            shutil.rmtree(path, ignore_errors=True)
+        return len(due)
+
+    def checkpoint(self) -> None:
+        """Write down how far each partition is flushed, replicated, and where it starts."""
+        self._save({tp: log.recovery_point for tp, log in self.partitions.items()})
+
+    def _save(self, recovery_points: Mapping[TopicPartition, Offset]) -> None:
+        # Partitions that were not opened this time keep what was known of them.
+        self._recovery_points.update(recovery_points)
+        for topic_partition, log in self.partitions.items():
+            self._start_offsets[topic_partition] = log.start_offset
+            self._high_watermarks[topic_partition] = log.high_watermark
+        started = {tp: offset for tp, offset in self._start_offsets.items() if offset > 0}
+        write_offsets(self.path / RECOVERY_POINTS, self._recovery_points)
+        write_offsets(self.path / START_OFFSETS, started)
+        write_offsets(self.path / HIGH_WATERMARKS, self._high_watermarks)
+
+    def close(self) -> None:
+        """Close every partition; the next start will find it clean."""
+        logs = list(self.partitions.values())
+        is_clean = self.was_clean or all(
+            found.topic_partition in self.partitions for found in self.found()
+        )
+        dirty = sum(1 for log in logs if log.unflushed_messages)
+        sync_each = dirty <= _SINGLE_SYNCS_MAX
+        for log in logs:
+            log.close(sync=sync_each)
+        if not sync_each:
+            os.sync()
+        self._save({tp: log.end_offset for tp, log in self.partitions.items()})
+        self.partitions.clear()
+        self.files.close_all()
+        if is_clean:
+            create_file(str(self.path / CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        self.release()
+
+    def release(self) -> None:
+        """Let another process have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def unlink_due(self, now: Millis) -> list[str]:
+        """Names of retired segment files whose delay has passed, for a thread to unlink."""
+        return [path for log in self.partitions.values() for path in log.take_due(now)]
+
+
+def _take_lock(path: Path) -> int:
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise FolderUnusable(
+            f"{path} is in use by another broker: stop that one, or choose another folder"
+        ) from None
+    return descriptor
+
+
+def _check_owner(path: Path, identity: FolderIdentity) -> None:
+    try:
+        owner = load_identity(path)
+    except Malformed as malformed:
+        raise FolderUnusable(f"{path}: {malformed.reason}") from None
+    if owner is None:
+        save_identity(path, identity)
+    elif (owner.cluster_id, owner.node_id) != (identity.cluster_id, identity.node_id):
+        raise FolderUnusable(
+            f"{path} belongs to node {owner.node_id} of cluster {owner.cluster_id}, "
+            f"not to node {identity.node_id} of cluster {identity.cluster_id}"
+        )
+
+
+def _deleted_name(topic_partition: TopicPartition, token: str) -> str:
+    ending = f".{token}{_DELETED_ENDING}"
+    return str(topic_partition)[: _NAME_BYTES_MAX - len(ending)] + ending

@@ -1,0 +1,80 @@
+"""Whose folder it is: `meta.properties` for the whole, `partition.metadata` for each partition.
+
+Both are Apache Kafka's small text files. Ids are written as it writes them: the sixteen bytes in
+URL-safe base64 without padding.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from penstock.errors import Malformed
+from penstock.log.files import replace_file
+from penstock.model import NodeId, TopicId
+
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+
+
+class FolderIdentity(NamedTuple):
+    """The broker that a log folder belongs to."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: UUID
+
+
+def write_uuid(uuid: UUID) -> str:
+    return urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
+
+
+def read_uuid(text: str) -> UUID:
+    try:
+        return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except ValueError:
+        raise Malformed(f"{text!r} is no id", 0) from None
+
+
+def save_identity(folder: Path, identity: FolderIdentity) -> None:
+    lines = [
+        "version=1",
+        f"cluster.id={identity.cluster_id}",
+        f"node.id={identity.node_id}",
+        f"directory.id={write_uuid(identity.directory_id)}",
+    ]
+    replace_file(str(folder / META_PROPERTIES), ("\n".join(lines) + "\n").encode(), sync=True)
+
+
+def load_identity(folder: Path) -> FolderIdentity | None:
+    """None when the folder is nobody's yet; Malformed when that cannot be told."""
+    rows = _read_pairs(folder / META_PROPERTIES, separator="=")
+    if rows is None:
+        return None
+    try:
+        node_id = NodeId(int(rows["node.id"]))
+        return FolderIdentity(rows["cluster.id"], node_id, read_uuid(rows["directory.id"]))
+    except (KeyError, ValueError) as missing:
+        raise Malformed(f"{folder / META_PROPERTIES} lacks {missing}", 0) from None
+
+
+def save_topic_id(folder: Path, topic_id: TopicId) -> None:
+    text = f"version: 0\ntopic_id: {write_uuid(topic_id)}"
+    replace_file(str(folder / PARTITION_METADATA), text.encode())
+
+
+def load_topic_id(folder: Path) -> TopicId | None:
+    rows = _read_pairs(folder / PARTITION_METADATA, separator=":")
+    if rows is None or "topic_id" not in rows:
+        return None
+    return TopicId(read_uuid(rows["topic_id"]))
+
+
+def _read_pairs(path: Path, *, separator: str) -> dict[str, str] | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return None
+    pairs = (line.partition(separator) for line in lines if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, found, value in pairs if found}
