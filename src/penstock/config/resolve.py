@@ -77,7 +77,8 @@ def current(key: Key, own: Mapping[str, str], own_source: Source, layers: Layers
     factor = next(synonym.factor for synonym in key.synonyms if synonym == first.name)
     if factor == 1 or first.value is None:
         return first._replace(name=key.name)
-    return Setting(key.name, str(int(first.value) * factor), first.source)
+    count = int(first.value)  # -1 is without limit in any unit
+    return Setting(key.name, str(count if count < 0 else count * factor), first.source)
 
 
 def effective(key: Key, own: Mapping[str, str], own_source: Source, layers: Layers) -> Value:

@@ -16,6 +16,7 @@ from penstock.coordination.controller.state import (
     ConfigSet,
     Event,
     FeatureSet,
+    PartitionForgotten,
     PartitionSet,
     PartitionState,
     ProducerIdsTaken,
@@ -40,8 +41,9 @@ def write_event(event: Event) -> JournalRecord:
             return _record("topic", event.name, None)
         case PartitionSet():
             value = {"index": event.partition_index, "partition": _partition_row(event.partition)}
-            name = f"{event.topic_id}/{event.partition_index}"
-            return _record("partition", name, {"topic": event.topic, **value})
+            return _record("partition", _partition_name(event), {"topic": event.topic, **value})
+        case PartitionForgotten():
+            return _record("partition", _partition_name(event), None)
         case ConfigSet():
             values = {"overrides": event.overrides} if event.overrides else None
             return _record("config", f"{event.scope.name.lower()}/{event.name}", values)
@@ -77,6 +79,10 @@ def _record(kind: str, name: str, fields: dict[str, Any] | None) -> JournalRecor
     if fields is None:
         return JournalRecord(key, None)
     return JournalRecord(key, _write_json({"version": VERSION, **fields}).encode())
+
+
+def _partition_name(event: PartitionSet | PartitionForgotten) -> str:
+    return f"{event.topic_id}/{event.partition_index}"
 
 
 def _partition_row(partition: PartitionState) -> list[Any]:

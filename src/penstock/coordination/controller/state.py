@@ -62,6 +62,13 @@ class PartitionSet(NamedTuple):
     partition: PartitionState
 
 
+class PartitionForgotten(NamedTuple):
+    """The topic of a partition went, so its own record may go too."""
+
+    topic_id: TopicId
+    partition_index: int
+
+
 class ConfigSet(NamedTuple):
     """The overrides of one resource, all of them; none: it has none left."""
 
@@ -109,6 +116,7 @@ Event: TypeAlias = (
     TopicSet
     | TopicDeleted
     | PartitionSet
+    | PartitionForgotten
     | ConfigSet
     | QuotaSet
     | BrokerSet
@@ -176,6 +184,8 @@ def apply(state: Cluster, event: Event) -> None:
             _forget_topic(state, event.name)
         case PartitionSet():
             _apply_partition_set(state, event)
+        case PartitionForgotten():
+            return  # the topic's own record has said it
         case ConfigSet():
             _upsert(state.configs, (event.scope, event.name), event.overrides)
         case QuotaSet():

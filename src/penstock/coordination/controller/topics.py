@@ -25,6 +25,7 @@ from penstock.coordination.controller.state import (
     ConfigScope,
     ConfigSet,
     Event,
+    PartitionForgotten,
     PartitionState,
     Topic,
     TopicDeleted,
@@ -99,10 +100,21 @@ def decide_delete_topics(state: Cluster, command: DeleteTopics) -> Outcome[Event
             answers.append(Refused(missing, "This server does not host this topic."))
         else:
             answers.append((topic.name, topic.topic_id))
-            events.append(TopicDeleted(topic.name))
-            if state.overrides(ConfigScope.TOPIC, topic.name):
-                events.append(ConfigSet(ConfigScope.TOPIC, topic.name, {}))
+            events += _gone(state, topic)
     return Outcome(events=tuple(events), replies=(Reply(command.caller, answers),))
+
+
+def _gone(state: Cluster, topic: Topic) -> list[Event]:
+    """A topic's end, and the end of every record that was about it."""
+    events: list[Event] = [TopicDeleted(topic.name)]
+    if state.overrides(ConfigScope.TOPIC, topic.name):
+        events.append(ConfigSet(ConfigScope.TOPIC, topic.name, {}))
+    events += [
+        PartitionForgotten(topic.topic_id, index)
+        for index, partition in enumerate(topic.partitions)
+        if partition.partition_epoch > 0  # only such a one can have a record of its own
+    ]
+    return events
 
 
 def decide_create_partitions(

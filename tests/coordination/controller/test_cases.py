@@ -1,0 +1,294 @@
+"""The controller, told in case files: `<verb> …` lines in, answers and events out."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.config.resolve import ChangeKind, ConfigChange
+from penstock.coordination.controller import Cluster, ControllerMachine
+from penstock.coordination.controller.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterQuotas,
+    Command,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    MorePartitions,
+    NewTopic,
+    QuotaChange,
+    ReassignPartitions,
+    RegisterBroker,
+    ResourceChange,
+)
+from penstock.coordination.controller.rules import ControllerRules
+from penstock.coordination.controller.state import ConfigScope
+from penstock.errors import Refused
+from penstock.machine import CallerId, JournalRecord
+from penstock.model import Millis, NodeId, TopicId
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
+CALLER = CallerId(1)
+
+
+class World:
+    """A controller with its log; `say` does one step of a case file."""
+
+    def __init__(self) -> None:
+        self.machine = ControllerMachine(ControllerRules(NodeId(1)), {"group.version": 1})
+        self.state: Cluster = self.machine.fresh()
+        self.log: list[JournalRecord] = []
+        self.ids_minted = 0
+
+    def say(self, step: str) -> str:
+        verb, *words = shlex.split(step)
+        if verb in ("replay", "compact"):
+            return self.replay(compacted=verb == "compact")
+        if verb == "show":
+            return self.show()
+        return "\n".join(self.submit(getattr(self, f"parse_{verb.replace('-', '_')}")(words)))
+
+    def submit(self, command: Command) -> Iterable[str]:
+        try:
+            outcome = self.machine.decide(self.state, command, Millis(0))
+        except Refused as refusal:
+            return [f"refused {refusal}"]
+        for event in outcome.events:
+            self.log.append(self.machine.write_event(event))
+            self.machine.apply(self.state, event)
+        answers = outcome.replies[0].body
+        shown = answers if isinstance(answers, list) else [answers]
+        lines = [f"> {_short(answer)}" for answer in shown]
+        records = [
+            f"{record.key.decode()} = {'gone' if record.value is None else record.value.decode()}"
+            for record in self.log[len(self.log) - len(outcome.events) :]
+        ]
+        return lines + records
+
+    def replay(self, *, compacted: bool) -> str:
+        """A second machine reads the log, whole or with only the last record of each key."""
+        records = self.log
+        if compacted:
+            last = {record.key: number for number, record in enumerate(records)}
+            records = [
+                record for number, record in enumerate(records) if last[record.key] == number
+            ]
+            records = [record for record in records if record.value is not None]
+        again = self.machine.fresh()
+        for record in records:
+            for event in self.machine.read_events(record, None):
+                self.machine.apply(again, event)
+        return "same" if _picture(again) == _picture(self.state) else "differs"
+
+    def show(self) -> str:
+        return json.dumps(_picture(self.state), default=str)
+
+    def mint(self) -> TopicId:
+        self.ids_minted += 1
+        return TopicId(UUID(int=self.ids_minted))
+
+    def parse_register(self, words: list[str]) -> Command:
+        options = _options(words[1:])
+        return RegisterBroker(
+            CALLER, NodeId(int(words[0])), "localhost", 9092, options.get("rack"),
+            stopped_cleanly=options.get("clean", "yes") == "yes", fresh_cluster_id="the-id",
+        )  # fmt: skip
+
+    def parse_create(self, words: list[str]) -> Command:
+        """create [--validate] name [partitions=n] [replicas=n] [assign=1,2;2,1] [key=value] , …"""
+        topics = []
+        for part in _split(words):
+            options = _options(part[1:])
+            count, factor = options.pop("partitions", None), options.pop("replicas", None)
+            rows = options.pop("assign", None)
+            topics.append(
+                NewTopic(
+                    part[0],
+                    self.mint(),
+                    None if count is None else int(count),
+                    None if factor is None else int(factor),
+                    () if rows is None else tuple(enumerate(_rows(rows))),
+                    tuple(options.items()),
+                )
+            )
+        return CreateTopics(CALLER, tuple(topics), validate_only=self.validating)
+
+    def parse_validate(self, words: list[str]) -> Command:
+        self.validating = True
+        try:
+            command: Command = getattr(self, f"parse_{words[0]}")(words[1:])
+        finally:
+            self.validating = False
+        return command
+
+    validating = False
+
+    def parse_delete(self, words: list[str]) -> Command:
+        return DeleteTopics(
+            CALLER,
+            tuple(
+                TopicId(UUID(int=int(word[3:]))) if word.startswith("id:") else word
+                for word in words
+            ),
+        )
+
+    def parse_widen(self, words: list[str]) -> Command:
+        options = _options(words[2:])
+        rows = options.get("assign")
+        more = MorePartitions(words[0], int(words[1]), None if rows is None else _rows(rows))
+        return CreatePartitions(CALLER, (more,), validate_only=self.validating)
+
+    def parse_alter(self, words: list[str]) -> Command:
+        """alter topic|broker|group <name> set k=v / append k=v / subtract k=v / delete k"""
+        changes = []
+        for operation, pair in zip(words[2::2], words[3::2], strict=True):
+            key, _, value = pair.partition("=")
+            kind = ChangeKind[operation.upper()]
+            changes.append(ConfigChange(key, kind, None if kind is ChangeKind.DELETE else value))
+        resource = ResourceChange(ConfigScope[words[0].upper()], words[1], tuple(changes))
+        return AlterConfigs(CALLER, (resource,), validate_only=self.validating)
+
+    def parse_replace(self, words: list[str]) -> Command:
+        changes = tuple(
+            ConfigChange(key, ChangeKind.SET, value) for key, value in _options(words[2:]).items()
+        )
+        resource = ResourceChange(ConfigScope[words[0].upper()], words[1], changes, replace=True)
+        return AlterConfigs(CALLER, (resource,))
+
+    def parse_quota(self, words: list[str]) -> Command:
+        """quota user=a client-id=<default> : producer_byte_rate=5 consumer_byte_rate=none"""
+        colon = words.index(":")
+        entity = tuple(
+            (kind, None if name == "<default>" else name)
+            for kind, name in _options(words[:colon]).items()
+        )
+        limits = tuple(
+            (key, None if value == "none" else float(value))
+            for key, value in _options(words[colon + 1 :]).items()
+        )
+        return AlterQuotas(CALLER, (QuotaChange(entity, limits),))
+
+    def parse_elect(self, words: list[str]) -> Command:
+        wanted = tuple((name, int(index)) for name, _, index in (w.rpartition("-") for w in words))
+        return ElectLeaders(CALLER, wanted)
+
+    def parse_reassign(self, words: list[str]) -> Command:
+        name, _, index = words[0].rpartition("-")
+        replicas = None if words[1] == "cancel" else tuple(map(int, words[1].split(",")))
+        return ReassignPartitions(CALLER, ((name, int(index), replicas),))
+
+    def parse_producer_ids(self, words: list[str]) -> Command:
+        return AllocateProducerIds(CALLER, int(words[0]))
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
+
+
+def _split(words: list[str]) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == ",":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _rows(text: str) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(node) for node in row.split(",") if node) for row in text.split(";"))
+
+
+def _short(answer: object) -> str:
+    match answer:
+        case Refused():
+            return f"refused {answer}"
+        case tuple():
+            return " ".join(str(part.int if isinstance(part, UUID) else part) for part in answer)
+        case _:
+            return str(answer).replace("None", "ok")
+
+
+def _picture(state: Cluster) -> dict[str, Any]:
+    return {
+        "cluster": state.cluster_id,
+        "topics": {
+            name: {
+                "id": topic.topic_id.int,
+                "partitions": [tuple(row) for row in topic.partitions],
+            }
+            for name, topic in sorted(state.topics.items())
+        },
+        "by_id": sorted(topic_id.int for topic_id in state.topics_by_id),
+        "alike": sorted(map(sorted, state.topics_by_folded_name.values())),
+        "configs": {
+            f"{scope.name} {name}": own for (scope, name), own in sorted(state.configs.items())
+        },
+        "quotas": sorted(map(str, state.quotas.items())),
+        "brokers": [tuple(broker) for _, broker in sorted(state.brokers.items())],
+        "features": state.features,
+        "end_producer_id": state.end_producer_id,
+    }
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_controller_does_what_the_case_file_says(
+    path: Path, run_cases: Callable[[Path, Callable[[str], str]], None]
+) -> None:
+    run_cases(path, World().say)
+
+
+STEPS = [
+    "register 1",
+    "register 1 clean=no",
+    "register 2",
+    "register 3 rack=a",
+    *(f"create {name} partitions=2" for name in ("a", "b", "a.b", "a_b")),
+    "create a replicas=2 retention.ms=5",
+    "create b assign=1,2;2,1",
+    *(f"delete {name}" for name in ("a", "b", "a.b", "a_b", "a b")),
+    "widen a 3",
+    "widen b 4",
+    "reassign a-0 2,1",
+    "reassign b-1 1,2",
+    "reassign b-0 2,1",
+    "elect a-0 a-1 b-0 b-1",
+    "alter topic a set retention.ms=7 append cleanup.policy=compact",
+    "alter topic a delete retention.ms",
+    'alter broker "" set log.retention.ms=9',
+    'alter broker "" delete log.retention.ms',
+    "quota user=x : producer_byte_rate=9",
+    "quota user=x : producer_byte_rate=none",
+    "producer-ids 10",
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.sampled_from(STEPS), max_size=40))
+def test_any_history_replays_to_the_same_state_also_from_a_compacted_log(steps: list[str]) -> None:
+    world = World()
+    for step in ["register 1", "register 2", *steps]:
+        world.say(step)
+    assert world.say("replay") == "same"
+    assert world.say("compact") == "same"
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(STEPS), max_size=40))
+def test_a_compacted_log_keeps_nothing_of_topics_that_are_gone(steps: list[str]) -> None:
+    world = World()
+    for step in ["register 1", "register 2", *steps]:
+        world.say(step)
+    for name in tuple(world.state.topics):
+        world.say(f"delete {name}")
+    last = {record.key.decode(): record.value for record in world.log}
+    left = [key for key, value in last.items() if value is not None]
+    assert not [key for key in left if key.startswith(("topic/", "partition/", "config/topic/"))]
