@@ -105,26 +105,23 @@ def open_pages(
     view = memoryview(buffer).cast("B")
     transactions = AbortedTransactions(aborted or ())
     page = _Page(view, 0, start_offset)
-    is_first = True
     following = 0  # the offset that the next batch must not be below
     for position, header in iterate_headers(view):
         if header.base_offset >= end_offset:
             break
-        if page.opened_bytes >= limits.page_bytes:
-            yield page.columns(start_offset, end_offset, wanted)
-            is_first = False
-            page = _Page(view, page.end_position, page.end_offset)
         if not following <= header.base_offset <= header.end_offset <= LAST_OFFSET:
             raise Malformed(f"a batch at offset {header.base_offset} after {following}", position)
         following = header.end_offset
         check_stored_batch(view, position, header=header)
         hidden = transactions.hide(view, position, header)
         if header.end_offset > start_offset and header.record_count and not hidden:
+            if page.opened_bytes >= limits.page_bytes:
+                yield page.columns(start_offset, end_offset, wanted)
+                page = _Page(view, page.end_position, page.end_offset)
             page.add(position, header, limits.batch_bytes_max)
         page.end_position = position + header.size_bytes
         page.end_offset = max(page.end_offset, min(header.end_offset, end_offset))
-    if is_first or page.opened_bytes:
-        yield page.columns(start_offset, end_offset, wanted)
+    yield page.columns(start_offset, end_offset, wanted)
 
 
 class AbortedTransactions:
