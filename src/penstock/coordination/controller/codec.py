@@ -22,6 +22,7 @@ from penstock.coordination.controller.state import (
     ProducerIdsTaken,
     QuotaSet,
     TopicDeleted,
+    TopicEvent,
     TopicSet,
 )
 from penstock.machine import JournalRecord
@@ -34,16 +35,8 @@ _write_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 def write_event(event: Event) -> JournalRecord:
     """The record an event is stored as."""
     match event:
-        case TopicSet():
-            rows = [_partition_row(partition) for partition in event.partitions]
-            return _record("topic", event.name, {"id": str(event.topic_id), "partitions": rows})
-        case TopicDeleted():
-            return _record("topic", event.name, None)
-        case PartitionSet():
-            value = {"index": event.partition_index, "partition": _partition_row(event.partition)}
-            return _record("partition", _partition_name(event), {"topic": event.topic, **value})
-        case PartitionForgotten():
-            return _record("partition", _partition_name(event), None)
+        case TopicSet() | TopicDeleted() | PartitionSet() | PartitionForgotten():
+            return _write_topic_event(event)
         case ConfigSet():
             values = {"overrides": event.overrides} if event.overrides else None
             return _record("config", f"{event.scope.name.lower()}/{event.name}", values)
@@ -59,6 +52,22 @@ def write_event(event: Event) -> JournalRecord:
             return _record("cluster", "producer-ids", {"end": event.end_producer_id})
         case ClusterNamed():
             return _record("cluster", "id", {"id": event.cluster_id})
+        case _:
+            assert_never(event)
+
+
+def _write_topic_event(event: TopicEvent) -> JournalRecord:
+    match event:
+        case TopicSet():
+            rows = [_partition_row(partition) for partition in event.partitions]
+            return _record("topic", event.name, {"id": str(event.topic_id), "partitions": rows})
+        case TopicDeleted():
+            return _record("topic", event.name, None)
+        case PartitionSet():
+            value = {"index": event.partition_index, "partition": _partition_row(event.partition)}
+            return _record("partition", _partition_name(event), {"topic": event.topic, **value})
+        case PartitionForgotten():
+            return _record("partition", _partition_name(event), None)
         case _:
             assert_never(event)
 

@@ -112,17 +112,9 @@ class ClusterNamed(NamedTuple):
     cluster_id: str
 
 
+TopicEvent: TypeAlias = TopicSet | TopicDeleted | PartitionSet | PartitionForgotten
 Event: TypeAlias = (
-    TopicSet
-    | TopicDeleted
-    | PartitionSet
-    | PartitionForgotten
-    | ConfigSet
-    | QuotaSet
-    | BrokerSet
-    | FeatureSet
-    | ProducerIdsTaken
-    | ClusterNamed
+    TopicEvent | ConfigSet | QuotaSet | BrokerSet | FeatureSet | ProducerIdsTaken | ClusterNamed
 )
 
 
@@ -178,14 +170,8 @@ def folded(name: str) -> str:
 def apply(state: Cluster, event: Event) -> None:
     """Change the state. Cannot fail, and means the same the second time."""
     match event:
-        case TopicSet():
-            _apply_topic_set(state, event)
-        case TopicDeleted():
-            _forget_topic(state, event.name)
-        case PartitionSet():
-            _apply_partition_set(state, event)
-        case PartitionForgotten():
-            return  # the topic's own record has said it
+        case TopicSet() | TopicDeleted() | PartitionSet() | PartitionForgotten():
+            _apply_to_topics(state, event)
         case ConfigSet():
             _upsert(state.configs, (event.scope, event.name), event.overrides)
         case QuotaSet():
@@ -198,6 +184,20 @@ def apply(state: Cluster, event: Event) -> None:
             state.end_producer_id = event.end_producer_id
         case ClusterNamed():
             state.cluster_id = event.cluster_id
+        case _:
+            assert_never(event)
+
+
+def _apply_to_topics(state: Cluster, event: TopicEvent) -> None:
+    match event:
+        case TopicSet():
+            _apply_topic_set(state, event)
+        case TopicDeleted():
+            _forget_topic(state, event.name)
+        case PartitionSet():
+            _apply_partition_set(state, event)
+        case PartitionForgotten():
+            return  # the topic's own record has said it
         case _:
             assert_never(event)
 
