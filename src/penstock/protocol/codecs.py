@@ -55,7 +55,10 @@ def compress(codec: int, raw: Buffer, level: int | None = None) -> Buffer:
         case Codec.SNAPPY:
             return _compress_xerial(raw)
         case Codec.LZ4:
-            return memoryview(cramjam.lz4.compress(raw, level))
+            # Java's reader refuses blocks that lean on the ones before.
+            packer = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
+            packer.compress(raw)
+            return memoryview(packer.finish())
         case Codec.ZSTD:
             return memoryview(cramjam.zstd.compress(raw, level))
 
