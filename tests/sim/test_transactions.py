@@ -1,0 +1,415 @@
+"""Transactions under faults, from a seed: producers crash, stall and return as zombies, requests
+and answers are lost, late writes arrive, the coordinator restarts, its log refuses, markers fail.
+
+Partitions are simple lists here, with the rules of a producer's epoch and nothing else. After every
+step: nothing is visible whose producer never asked to commit, and what was told committed is never
+aborted. Then everything heals: every transaction is visible whole or not at all, and no partition
+stays blocked.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeAlias
+
+import pytest
+
+from penstock.coordination.transactions import (
+    AbortTimedOut,
+    AddPartitions,
+    Command,
+    EndTransaction,
+    Event,
+    InitProducer,
+    MarkersWritten,
+    Missed,
+    Missing,
+    Producer,
+    TransactionMachine,
+    Transactions,
+    TransactionSettings,
+    WantProducerId,
+    WriteMarkers,
+    needs_producer_id,
+)
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, TopicPartition
+
+SEEDS = range(120)
+STEPS = 400
+IDS = ("t1", "t2", "t3")
+PARTITIONS = [TopicPartition("a", index) for index in range(4)]
+RETRIED = (
+    ErrorCode.concurrent_transactions,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+)
+
+
+class Lost(Exception):
+    """No answer came: the request may or may not have had its effect."""
+
+
+@dataclass(eq=False)
+class Work:
+    """One transaction as its producer meant it."""
+
+    producer: Producer
+    written: list[tuple[TopicPartition, int]] = field(default_factory=list)  # acknowledged
+    commit_asked: bool = False
+    told: str = "nothing"
+
+
+@dataclass
+class Entry:
+    producer: Producer
+    work: Work | None  # None: a marker
+    number: int = 0
+    commit: bool = False
+
+
+class Log:
+    """A partition: entries, and per producer its epoch and whether a transaction is open."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.epochs: dict[ProducerId, ProducerEpoch] = {}
+        self.open: dict[ProducerId, int] = {}
+
+    def append(self, work: Work, producer: Producer, number: int) -> None:
+        if producer.producer_epoch < self.epochs.get(producer.producer_id, -1):
+            raise Refused(ErrorCode.invalid_producer_epoch, "fenced")
+        for entry in self.entries:
+            if entry.work is work and entry.number == number:
+                return  # a retry: the producer's sequence says so
+        self.epochs[producer.producer_id] = producer.producer_epoch
+        self.open.setdefault(producer.producer_id, len(self.entries))
+        self.entries.append(Entry(producer, work, number))
+
+    def end(self, producer: Producer, commit: bool) -> None:
+        if producer.producer_epoch < self.epochs.get(producer.producer_id, -1):
+            raise Refused(ErrorCode.invalid_producer_epoch, "fenced")
+        self.epochs[producer.producer_id] = producer.producer_epoch
+        self.open.pop(producer.producer_id, None)
+        self.entries.append(Entry(producer, None, commit=commit))
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min(self.open.values(), default=len(self.entries))
+
+    def visible(self) -> list[Entry]:
+        """What a read_committed consumer is given."""
+        found: list[Entry] = []
+        stable_offset = self.last_stable_offset
+        committed: dict[ProducerId, bool] = {}  # by the marker that follows
+        for offset in reversed(range(len(self.entries))):
+            entry = self.entries[offset]
+            producer_id = entry.producer.producer_id
+            if entry.work is None:
+                committed[producer_id] = entry.commit
+            elif offset < stable_offset and committed[producer_id]:
+                found.append(entry)
+        return found
+
+
+class Journal:
+    """Commits at once; now and then it refuses."""
+
+    def __init__(self, fails: Callable[[], bool]) -> None:
+        self.records: list[JournalRecord] = []
+        self._fails = fails
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(len(self.records))
+
+    committed_offset = end_offset
+
+    def append(
+        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+    ) -> Offset:
+        if self._fails():
+            raise OSError("the disk is full")
+        self.records += records
+        return self.end_offset
+
+
+class World:
+    """One broker with its coordinator and partitions, and the network in front of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.faults = 0.1
+        self.now = Millis(1_000_000)
+        self.logs = {target: Log() for target in PARTITIONS}
+        self.works: list[Work] = []
+        self.late: list[Callable[[], object]] = []  # writes still on their way
+        self.epochs: dict[str, list[Producer]] = {name: [] for name in IDS}
+        self.journal = Journal(lambda: self.happens(0.2))
+        self.minted = 0
+        self.answers: list[object] = []
+        self.runner = self.load()
+
+    def happens(self, share: float = 1.0) -> bool:
+        return self.chance.random() < self.faults * share
+
+    def load(self) -> Runner[Transactions, Command, Event]:
+        runner = Runner(
+            TransactionMachine(TransactionSettings()),
+            self.journal,
+            answer=lambda caller, body: self.answers.append(body),
+            send=self.on_send,
+        )
+        runner.replay((record, None) for record in self.journal.records)
+        return runner
+
+    def mint(self) -> ProducerId:
+        self.minted += 1
+        return ProducerId(self.minted)
+
+    def ask(self, command: Command) -> Any:
+        """A request and its answer; either may be lost."""
+        if self.happens(0.5):
+            raise Lost
+        body = self.decide(command)
+        if self.happens(0.5):
+            raise Lost
+        if isinstance(body, Refused):
+            raise body
+        return body
+
+    def decide(self, command: Command) -> object:
+        if needs_producer_id(self.runner.state, command):
+            assert isinstance(command, InitProducer | EndTransaction)
+            command = command._replace(minted_producer_id=self.mint())
+        self.answers = []
+        self.runner.submit(command, CallerId(1), self.now)
+        (body,) = self.answers
+        return body
+
+    def on_send(self, message: object) -> None:
+        match message:
+            case WriteMarkers():
+                written = frozenset(
+                    target for target in message.partitions if self.write_marker(message, target)
+                )
+                if not self.happens():  # else the report is lost
+                    self.runner.submit(
+                        MarkersWritten(message.transactional_id, message.producer, written),
+                        CallerId(0),
+                        self.now,
+                    )
+            case WantProducerId(transactional_id, producer):
+                report = AbortTimedOut(transactional_id, producer, self.mint())
+                self.runner.submit(report, CallerId(0), self.now)
+
+    def write_marker(self, message: WriteMarkers, target: TopicPartition) -> bool:
+        if self.happens(2):
+            return False
+        self.logs[target].end(message.producer, message.commit)
+        return True
+
+    def write(
+        self, name: str, work: Work, target: TopicPartition, number: int, *, adds: bool
+    ) -> None:
+        """A transactional produce as the broker serves it: verified and appended in one breath."""
+        log, producer = self.logs[target], work.producer
+        opened = producer.producer_id in log.open
+        if not opened or log.epochs[producer.producer_id] != producer.producer_epoch:
+            body = self.decide(
+                AddPartitions(
+                    CallerId(1),
+                    name,
+                    producer,
+                    frozenset((target,)),
+                    Missing.ADD if adds else Missing.REFUSE,
+                    client_version=2,
+                )
+            )
+            if isinstance(body, Refused):
+                raise body
+            assert isinstance(body, Missed)
+            if body.partitions:
+                raise Refused(ErrorCode.transaction_abortable, "not added")
+        log.append(work, producer, number)
+
+    def pass_time(self, span_ms: int) -> None:
+        self.now = Millis(self.now + span_ms)
+        self.runner.tick(self.now)
+
+    def restart(self) -> None:
+        self.runner = self.load()
+        self.runner.tick(self.now)
+
+    def check(self) -> None:
+        for log in self.logs.values():
+            for entry in log.visible():
+                assert entry.work is not None
+                assert entry.work.commit_asked, "visible, and its producer never asked to commit"
+                assert entry.work.told != "aborted", "visible, and told aborted"
+        for name, transaction in self.runner.state.by_id.items():
+            producer = Producer(transaction.producer_id, transaction.producer_epoch)
+            seen = self.epochs[name]
+            if not seen or seen[-1] != producer:
+                assert producer not in seen, f"{name} went back to {producer}"
+                seen.append(producer)
+
+
+Life: TypeAlias = Generator[None, None, None]
+
+
+def producer_life(world: World, name: str, *, raises_epoch: bool) -> Life:
+    """A client: initialises, then one transaction after the other, until it is fenced."""
+    producer: Producer = yield from patiently(
+        lambda: world.ask(InitProducer(CallerId(1), name, Millis(5_000)))
+    )
+    while True:
+        work = Work(producer)
+        world.works.append(work)
+        targets = world.chance.sample(PARTITIONS, world.chance.randint(1, len(PARTITIONS)))
+        if not raises_epoch:
+            yield from patiently(
+                lambda work=work, targets=targets: world.ask(  # type: ignore[misc]  # mypy infers no default types
+                    AddPartitions(CallerId(1), name, work.producer, frozenset(targets))
+                )
+            )
+        for number in range(world.chance.randint(1, 6)):
+            target = world.chance.choice(targets)
+            yield from patiently(
+                lambda work=work, target=target, number=number: deliver(  # type: ignore[misc]  # as above
+                    world, name, work, target, number, adds=raises_epoch
+                )
+            )
+            work.written.append((target, number))
+        producer = yield from end(world, name, work, raises_epoch=raises_epoch)
+
+
+def deliver(
+    world: World, name: str, work: Work, target: TopicPartition, number: int, *, adds: bool
+) -> None:
+    def write() -> None:
+        world.write(name, work, target, number, adds=adds)
+
+    if world.happens():
+        if adds:  # version 1 has no protection from late writes of the same epoch
+            world.late.append(write)
+        raise Lost
+    write()
+    if world.happens():
+        raise Lost
+
+
+def end(
+    world: World, name: str, work: Work, *, raises_epoch: bool
+) -> Generator[None, None, Producer]:
+    commit = world.chance.random() < 0.7
+    work.commit_asked = commit
+    try:
+        producer: Producer = yield from patiently(
+            lambda: world.ask(
+                EndTransaction(CallerId(1), name, work.producer, commit, raises_epoch)
+            )
+        )
+    except Refused as refusal:
+        if commit and refusal.code == ErrorCode.invalid_txn_state:
+            work.told = "aborted"  # by its time-out
+        raise
+    work.told = "committed" if commit else "aborted"
+    return producer
+
+
+def patiently(request: Callable[[], Any]) -> Generator[None, None, Any]:
+    """Retry what a client retries; anything else ends this client."""
+    while True:
+        yield
+        try:
+            return request()
+        except Lost:
+            continue
+        except Refused as refusal:
+            if refusal.code not in RETRIED:
+                raise
+
+
+def run(seed: int) -> World:
+    world = World(seed)
+    lives: list[Life] = []
+    for _ in range(STEPS):
+        action = world.chance.random()
+        if action < 0.03 or not lives:  # a new producer; its forerunner may live on as a zombie
+            name = world.chance.choice(IDS)
+            life = producer_life(world, name, raises_epoch=world.chance.random() < 0.7)
+            lives.append(life)
+        elif action < 0.04:
+            lives.pop(world.chance.randrange(len(lives)))  # kill -9
+        elif action < 0.06:
+            world.restart()
+        elif action < 0.10:
+            world.pass_time(world.chance.choice((10, 200, 1_000, 6_000)))
+        elif action < 0.14 and world.late:
+            swallow(world.late.pop(world.chance.randrange(len(world.late))))
+        else:
+            advance(lives, world.chance)
+        if world.runner.failed:
+            world.restart()
+        world.check()
+    heal(world)
+    return world
+
+
+def advance(lives: list[Life], chance: Random) -> None:
+    life = chance.choice(lives)
+    try:
+        next(life)
+    except (Refused, StopIteration):
+        lives.remove(life)
+
+
+def swallow(action: Callable[[], object]) -> None:
+    try:
+        action()
+    except Refused:
+        return
+
+
+def heal(world: World) -> None:
+    """No more faults, no more producers: whatever is open must come to its end."""
+    world.faults = 0.0
+    world.restart()
+    while world.late:
+        swallow(world.late.pop())
+    for _ in range(4):
+        world.pass_time(10_000)
+        world.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_transactions_are_all_or_nothing_under_faults(seed: int) -> None:
+    world = run(seed)
+    seen = {
+        (target, entry.number, id(entry.work))
+        for target, log in world.logs.items()
+        for entry in log.visible()
+    }
+    for target, log in world.logs.items():
+        assert log.last_stable_offset == len(log.entries), f"{target} is blocked for ever"
+    for work in world.works:
+        found = [(target, number, id(work)) in seen for target, number in work.written]
+        assert all(found) or not any(found), "half a transaction is visible"
+        if work.told == "committed":
+            assert all(found), "told committed, and not visible"
+    assert all(t.state.is_settled for t in world.runner.state.by_id.values())
+
+
+def test_the_runs_reach_what_they_should_reach() -> None:
+    """A simulation that never meets the hard cases proves nothing."""
+    told = {"committed": 0, "aborted": 0, "nothing": 0}
+    epochs = 0
+    for seed in range(20):
+        world = run(seed)
+        for work in world.works:
+            told[work.told] += 1
+        epochs += sum(len(seen) for seen in world.epochs.values())
+    assert min(told.values()) > 20
+    assert epochs > 200
