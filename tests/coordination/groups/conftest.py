@@ -1,9 +1,9 @@
 """A coordinator at a desk: steps in words, answers in words. The log is a list, the clock a number.
 
-    a joins g                          answers follow when they come, also to those who waited before
-    a syncs g a=x b=y
-    wait 3000
-    restart                            the state is rebuilt from the log
+a joins g                          answers follow when they come, also to those who waited before
+a syncs g a=x b=y
+wait 3000
+restart                            the state is rebuilt from the log
 """
 
 from collections.abc import Callable, Sequence
@@ -48,6 +48,7 @@ class ListJournal:
 
     def __init__(self) -> None:
         self.records: list[tuple[JournalRecord, TransactionStamp | None]] = []
+        self.markers: dict[int, Event] = {}  # what was observed before which record
 
     @property
     def end_offset(self) -> Offset:
@@ -75,6 +76,7 @@ class Desk:
         self.names: dict[CallerId, str] = {}
         self.ids: dict[str, str] = {}  # what the coordinator called each of them last
         self.generations: dict[str, int] = {}
+        self.told: dict[str, dict[UUID, tuple[int, ...]]] = {}
         self.owned: dict[str, dict[UUID, tuple[int, ...]]] = {}
         self.minted = 0
         self.topics: dict[str, Topic] = {}
@@ -84,7 +86,12 @@ class Desk:
 
     def _runner(self) -> Runner[Groups, Command, Event]:
         runner = Runner(self.machine, self.journal, answer=self._hear, send=lambda message: None)
-        runner.replay(self.journal.records)
+        for place, stored in enumerate(self.journal.records):
+            if place in self.journal.markers:
+                runner.observe(self.journal.markers[place])
+            runner.replay((stored,))
+        if self.journal.end_offset in self.journal.markers:
+            runner.observe(self.journal.markers[self.journal.end_offset])
         return runner
 
     @property
@@ -108,7 +115,17 @@ class Desk:
     # The clock and the log
 
     def step_wait(self, span: str, options: dict[str, str]) -> None:
+        """With beating=a/g that member of that group is heard of all the time."""
         until = Millis(self.now + int(span))
+        if "beating" in options:
+            who, group = options["beating"].split("/")
+            while self.now < until:
+                self.step_beats(who, group, {})
+                self._pass(Millis(min(self.now + 1_000_000, until)))
+            self.lines = []
+        self._pass(until)
+
+    def _pass(self, until: Millis) -> None:
         while (wake_at := self.runner.wake_at()) is not None and wake_at <= until:
             self.now = Millis(max(self.now, wake_at))
             self.runner.tick(self.now)
@@ -121,7 +138,7 @@ class Desk:
     def step_topics(self, word: str, options: dict[str, str]) -> None:
         self.topics_version += 1
         self.topics = {
-            name: Topic(UUID(int=1 + sum(name.encode())), int(count))
+            name: Topic(UUID(int=int.from_bytes(name.encode(), "big")), int(count))
             for name, count in options.items()
         }
 
@@ -133,7 +150,10 @@ class Desk:
 
     def step_end(self, producer: str, options: dict[str, str]) -> None:
         commit = options["with"] == "commit"
-        self.runner.observe(self.machine.on_marker(ProducerId(int(producer)), is_commit=commit))
+        marker = self.machine.on_marker(ProducerId(int(producer)), is_commit=commit)
+        assert self.journal.end_offset not in self.journal.markers
+        self.journal.markers[self.journal.end_offset] = marker
+        self.runner.observe(marker)
 
     def catalogue(self) -> TopicCatalogue:
         names = {topic.topic_id: name for name, topic in self.topics.items()}
@@ -239,10 +259,8 @@ class Desk:
         )
 
     def step_revokes(self, who: str, group: str, options: dict[str, str]) -> None:
-        """The member takes on what it was told last: until then it says it owns the old."""
-        self.owned[who] = self.told[who]
-
-    told: dict[str, dict[UUID, tuple[int, ...]]] = {}
+        """The member gives up what it was not told last: until then it says it owns that too."""
+        self.owned[who] = dict(self.told[who])
 
     # Offsets
 
@@ -302,7 +320,8 @@ class Desk:
                 return _fetched(body)
             case Listed():
                 rows = sorted(body.groups)
-                return ", ".join(f"{row.group_id} {row.state} {row.group_type}" for row in rows)
+                said = [f"{row.group_id} {row.state} {row.group_type}" for row in rows]
+                return ", ".join(said) or "no groups"
             case ConsumerBeaten():
                 return self._beaten(who, body)
             case _:
@@ -324,7 +343,10 @@ class Desk:
         said = f"epoch={body.member_epoch}"
         if body.assignment is None:
             return said
-        self.told = {**self.told, who: dict(body.assignment)}
+        self.told[who] = dict(body.assignment)
+        held = self.owned.setdefault(who, {})
+        for topic_id, partitions in body.assignment.items():
+            held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *partitions}))
         names = self.catalogue().names
         parts = sorted(
             f"{names[topic_id]}-{partition}"
