@@ -57,7 +57,7 @@ def compress(codec: int, raw: Buffer, level: int | None = None) -> Buffer:
         case Codec.LZ4:
             # Java's reader refuses blocks that lean on the ones before.
             packer = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
-            packer.compress(raw)
+            packer.compress(bytes(raw))  # it takes no other buffer
             return memoryview(packer.finish())
         case Codec.ZSTD:
             return memoryview(cramjam.zstd.compress(raw, level))
