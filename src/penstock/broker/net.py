@@ -13,7 +13,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.broker.dispatch import Dispatcher, refuse
 from penstock.broker.handler import Answered, Client, Context, Disconnect, Held
@@ -91,8 +91,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the transport calls.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, made: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, made)  # uvloop's own has its methods, not its class
         host, port, *_ = transport.get_extra_info("peername") or ("", 0)
         self.client = Client(host, port, listener=self._server.listener)
         self.active_at = self._server.loop.time()

@@ -352,10 +352,13 @@ class Partitions:
         for partition in hosted.partitions.values():
             partition.replace_settings(settings)
 
-    def close(self) -> None:
-        """Answer all who wait, and close every log."""
+    def abandon(self) -> None:
+        """Answer all who wait: the broker stops."""
         for partition in self:
             partition.abandon()
+
+    def close(self) -> None:
+        """Close every log."""
         self._store.close([partition.log for partition in self])
         self.topics.clear()
         self.topics_by_id.clear()
