@@ -211,6 +211,9 @@ class _Filtering:
         end = stretch.position + int(table[-1]["position"]) + int(table[-1]["size"])
         if segment is self._last_segment and end == segment.size_bytes:
             verdicts[-1] |= compact.KEEP_EMPTY  # so that the end of the range can still be read
+        # A marker without its record would say nothing of its producer to whoever replays the log.
+        stays_whole = is_control & (verdicts & compact.KEEP_EMPTY != 0)
+        verdicts[stays_whole] &= ~np.uint8(compact.DISCARD)
         return verdicts
 
     def _marker_verdict(self, stretch: Stretch, index: int, files: CleanedFiles) -> int:

@@ -71,7 +71,8 @@ class CleanedFiles:
     def finish(self, replaces: tuple[Offset, ...], *, modified_ns: int) -> CleanedSegment:
         """Everything on disk for good, dated as the newest segment it stands for."""
         self._note_time()
-        _close_synced(self._log)
+        os.fsync(self._log.fileno())
+        self._log.close()
         self._write_index("index", self._offset_index)
         self._write_index("timeindex", self._time_index)
         if self._transaction_index:
@@ -92,9 +93,9 @@ class CleanedFiles:
             self._timestamp_indexed = self.max_timestamp
 
     def _write_index(self, kind: str, entries: bytearray) -> None:
-        file = open(self._path(kind), "xb", buffering=0)  # noqa: SIM115 - closed once synced
-        _write_whole(file, memoryview(entries))
-        _close_synced(file)
+        with open(self._path(kind), "xb", buffering=0) as file:
+            _write_whole(file, memoryview(entries))
+            os.fsync(file.fileno())
 
     def _path(self, kind: str) -> str:
         return segment_path(self._folder, self.base_offset, kind) + SUFFIX
@@ -103,8 +104,3 @@ class CleanedFiles:
 def _write_whole(file: BinaryIO, part: memoryview) -> None:
     while part:
         part = part[file.write(part) :]
-
-
-def _close_synced(file: BinaryIO) -> None:
-    os.fsync(file.fileno())
-    file.close()

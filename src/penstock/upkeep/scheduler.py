@@ -1,0 +1,264 @@
+"""Upkeep of a broker's partitions, on its loop: old segments go, compacted ones shrink.
+
+Decides and swaps here; reading and writing of segments is the worker's. Between the answer of the
+worker and the swap nothing is awaited, and what changed while it worked (a segment deleted, a
+partition gone) makes the answer void, never the log wrong. Reaches no numba.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from penstock.config.views import CompactionSettings, RetentionSettings
+from penstock.log.partition import PartitionLog
+from penstock.log.swap import Replacement
+from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
+from penstock.upkeep.checkpoint import CleanerCheckpoints
+from penstock.upkeep.choose import (
+    Candidate,
+    CleanableRange,
+    LogFacts,
+    SegmentFacts,
+    cleanable_range,
+    dirtiest,
+)
+from penstock.upkeep.cleaned_files import remove_leftovers
+from penstock.upkeep.work import ActiveProducer, Cleaned, CleanJob, Failed, Rotten
+
+logger = logging.getLogger(__name__)
+
+_SEED_BITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """How often and how hard. The defaults are Apache Kafka's."""
+
+    retention_interval_ms: Millis = Millis(300_000)
+    compaction_interval_ms: Millis = Millis(15_000)  # between looks when nothing is dirty
+    retry_ms: Millis = Millis(60_000)  # before a partition whose round failed is tried again
+    map_bytes: int = 128 << 20
+    bytes_per_second: int | None = None
+
+
+class Kept(NamedTuple):
+    """A partition and what its topic says about it, as of now."""
+
+    log: PartitionLog
+    retention: RetentionSettings
+    compaction: CompactionSettings
+
+
+class Worker(Protocol):
+    """Whoever carries out the jobs: a process of its own in a broker."""
+
+    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed: ...
+
+    async def stop(self) -> None: ...
+
+
+@dataclass(slots=True)
+class UpkeepStats:
+    """Plain counts; whoever publishes metrics reads them."""
+
+    deleted_segments: int = 0
+    compactions: int = 0
+    failed_compactions: int = 0
+    read_bytes: int = 0
+    kept_bytes: int = 0
+
+
+class Upkeep:
+    """Retention and compaction of the partitions that `partitions` lists whenever it is asked."""
+
+    def __init__(
+        self,
+        partitions: Callable[[], Iterable[Kept]],
+        worker: Worker,
+        settings: UpkeepSettings,
+        *,
+        clock: Callable[[], Millis],
+    ) -> None:
+        self.stats = UpkeepStats()
+        self.rotten: dict[TopicPartition, str] = {}  # set aside until the broker starts again
+        self._partitions = partitions
+        self._worker = worker
+        self._settings = settings
+        self._clock = clock
+        self._checkpoints = CleanerCheckpoints()
+        self._retry_at: dict[TopicPartition, Millis] = {}
+        self._known: dict[TopicPartition, PartitionLog] = {}
+        self._in_work: PartitionLog | None = None
+
+    async def run(self) -> None:
+        """Keep the partitions until cancelled; the worker ends with it."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._retain_for_ever())
+                tasks.create_task(self._compact_for_ever())
+        finally:
+            await self._worker.stop()
+
+    async def _retain_for_ever(self) -> None:
+        while True:
+            await self.retain()
+            await asyncio.sleep(self._settings.retention_interval_ms / 1000)
+
+    async def _compact_for_ever(self) -> None:
+        while True:
+            if not await self.compact_one():
+                await self._worker.stop()
+                await asyncio.sleep(self._settings.compaction_interval_ms / 1000)
+
+    async def retain(self) -> None:
+        """One round of retention over all partitions, with room for requests in between."""
+        for kept in list(self._partitions()):
+            if kept.log is not self._in_work:
+                self._retain_one(kept)
+            await asyncio.sleep(0)
+
+    def _retain_one(self, kept: Kept) -> None:
+        now = self._clock()
+        try:
+            self.stats.deleted_segments += kept.log.delete_expired(kept.retention, now)
+            kept.log.sweep(now)
+        except OSError as error:
+            logger.warning("%s: old segments stay for now: %s", kept.log.topic_partition, error)
+
+    async def compact_one(self) -> bool:
+        """One round over the dirtiest partition; False when there is none."""
+        chosen = self._choose()
+        if chosen is None:
+            return False
+        kept, cleanable = chosen.name, chosen.cleanable
+        job = self._job(kept, cleanable)
+        self._in_work = kept.log
+        try:
+            answer = await self._worker.carry_out(job)
+            refusal = self._accept(kept.log, job, answer) if isinstance(answer, Cleaned) else answer
+            if isinstance(answer, Cleaned) and refusal is None:
+                await self._note_done(kept.log, answer)
+            elif refusal is not None:
+                self._set_aside(kept.log, refusal)
+        finally:
+            self._in_work = None
+        return True
+
+    def _choose(self) -> Candidate[Kept] | None:
+        now = self._clock()
+        partitions = list(self._partitions())
+        self._forget_gone(partitions)
+        candidates = []
+        for kept in partitions:
+            partition = kept.log.topic_partition
+            if not kept.compaction.compact or partition in self.rotten:
+                continue
+            if self._retry_at.get(partition, now) > now:
+                continue
+            found = cleanable_range(self._facts(kept), kept.compaction, now)
+            if found is not None:
+                candidates.append(Candidate(kept, found))
+        return dirtiest(candidates)
+
+    def _forget_gone(self, partitions: Iterable[Kept]) -> None:
+        """A topic that was deleted, and perhaps made again, is another log with the same name."""
+        present = {kept.log.topic_partition: kept.log for kept in partitions}
+        for partition, log in self._known.items():
+            if present.get(partition) is not log:
+                self._checkpoints.forget(log.folder.parent, partition)
+                self._retry_at.pop(partition, None)
+                self.rotten.pop(partition, None)
+        self._known = present
+
+    def _facts(self, kept: Kept) -> LogFacts:
+        log = kept.log
+        wants_age = kept.compaction.max_compaction_lag_ms is not None  # costs a read per segment
+        return LogFacts(
+            segments=[
+                SegmentFacts(
+                    segment.base_offset,
+                    segment.size_bytes,
+                    segment.first_timestamp if wants_age else NO_TIMESTAMP,
+                    segment.max_timestamp,
+                )
+                for segment in log.segments
+            ],
+            start_offset=log.start_offset,
+            last_stable_offset=log.last_stable_offset,
+            end_offset=log.end_offset,
+            checkpoint=self._checkpoints.offset(log.folder.parent, log.topic_partition),
+        )
+
+    def _job(self, kept: Kept, cleanable: CleanableRange) -> CleanJob:
+        log, settings = kept.log, self._settings
+        closed = [s.base_offset for s in log.segments[:-1] if s.base_offset < cleanable.end_offset]
+        end_of_closed = log.segments[len(closed)].base_offset
+        return CleanJob(
+            folder=str(log.folder),
+            base_offsets=tuple(closed),
+            first_dirty_offset=cleanable.first_dirty_offset,
+            end_offset=cleanable.end_offset,
+            segment_bytes=log.settings.segment_bytes,
+            segment_index_bytes=log.settings.segment_index_bytes,
+            index_interval_bytes=log.settings.index_interval_bytes,
+            delete_retention_ms=kept.compaction.delete_retention_ms,
+            now=self._clock(),
+            map_bytes=settings.map_bytes,
+            bytes_per_second=settings.bytes_per_second,
+            seed=(secrets.randbits(_SEED_BITS), secrets.randbits(_SEED_BITS)),
+            aborted=tuple(log.aborted_transactions(closed[0], end_of_closed)),
+            producers=active_producers(log),
+        )
+
+    def _accept(self, log: PartitionLog, job: CleanJob, cleaned: Cleaned) -> Failed | None:
+        """Put the cleaned segments in place, if the log is still the one they were made from."""
+        bases = {segment.base_offset for segment in log.segments[:-1]}
+        still_kept = any(kept.log is log for kept in self._partitions())
+        if not still_kept or not bases.issuperset(job.base_offsets):
+            return Failed("the log changed meanwhile")
+        replacements = [Replacement(one.replaces, (one.base_offset,)) for one in cleaned.segments]
+        try:
+            log.swap(replacements, self._clock())
+        except OSError as error:
+            return Failed(str(error))
+        return None
+
+    async def _note_done(self, log: PartitionLog, cleaned: Cleaned) -> None:
+        self.stats.compactions += 1
+        self.stats.read_bytes += cleaned.read_bytes
+        self.stats.kept_bytes += cleaned.kept_bytes
+        log_folder, partition = log.folder.parent, log.topic_partition
+        try:
+            await asyncio.to_thread(  # it syncs a file
+                self._checkpoints.advance, log_folder, partition, cleaned.end_offset
+            )
+        except OSError as error:
+            logger.warning("%s: %s", log_folder, error)  # the next start cleans it once more
+
+    def _set_aside(self, log: PartitionLog, answer: Rotten | Failed) -> None:
+        """Not compacted this time. A damaged partition stays as it is, and is not tried again."""
+        self.stats.failed_compactions += 1
+        if log.folder.is_dir():
+            remove_leftovers(str(log.folder))
+        if isinstance(answer, Rotten):
+            self.rotten[log.topic_partition] = answer.reason
+            logger.error("%s is damaged, not compacted: %s", log.topic_partition, answer.reason)
+        else:
+            retry_at = Millis(self._clock() + self._settings.retry_ms)
+            self._retry_at[log.topic_partition] = retry_at
+            logger.warning("%s not compacted now: %s", log.topic_partition, answer.reason)
+
+
+def active_producers(log: PartitionLog) -> tuple[ActiveProducer, ...]:
+    """The producers whose last batch, or else last marker, compaction must leave."""
+    return tuple(
+        ActiveProducer(
+            producer.producer_id,
+            producer.producer_epoch,
+            Offset(producer.batches[-1].last_offset) if producer.batches else None,
+        )
+        for producer in log.producers.producers.values()
+    )

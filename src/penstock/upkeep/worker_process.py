@@ -1,0 +1,79 @@
+"""The compaction worker as the broker sees it: one process, one job at a time.
+
+Started when first needed and again after it died; ended when idle, for it holds a compiler's worth
+of memory. Never imports what it starts: numba stays out of the broker.
+"""
+
+import asyncio
+import sys
+from typing import Final
+
+from penstock.upkeep.work import (
+    LENGTH,
+    MESSAGE_BYTES_MAX,
+    Cleaned,
+    CleanJob,
+    Failed,
+    Rotten,
+    read_answer,
+    write_job,
+)
+
+_MODULE: Final = "penstock.upkeep.worker"
+
+
+class WorkerProcess:
+    """Carries out jobs in another process. A worker that dies fails its job and nothing else."""
+
+    def __init__(self) -> None:
+        self._running: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the worker, while there is one."""
+        return None if self._running is None else self._running.pid
+
+    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+        """The worker's answer, or Failed when it died before it gave one."""
+        try:
+            running = await self._start()
+            return await _ask(running, job)
+        except (OSError, EOFError) as error:
+            await self.stop()
+            return Failed(f"the compaction worker ended: {error!r}")
+        except asyncio.CancelledError:
+            await self.stop()  # it must not write on while nobody waits for the answer
+            raise
+
+    async def stop(self) -> None:
+        """End the worker, in the middle of a job if need be."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        if running.returncode is None:
+            running.kill()
+        assert running.stdin is not None
+        running.stdin.close()
+        await running.wait()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        if self._running is None or self._running.returncode is not None:
+            await self.stop()
+            self._running = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                _MODULE,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        return self._running
+
+
+async def _ask(running: asyncio.subprocess.Process, job: CleanJob) -> Cleaned | Rotten | Failed:
+    assert running.stdin is not None
+    assert running.stdout is not None
+    running.stdin.write(write_job(job))
+    await running.stdin.drain()
+    (length,) = LENGTH.unpack(await running.stdout.readexactly(LENGTH.size))
+    assert length <= MESSAGE_BYTES_MAX
+    return read_answer(await running.stdout.readexactly(length))

@@ -1,0 +1,377 @@
+"""Any history, any crash: the log holds the last value of each key and what grace periods keep."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.log.files import OpenFiles
+from penstock.log.partition import PartitionLog
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.protocol.batch import BatchHeader, iterate_headers
+from penstock.protocol.codecs import Codec
+from penstock.protocol.control import build_marker, read_marker
+from penstock.protocol.records import Record, build_batch, read_records
+from penstock.upkeep import cleaned_files
+from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
+from penstock.upkeep.worker import carry_out
+
+START = Millis(1_700_000_000_000)
+GRACE = Millis(1000)
+KEYS = (b"a", b"b", b"c", b"d")
+PRODUCERS = (ProducerId(1), ProducerId(2))
+
+
+class Killed(BaseException):
+    """The process is gone at this very step."""
+
+
+class Inline:
+    """The worker's work in this process; remembers its last job."""
+
+    job: CleanJob | None = None
+
+    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+        self.job = job
+        return carry_out(job, lambda: None)
+
+    async def stop(self) -> None:
+        return
+
+
+class Written(NamedTuple):
+    """A record of the history and the transaction it belongs to."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    transaction: int | None
+
+
+class History:
+    """A partition, and beside it everything that was ever written to it."""
+
+    def __init__(self, folder: Path, map_bytes: int) -> None:
+        self.folder = folder / "topic-0"
+        self.now = START
+        self.records: list[Written] = []
+        self.aborted: dict[int, bool] = {}  # by transaction, once it has ended
+        self.horizons: dict[int, tuple[int, int | None]] = {}  # offset: earliest, latest
+        self.clean_end = 0
+        self.map_bytes = map_bytes
+        self._open_transactions: dict[ProducerId, int] = {}
+        self._sequences = dict.fromkeys(PRODUCERS, 0)
+        self._epochs = dict.fromkeys(PRODUCERS, 0)
+        self._transactions = 0
+        self.reopen(clean=True)
+
+    def reopen(self, *, clean: bool) -> None:
+        self.log = PartitionLog.open(
+            self.folder, LogSettings(segment_bytes=2000), OpenFiles(8), now=self.now, clean=clean
+        )
+        self.log.set_high_watermark(self.log.end_offset)
+        self.worker = Inline()
+        self.upkeep = Upkeep(
+            lambda: [Kept(self.log, RetentionSettings(delete=False), COMPACTION)],
+            self.worker,
+            UpkeepSettings(map_bytes=self.map_bytes, retry_ms=Millis(0)),
+            clock=lambda: self.now,
+        )
+
+    def write(
+        self,
+        pairs: list[tuple[bytes | None, bytes | None]],
+        producer: ProducerId | None,
+        *,
+        transactional: bool,
+        codec: Codec,
+    ) -> None:
+        transaction = None
+        fields: dict[str, Any] = {}
+        if producer is not None:
+            if producer in self._open_transactions:
+                transactional = True
+            fields = {
+                "producer_id": producer,
+                "producer_epoch": ProducerEpoch(self._epochs[producer]),
+                "base_sequence": Sequence(self._sequences[producer]),
+                "transactional": transactional,
+            }
+            self._sequences[producer] += len(pairs)
+            if transactional:
+                if producer not in self._open_transactions:
+                    self._transactions += 1
+                    self._open_transactions[producer] = self._transactions
+                transaction = self._open_transactions[producer]
+        self.now = Millis(self.now + 1)
+        first = self.log.end_offset
+        self._append(build_batch(pairs, timestamp=self.now, codec=codec, **fields), "client")
+        self.records += [
+            Written(first + index, key, value, transaction)
+            for index, (key, value) in enumerate(pairs)
+        ]
+
+    def end(self, producer: ProducerId, *, commit: bool, bump: bool) -> None:
+        transaction = self._open_transactions.pop(producer, None)
+        if transaction is None:
+            return
+        if bump:
+            self._epochs[producer] += 1
+            self._sequences[producer] = 0
+        self.aborted[transaction] = not commit
+        marker = build_marker(
+            commit=commit,
+            producer_id=producer,
+            producer_epoch=ProducerEpoch(self._epochs[producer]),
+            coordinator_epoch=0,
+            timestamp=self.now,
+        )
+        self._append(marker, "marker")
+
+    def _append(self, batch: bytearray, origin: Any) -> None:
+        self.log.append(batch, leader_epoch=LeaderEpoch(0), now=self.now, origin=origin)
+        self.log.set_high_watermark(self.log.end_offset)
+
+    def compact(self) -> None:
+        """Rounds until nothing is dirty."""
+        for _ in range(100):
+            self.worker.job = None
+            if not asyncio.run(self.upkeep.compact_one()):
+                return
+            assert self.upkeep.stats.failed_compactions == 0
+            self.note_round(done=True)
+        raise AssertionError("compaction does not come to an end")
+
+    def note_round(self, *, done: bool) -> None:
+        """Tombstones that this round read have a horizon now, or may have when it was killed."""
+        job = self.worker.job
+        if job is None:
+            return
+        read_to = max(job.end_offset, self.log.active.base_offset)
+        for record in self.records:
+            if record.value is None and record.offset < read_to:
+                earliest, latest = self.horizons.get(record.offset, (self.now + GRACE, None))
+                if done and latest is None and record.offset < job.end_offset:
+                    latest = self.now + GRACE
+                self.horizons[record.offset] = earliest, latest
+        if done:
+            self.clean_end = int(job.end_offset)
+
+    def producers(self) -> list[tuple[int, ...]]:
+        return sorted(
+            (
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.batches[-1].last_offset if producer.batches else -1,
+                producer.transaction_start,
+            )
+            for producer in self.log.producers.producers.values()
+        )
+
+    # What must hold
+
+    def check(self) -> None:
+        shown = self.read_through()
+        by_offset = {record.offset: record for record in self.records}
+        for record in shown:
+            original = by_offset[record.offset]
+            assert (record.key, record.value) == (original.key, original.value)
+        assert self.state_of(shown) == self.state_of(self.committed())
+        assert [r.offset for r in shown] == sorted({r.offset for r in shown})
+        below = [record for record in self.committed() if record.offset < self.clean_end]
+        last = {record.key: record for record in below if record.key is not None}
+        wanted = {record.offset: record for record in last.values()}
+        for record in shown:
+            if record.offset < self.clean_end:
+                assert record.offset in wanted, "an old value, or one without a key, is still there"
+        offsets = {record.offset for record in shown}
+        for offset, record in wanted.items():
+            if record.value is not None or self.now < self.horizons[offset][0]:
+                assert offset in offsets, f"{record} is lost"
+
+    def check_grace_is_over(self) -> None:
+        """Right after a round that every tombstone's horizon had passed before."""
+        offsets = {record.offset for record in self.read_through()}
+        for offset, (_, latest) in self.horizons.items():
+            if latest is not None and latest <= self.now and offset < self.clean_end:
+                assert offset not in offsets
+
+    def committed(self) -> list[Written]:
+        """What a read-committed consumer may see of the whole history."""
+        end = self.log.last_stable_offset
+        return [
+            record
+            for record in self.records
+            if record.offset < end
+            and (record.transaction is None or not self.aborted.get(record.transaction, True))
+        ]
+
+    @staticmethod
+    def state_of(records: list[Written]) -> dict[bytes, bytes]:
+        state: dict[bytes, bytes] = {}
+        for record in records:
+            if record.key is None:
+                continue
+            if record.value is None:
+                state.pop(record.key, None)
+            else:
+                state[record.key] = record.value
+        return state
+
+    def read_through(self) -> list[Written]:
+        """As a read-committed consumer does, batch by batch from the start to the end."""
+        log, end = self.log, self.log.last_stable_offset
+        aborted = sorted(
+            log.aborted_transactions(log.start_offset, end), key=lambda a: a.first_offset
+        )
+        skipped: set[int] = set()
+        shown: list[Written] = []
+        for header, records, marker in self.batches(end):
+            while aborted and aborted[0].first_offset <= header.last_offset:
+                skipped.add(aborted.pop(0).producer_id)
+            if marker is not None:
+                if not marker:
+                    skipped.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in skipped):
+                shown += [Written(r.offset, r.key, r.value, None) for r in records]
+        return shown
+
+    def batches(self, end: Offset) -> Iterator[tuple[BatchHeader, list[Record], bool | None]]:
+        offset = self.log.start_offset
+        while offset < end:
+            view = self.log.read(offset, max_bytes=500, end_offset=end).view
+            if not view:
+                return  # the last offsets before the end were compacted away
+            for position, header in iterate_headers(view):
+                assert header.end_offset > offset
+                offset = header.end_offset
+                marker = read_marker(view, position).commit if header.is_control else None
+                yield header, [] if header.is_control else read_records(view, position), marker
+
+
+COMPACTION = CompactionSettings(
+    compact=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=GRACE
+)
+
+
+@contextmanager
+def killed_at(step: int) -> Iterator[Callable[[], int]]:
+    """Die at the given change of the disk; nothing is changed from there on."""
+    taken = 0
+
+    def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*arguments: Any, **fields: Any) -> Any:
+            nonlocal taken
+            taken += 1
+            if taken > step:
+                raise Killed
+            return real(*arguments, **fields)
+
+        return stepping
+
+    with (
+        mock.patch.object(os, "rename", deadly(os.rename)),
+        mock.patch.object(os, "unlink", deadly(os.unlink)),
+        mock.patch.object(os, "fsync", deadly(os.fsync)),
+        mock.patch.object(os, "utime", deadly(os.utime)),
+        mock.patch.object(
+            cleaned_files,
+            "_write_whole",
+            deadly(cleaned_files._write_whole),  # noqa: SLF001 - the one place where its bytes go
+        ),
+    ):
+        yield lambda: taken
+
+
+pairs = st.lists(
+    st.tuples(st.sampled_from((*KEYS, None)), st.one_of(st.none(), st.binary(max_size=3))),
+    min_size=1,
+    max_size=4,
+)
+writes = st.tuples(
+    st.just("write"),
+    pairs,
+    st.sampled_from((None, *PRODUCERS)),
+    st.booleans(),
+    st.sampled_from([Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD]),
+)
+ends = st.tuples(st.just("end"), st.sampled_from(PRODUCERS), st.booleans(), st.booleans())
+steps = st.one_of(
+    writes,
+    writes,
+    writes,
+    ends,
+    st.just(("roll",)),
+    st.just(("compact",)),
+    st.tuples(st.just("crash"), st.integers(0, 60)),
+    st.tuples(st.just("wait"), st.sampled_from([1, GRACE])),
+    st.tuples(st.just("reopen"), st.booleans()),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(steps, max_size=40), st.sampled_from([24 * 4, 1 << 20]))
+def test_any_history_and_any_crash_leave_the_last_value_of_each_key(
+    history: list[Any], map_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        model = History(Path(folder), map_bytes)
+        for step in [*history, ("roll",), ("compact",), ("wait", GRACE), ("compact",)]:
+            take(model, step)
+            model.check()
+        model.log.close(sync=False)
+
+
+def take(model: History, step: Any) -> None:
+    match step:
+        case ("write", records, producer, transactional, codec):
+            model.write(records, producer, transactional=transactional, codec=codec)
+        case ("end", producer, commit, bump):
+            model.end(producer, commit=commit, bump=bump)
+        case ("roll",):
+            model.log.roll(model.now)
+        case ("compact",):
+            model.compact()
+        case ("wait", wait_ms):
+            model.now = Millis(model.now + wait_ms)
+        case ("reopen", clean):
+            reopen(model, clean=clean)
+        case ("crash", at):
+            crash(model, at)
+
+
+def reopen(model: History, *, clean: bool) -> None:
+    before, end = model.producers(), model.log.end_offset
+    if clean:
+        model.log.close(sync=False)
+    model.reopen(clean=clean)
+    assert model.log.end_offset == end
+    assert model.producers() == before
+
+
+def crash(model: History, at: int) -> None:
+    before, end = model.producers(), model.log.end_offset
+    model.log.roll(model.now)
+    model.worker.job = None
+    with killed_at(at):
+        try:
+            asyncio.run(model.upkeep.compact_one())
+        except Killed:
+            model.note_round(done=False)
+        else:
+            model.note_round(done=model.upkeep.stats.compactions > 0)
+    model.reopen(clean=False)
+    assert model.log.end_offset == end
+    assert model.producers() == before
+    leftovers = [p.name for p in model.folder.iterdir() if p.suffix in (".cleaned", ".swap")]
+    assert not leftovers
