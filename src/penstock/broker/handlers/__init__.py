@@ -17,6 +17,8 @@ from penstock.broker.handlers import (
     records,
     security,
     topics,
+    transaction_state,
+    transactions,
 )
 
 API_TABLE: Final = ApiTable(
@@ -34,5 +36,7 @@ API_TABLE: Final = ApiTable(
         *records.HANDLERS,
         *security.HANDLERS,
         *topics.HANDLERS,
+        *transaction_state.HANDLERS,
+        *transactions.HANDLERS,
     )
 )
