@@ -40,7 +40,7 @@ _TAGS_MAX: Final = 64  # one is defined; more than this is rubbish
 
 # The first version of each API whose messages are flexible; an API that is absent has none.
 FLEXIBLE_FROM: Final = {
-    **dict.fromkeys(range(45, 93), 0),
+    **{key: 0 for key in range(45, 93) if key != 47},
     0: 9,
     1: 12,
     2: 6,
@@ -91,7 +91,6 @@ FLEXIBLE_FROM: Final = {
     78: 1,
     79: 1,
 }
-del FLEXIBLE_FROM[47]
 
 
 class RequestHeader(NamedTuple):

@@ -22,9 +22,9 @@ from kio.static.protocol import Entity
 from penstock.errors import Malformed
 from penstock.protocol.primitives import Buffer
 from penstock.protocol.schema import EntityType, FieldShape, shapes_of
-from penstock.protocol.walk import vouched
+from penstock.protocol.walk import REQUEST_ITEMS_MAX, RESPONSE_ITEMS_MAX, vouched
 
-RequestReader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
+BodyReader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 
 _MILLIS_32: Final = Struct(">i")
 _MILLIS_64: Final = Struct(">q")
@@ -54,22 +54,22 @@ def response_type(api_key: int, version: int) -> EntityType:
 
 
 @cache
-def request_reader(api_key: int, version: int) -> RequestReader:
+def request_reader(api_key: int, version: int) -> BodyReader:
     """Reads the body that fills a buffer from a position to its end."""
-    return _reader(request_type(api_key, version))
+    return _reader(request_type(api_key, version), REQUEST_ITEMS_MAX)
 
 
 @cache
-def response_reader(api_key: int, version: int) -> RequestReader:
+def response_reader(api_key: int, version: int) -> BodyReader:
     """As `request_reader`, for a client that reads what a broker answers."""
-    return _reader(response_type(api_key, version))
+    return _reader(response_type(api_key, version), RESPONSE_ITEMS_MAX)
 
 
-def _reader(entity_type: EntityType) -> RequestReader:
+def _reader(entity_type: EntityType, items_max: int) -> BodyReader:
     read_entity = entity_reader(entity_type)
 
     def read(buffer: Buffer, position: int) -> tuple[Any, int]:
-        sound, start = vouched(entity_type, buffer, position)
+        sound, start = vouched(entity_type, buffer, position, items_max=items_max)
         try:
             entity, reached = read_entity(memoryview(sound).toreadonly(), start)
         except (SerialError, ValueError, LookupError, OverflowError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Walks over a request before anything is made of it, and vouches for its shape.
+"""Walks over a message before anything is made of it, and vouches for its shape.
 
 kio's native reader trusts counts: it reserves memory for as many items as a frame claims, and an
 absurd claim in seven bytes ends the process. It also takes null where the schema has none, and
@@ -19,7 +19,8 @@ from penstock.errors import Malformed
 from penstock.protocol.primitives import Buffer, read_unsigned_varint, unsigned_varint
 from penstock.protocol.schema import EntityType, FieldShape, is_flexible, shapes_of
 
-ITEMS_MAX: Final = 1 << 18  # array items in one request, all arrays together; more is refused
+REQUEST_ITEMS_MAX: Final = 1 << 18  # array items in one request, all together; more is refused
+RESPONSE_ITEMS_MAX: Final = 1 << 24  # a broker may have many partitions to tell of
 
 _FIXED_BYTES: Final = {
     "bool": 1,
@@ -55,25 +56,27 @@ class _Walk:
 
     __slots__ = ("buffer", "cuts", "end", "items_left")
 
-    def __init__(self, buffer: Buffer, end: int) -> None:
+    def __init__(self, buffer: Buffer, end: int, items_max: int) -> None:
         self.buffer = buffer
         self.end = end
-        self.items_left = ITEMS_MAX
+        self.items_left = items_max
         self.cuts: list[_Cut] = []
 
 
 _Step: TypeAlias = Callable[[_Walk, int], int]  # from a position to the next
 
 
-def vouched(entity_type: EntityType, buffer: Buffer, position: int) -> tuple[Buffer, int]:
+def vouched(
+    entity_type: EntityType, buffer: Buffer, position: int, *, items_max: int
+) -> tuple[Buffer, int]:
     """The buffer and position to read the body from, now known to be sound up to the end.
 
     They are the ones given, or a copy without the tagged fields that this version does not know.
     """
-    walk = _Walk(buffer, len(buffer))
+    walk = _Walk(buffer, len(buffer), items_max)
     reached = _walker(entity_type)(walk, position)
     if reached != walk.end:
-        raise Malformed(f"{walk.end - reached} bytes are left after the request", reached)
+        raise Malformed(f"{walk.end - reached} bytes are left after the message", reached)
     if walk.cuts:
         return _without(walk.cuts, buffer, position), 0
     return buffer, position
@@ -146,7 +149,7 @@ def _fixed_step(size: int) -> _Step:
     def walk_fixed(walk: _Walk, position: int) -> int:
         position += size
         if position > walk.end:
-            raise Malformed("the request is cut short", walk.end)
+            raise Malformed("the message is cut short", walk.end)
         return position
 
     return walk_fixed
@@ -177,7 +180,7 @@ def _legacy_step(name: str, nullable: bool, is_string: bool) -> _Step:
     def walk_legacy(walk: _Walk, position: int) -> int:
         start = position + length_bytes
         if start > walk.end:
-            raise Malformed("the request is cut short", walk.end)
+            raise Malformed("the message is cut short", walk.end)
         (claimed,) = unpack_from(walk.buffer, position)
         if claimed < 0:
             if claimed != -1 or not nullable:
@@ -229,7 +232,7 @@ def _read_compact_count(walk: _Walk, position: int) -> tuple[int, int]:
 def _read_legacy_count(walk: _Walk, position: int) -> tuple[int, int]:
     start = position + _LENGTH_32.size
     if start > walk.end:
-        raise Malformed("the request is cut short", walk.end)
+        raise Malformed("the message is cut short", walk.end)
     (count,) = _LENGTH_32.unpack_from(walk.buffer, position)
     if count < -1:
         raise Malformed(f"an array says {count} items", position)
@@ -239,7 +242,7 @@ def _read_legacy_count(walk: _Walk, position: int) -> tuple[int, int]:
 def _nullable_structure_step(inner: _Step) -> _Step:
     def walk_nullable(walk: _Walk, position: int) -> int:
         if position >= walk.end:
-            raise Malformed("the request is cut short", walk.end)
+            raise Malformed("the message is cut short", walk.end)
         marker = walk.buffer[position]
         if marker == _STRUCTURE_NULL:
             return position + 1

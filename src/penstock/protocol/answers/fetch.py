@@ -48,6 +48,16 @@ _PARTITION_5: Final = Struct(
     "q"  # last_stable_offset
     "q"  # log_start_offset
 )
+_PARTITION_12: Final = Struct(  # flexible, and no list of aborted transactions: what most are
+    ">"
+    "i"  # partition
+    "h"  # error_code
+    "q"  # high_watermark
+    "q"  # last_stable_offset
+    "q"  # log_start_offset
+    "x"  # aborted_transactions    null
+    "i"  # preferred_read_replica  -1: fetch here
+)
 _ABORTED: Final = Struct(
     ">"
     "q"  # producer_id
@@ -117,7 +127,7 @@ def pack_fetch(
             if answer.records:
                 pieces += (own, answer.records)
                 own = bytearray()
-            own += _pack_partition_tags(dialect, answer)
+            own += _pack_tags(dialect, answer)
         own += dialect.no_tags
     own += tagged(nodes_field(0, nodes)) if nodes and version >= _NODES_FROM else dialect.no_tags
     if own:
@@ -127,6 +137,9 @@ def pack_fetch(
 
 def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
     """Everything up to the record bytes."""
+    if dialect.flexible and answer.aborted is None:
+        fixed = _PARTITION_12.pack(*answer[:5], answer.preferred_read_replica)
+        return fixed + dialect.size(len(answer.records))
     if version >= _LOG_START_FROM:
         fixed = _PARTITION_5.pack(*answer[:5])
     else:
@@ -146,7 +159,7 @@ def _pack_aborted(dialect: Dialect, aborted: Sequence[tuple[int, int]]) -> bytes
     )
 
 
-def _pack_partition_tags(dialect: Dialect, answer: PartitionAnswer) -> bytes:
+def _pack_tags(dialect: Dialect, answer: PartitionAnswer) -> bytes:
     diverging, leader = answer.diverging_epoch, answer.current_leader
     if not dialect.flexible or (diverging is None and leader is None):
         return dialect.no_tags
