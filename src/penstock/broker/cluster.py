@@ -123,8 +123,13 @@ class ClusterController:
         """For reading only, between two commands."""
         return self._hosted.state
 
-    def start(self, endpoint: Endpoint, *, stopped_cleanly: bool) -> None:
-        """Register this broker and hold what it should hold. Needs the running event loop."""
+    def start(
+        self, endpoint: Endpoint, *, stopped_cleanly: bool, cluster_id: str | None = None
+    ) -> None:
+        """Register this broker and hold what it should hold. Needs the running event loop.
+
+        `cluster_id` is taken by a cluster that has none yet; None mints one.
+        """
         self._hosted.start()
         registered = self.submit(
             lambda caller: RegisterBroker(
@@ -134,7 +139,7 @@ class ClusterController:
                 endpoint.port,
                 endpoint.rack,
                 stopped_cleanly=stopped_cleanly,
-                fresh_cluster_id=kafka_id(self._mint_id()),
+                fresh_cluster_id=cluster_id or kafka_id(self._mint_id()),
             )
         )
         if registered.done():

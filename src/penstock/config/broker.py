@@ -96,7 +96,7 @@ _NETWORK: Final = (
         doc="Requests of one connection without their answer; at that, reading pauses.",
     ),
     _key(
-        "penstock.unsent.max.bytes", Kind.INT, 1 << 20, least=1 << 16,
+        "penstock.unsent.max.bytes", Kind.INT, 64 << 10, least=1 << 10,
         doc="Answers that a client does not read; at that, reading from it pauses.",
     ),
     _key(

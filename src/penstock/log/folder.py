@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -140,11 +140,21 @@ class LogFolder:
         if now is None:
             due = [Path(entry) for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
         else:
-            due = [path for at, path in self._to_remove if at <= now]
-            self._to_remove = [row for row in self._to_remove if row[0] > now]
-        for path in due:
-            shutil.rmtree(path, ignore_errors=True)
+            due = self.take_deleted(now)
+        self.remove_folders(due)
         return len(due)
+
+    def take_deleted(self, now: Millis) -> list[Path]:
+        """Deleted partitions whose delay has passed, for a thread to remove."""
+        due = [path for at, path in self._to_remove if at <= now]
+        self._to_remove = [row for row in self._to_remove if row[0] > now]
+        return due
+
+    @staticmethod
+    def remove_folders(folders: Iterable[Path]) -> None:
+        """Take whole folders off the disk; may run in any thread."""
+        for path in folders:
+            shutil.rmtree(path, ignore_errors=True)
 
     def checkpoint(self) -> None:
         """Write down how far each partition is flushed, replicated, and where it starts."""

@@ -1,0 +1,240 @@
+"""One broker process: builds its parts, serves until told to stop, and stops in good order.
+
+The order of a stop is the reverse of what depends on what: no new requests, everybody who waits is
+answered, the services close, then the logs, and last the mark that says the stop was clean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import uuid4
+
+import uvloop
+
+from penstock.broker.broker import Broker, Endpoint
+from penstock.broker.cluster import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    ClusterController,
+    kafka_id,
+)
+from penstock.broker.dispatch import Dispatcher
+from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.flushing import Flusher
+from penstock.broker.handlers import API_TABLE
+from penstock.broker.handlers.api_versions import FEATURES
+from penstock.broker.net import Server
+from penstock.broker.partitions import Leadership, Partition, Partitions, TopicSettings
+from penstock.broker.plain_inspector import PlainInspector
+from penstock.broker.quotas import Quotas
+from penstock.broker.transactions import Transactions
+from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.coordination.controller import Cluster
+from penstock.log import FolderIdentity, LogFolder, OpenFiles
+from penstock.log.identity import load_identity
+from penstock.model import LeaderEpoch, Millis, NodeId
+from penstock.node.log_store import FolderStore
+from penstock.node.settings import (
+    BadSettings,
+    NodeSettings,
+    broker_view,
+    controller_view,
+    transaction_view,
+    upkeep_view,
+)
+from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.worker_process import WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+SESSION_IDS_END: Final = 1 << 31
+METADATA_SETTINGS: Final = TopicSettings(
+    log=LogSettings(
+        segment_bytes=4 << 20,  # small, so that its history is compacted soon
+        max_message_bytes=64 << 20,  # one command's events are one batch
+        flush_ms=Millis(1000),
+    ),
+    retention=RetentionSettings(delete=False, retention_ms=None),
+    compaction=CompactionSettings(compact=True),
+)
+
+
+class RunningBroker:
+    """The parts of one broker, from the folder on disk to the listener."""
+
+    def __init__(self, settings: NodeSettings, folder: LogFolder, cluster_id: str) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._cluster_id = cluster_id
+        views = broker_view(settings)
+        self.partitions = Partitions(settings.node_id, FolderStore(folder, clock))
+        self.flusher = Flusher(self._all_partitions(), clock=clock)
+        self.partitions.flush = self.flusher
+        self.metadata = _open_metadata(folder, settings.node_id, self.flusher)
+        quotas = Quotas(time.monotonic)
+        self.cluster = ClusterController(
+            self.metadata,
+            self.partitions,
+            quotas,
+            rules=controller_view(settings),
+            features=dict(FEATURES),
+            clock=clock,
+        )
+        self.broker = Broker(
+            settings=views,
+            clock=clock,
+            partitions=self.partitions,
+            cluster=self.cluster,
+            quotas=quotas,
+            api_table=API_TABLE,
+            inspector=PlainInspector(),
+            fetch_sessions=FetchSessions(
+                sessions_max=views.fetch_sessions_max,
+                idle_ms=views.fetch_session_idle_ms,
+                mint_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
+            ),
+        )
+        self.transactions = self.broker.transactions = Transactions(
+            partitions=self.partitions,
+            cluster=self.cluster,
+            producer_ids=self.cluster,
+            settings=transaction_view(settings),
+            clock=clock,
+        )
+        self.cluster.topic_listeners.append(self.transactions.follow)
+        self.server = Server(Dispatcher(self.broker), views.network)
+        self.upkeep = Upkeep(self._kept, WorkerProcess(), upkeep_view(settings), clock=clock)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> int:
+        """Serve; the port that clients connect to."""
+        settings = self.settings
+        port = await self.server.listen(settings.host, settings.kafka_port)
+        endpoint = Endpoint(settings.node_id, settings.shown_host, port, settings.rack)
+        _set_strays_aside(self.folder, self.cluster.state)
+        self.cluster.start(
+            endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
+        )
+        self.transactions.start()
+        self.flusher.start()
+        self._tasks.append(asyncio.create_task(self.upkeep.run(), name="upkeep"))
+        self._tasks.append(asyncio.create_task(self._checkpoint_for_ever(), name="checkpoints"))
+        return port
+
+    async def stop(self) -> None:
+        """Stop serving, answer who waits, close all."""
+        await self.server.close(self.broker.settings.stop_ms / 1000, self.partitions.abandon)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.transactions.close()
+        self.cluster.close()
+        self.flusher.close()
+        self.partitions.close()
+
+    def _all_partitions(self) -> _Everything:
+        return _Everything(self)
+
+    def _kept(self) -> Iterator[Kept]:
+        for partition in self._all_partitions():
+            settings = partition.settings
+            yield Kept(partition.log, settings.retention, settings.compaction)
+
+    async def _checkpoint_for_ever(self) -> None:
+        interval_ms = self.settings.values.whole("log.flush.offset.checkpoint.interval.ms")
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(max(interval_ms, 1000) / 1000)
+            self.folder.checkpoint()
+            removable = self.folder.take_deleted(clock())
+            await loop.run_in_executor(None, self.folder.remove_folders, removable)
+
+
+class _Everything:
+    """Every partition of the broker, its own metadata first, as of each time it is asked."""
+
+    def __init__(self, running: RunningBroker) -> None:
+        self._running = running
+
+    def __iter__(self) -> Iterator[Partition]:
+        yield self._running.metadata
+        yield from tuple(self._running.partitions)
+
+
+def clock() -> Millis:
+    """The time of day."""
+    return Millis(time.time_ns() // 1_000_000)
+
+
+def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:
+    """Lock the node's folder and learn the cluster's id, minting one on the first day."""
+    known = load_identity(settings.folder) if settings.folder.exists() else None
+    if known is not None and known.node_id != settings.node_id and "node.id" in settings.static:
+        raise BadSettings(f"{settings.folder} belongs to node {known.node_id}")
+    cluster_id = kafka_id(uuid4()) if known is None else known.cluster_id
+    directory_id = uuid4() if known is None else known.directory_id
+    identity = FolderIdentity(cluster_id, settings.node_id, directory_id)
+    files = OpenFiles(settings.values.whole("penstock.open.files.max"))
+    return LogFolder.open(settings.folder, files, identity=identity), cluster_id
+
+
+def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Partition:
+    """The controller's own log, which no client reaches: it is in no table of topics."""
+    log = folder.open_partition(
+        METADATA_PARTITION, METADATA_SETTINGS.log, topic_id=METADATA_TOPIC_ID, now=clock()
+    )
+    return Partition(
+        log,
+        topic_id=METADATA_TOPIC_ID,
+        node_id=node_id,
+        leadership=Leadership(node_id, LeaderEpoch(0), (node_id,), (node_id,)),
+        settings=METADATA_SETTINGS,
+        flush=flusher,
+    )
+
+
+def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
+    """A partition on disk that the controller does not know is kept, under another name.
+
+    So is one of a topic that was deleted and made anew: its offsets are not the new topic's.
+    """
+    for topic_partition, topic_id in tuple(folder.found()):
+        topic = cluster.topics.get(topic_partition.topic)
+        is_known = topic is not None and topic_partition.partition < len(topic.partitions)
+        is_same = topic is not None and topic_id in (None, topic.topic_id)
+        if topic_partition == METADATA_PARTITION or (is_known and is_same):
+            continue
+        path = folder.path / str(topic_partition)
+        aside = path.with_name(f"{path.name[:200]}.{uuid4().hex}-stray")
+        logger.warning("%s belongs to no topic: set aside as %s", path.name, aside.name)
+        path.rename(aside)
+
+
+async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT; `on_ready` is told the port."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    folder, cluster_id = open_folder(settings)
+    try:
+        running = RunningBroker(settings, folder, cluster_id)
+        on_ready(await running.start())
+    except BaseException:
+        folder.release()
+        raise
+    await stopping.wait()
+    logger.info("stopping")
+    await running.stop()
+
+
+def run_broker(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
+    """Run a broker in this process until it is told to stop."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings, on_ready))

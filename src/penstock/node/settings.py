@@ -1,0 +1,207 @@
+"""What a node is started with, and the narrow views its parts get of it.
+
+A value comes from the command line, else from a properties file, else from the rows' defaults.
+Everything is checked here, before anything is opened.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.broker.settings import BrokerSettings, NetworkSettings
+from penstock.config.broker import BROKER_KEYS, broker_values
+from penstock.config.resolve import Layers, Values
+from penstock.coordination.controller.rules import ControllerRules
+from penstock.coordination.groups.settings import GroupSettings
+from penstock.coordination.transactions import TransactionSettings
+from penstock.errors import Refused
+from penstock.model import Millis, NodeId
+from penstock.upkeep.scheduler import UpkeepSettings
+
+DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen
+LOCALHOST: Final = "127.0.0.1"
+KAFKA_PORT: Final = 9092
+PORT_LAST: Final = 65535
+# One node for one person: nobody waits for a second member. Kafka's sample settings say the same.
+QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
+MINUTE_MS: Final = 60_000
+
+
+class BadSettings(Exception):
+    """The node cannot start with these; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """One broker of one cluster."""
+
+    folder: Path
+    node_id: NodeId = NodeId(1)
+    host: str = LOCALHOST
+    kafka_port: int = KAFKA_PORT  # 0 takes any free one
+    advertised_host: str | None = None  # None: the host itself
+    rack: str | None = None
+    static: dict[str, str] = field(default_factory=dict)  # broker keys, as given
+
+    @property
+    def values(self) -> Values:
+        """The effective settings before anything is changed at run time."""
+        return broker_values(Layers({}, {}, self.static))
+
+    @property
+    def shown_host(self) -> str:
+        """Where clients are told to connect. They cannot connect to "any address"."""
+        if self.advertised_host is not None:
+            return self.advertised_host
+        return LOCALHOST if self.host in ("0.0.0.0", "::") else self.host
+
+
+def node_settings(
+    *,
+    folder: Path | None = None,
+    kafka_port: int | None = None,
+    host: str | None = None,
+    advertised_host: str | None = None,
+    properties: Path | None = None,
+    given: Mapping[str, str] | None = None,
+    quick: bool = False,
+) -> NodeSettings:
+    """Bring together what a person gave in various places; BadSettings when it cannot be."""
+    static = {**(QUICK if quick else {}), **_read_known(properties), **_checked(given or {})}
+    listener_host, listener_port = _listener(static)
+    port = kafka_port if kafka_port is not None else listener_port
+    if not 0 <= port <= PORT_LAST:
+        raise BadSettings(f"{port} is no port: use 0 (any free one) to {PORT_LAST}")
+    node_id = static.get("node.id", static.get("broker.id", "1"))
+    folders = [name.strip() for name in static.get("log.dirs", "").split(",") if name.strip()]
+    if folder is None and len(folders) > 1:
+        raise BadSettings("log.dirs names several folders; one is supported")
+    chosen = folder or (Path(folders[0]) if folders else DEFAULT_FOLDER)
+    return NodeSettings(
+        folder=chosen.expanduser().absolute(),
+        node_id=NodeId(int(node_id)),
+        host=host or listener_host,
+        kafka_port=port,
+        advertised_host=advertised_host or _advertised(static),
+        rack=static.get("broker.rack"),
+        static=static,
+    )
+
+
+def _read_known(properties: Path | None) -> dict[str, str]:
+    """The keys of a properties file that are ours; a Kafka broker's own file may hold others."""
+    if properties is None:
+        return {}
+    try:
+        lines = properties.read_text().splitlines()
+    except OSError as error:
+        raise BadSettings(f"{properties} cannot be read: {error.strerror}") from None
+    rows: dict[str, str] = {}
+    for line in lines:
+        key, found, value = line.partition("=")
+        if found and not line.lstrip().startswith(("#", "!")):
+            rows[key.strip()] = value.strip()
+    return _checked({name: value for name, value in rows.items() if name in BROKER_KEYS})
+
+
+def unknown_properties(properties: Path) -> list[str]:
+    """The keys of a properties file that have no effect here."""
+    keys = [line.partition("=")[0].strip() for line in properties.read_text().splitlines()]
+    return [
+        key for key in keys if key and not key.startswith(("#", "!")) and key not in BROKER_KEYS
+    ]
+
+
+def _checked(given: Mapping[str, str]) -> dict[str, str]:
+    for name, text in given.items():
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            raise BadSettings(f"there is no setting {name!r}; docs/configuration.md lists them all")
+        try:
+            key.parse(text)
+        except Refused as refusal:
+            raise BadSettings(refusal.message) from None
+    return dict(given)
+
+
+def _listener(static: Mapping[str, str]) -> tuple[str, int]:
+    """Host and port of the first plain listener."""
+    for entry in static.get("listeners", "").split(","):
+        name, found, address = entry.strip().partition("://")
+        host, _, port = address.rpartition(":")
+        if found and "CONTROLLER" not in name.upper() and port.isdecimal():
+            return host or "0.0.0.0", int(port)
+    return LOCALHOST, KAFKA_PORT
+
+
+def _advertised(static: Mapping[str, str]) -> str | None:
+    entry = static.get("advertised.listeners", "").split(",")[0].strip()
+    return entry.partition("://")[2].rpartition(":")[0] or None
+
+
+def broker_view(settings: NodeSettings) -> BrokerSettings:
+    """What the broker must know."""
+    values = settings.values
+    return BrokerSettings(
+        node_id=settings.node_id,
+        network=NetworkSettings(
+            request_bytes_max=values.whole("socket.request.max.bytes"),
+            connections_max=values.whole("max.connections"),
+            connections_per_host_max=values.whole("max.connections.per.ip"),
+            idle_ms=values.millis("connections.max.idle.ms"),
+            frame_ms=values.millis("penstock.request.timeout.ms"),
+            in_flight_max=values.whole("penstock.requests.in.flight.max"),
+            unsent_bytes_max=values.whole("penstock.unsent.max.bytes"),
+            backlog=values.whole("socket.listen.backlog.size"),
+        ),
+        fetch_bytes_max=values.whole("fetch.max.bytes"),
+        fetch_sessions_max=values.whole("max.incremental.fetch.session.cache.slots"),
+    )
+
+
+def controller_view(settings: NodeSettings) -> ControllerRules:
+    """What the controller must know."""
+    values = settings.values
+    return ControllerRules(
+        settings.node_id,
+        default_partition_count=values.whole("num.partitions"),
+        default_replication_factor=values.whole("default.replication.factor"),
+        static=settings.static,
+    )
+
+
+def transaction_view(settings: NodeSettings) -> TransactionSettings:
+    """What the transaction coordinator must know."""
+    values = settings.values
+    return TransactionSettings(
+        timeout_max_ms=values.millis("transaction.max.timeout.ms"),
+        id_expiration_ms=values.millis("transactional.id.expiration.ms"),
+    )
+
+
+def group_view(settings: NodeSettings) -> GroupSettings:
+    """What the group coordinator must know."""
+    values = settings.values
+    return GroupSettings(
+        session_timeout_min_ms=values.millis("group.min.session.timeout.ms"),
+        session_timeout_max_ms=values.millis("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=values.millis("group.initial.rebalance.delay.ms"),
+        members_max=values.whole("group.max.size"),
+        consumer_session_timeout_ms=values.millis("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=values.millis("group.consumer.heartbeat.interval.ms"),
+        consumer_members_max=values.whole("group.consumer.max.size"),
+        assignors=values.names("group.consumer.assignors"),
+        offset_metadata_bytes_max=values.whole("offset.metadata.max.bytes"),
+        offsets_retention_ms=Millis(values.whole("offsets.retention.minutes") * MINUTE_MS),
+        offsets_retention_check_ms=values.millis("offsets.retention.check.interval.ms"),
+    )
+
+
+def upkeep_view(settings: NodeSettings) -> UpkeepSettings:
+    """What retention and compaction must know."""
+    values = settings.values
+    return UpkeepSettings(
+        retention_interval_ms=values.millis("log.retention.check.interval.ms"),
+        compaction_interval_ms=values.millis("log.cleaner.backoff.ms"),
+    )
