@@ -146,3 +146,9 @@ def test_size_limits_are_never_below_the_size(raw: bytes, repeat: int) -> None:
     lz4 = memoryview(cramjam.lz4.compress(content)).cast("B")
     assert len(content) <= zstd_size_limit(zstd) <= len(content) + 128 * 1024
     assert len(content) <= lz4_size_limit(lz4) <= len(content) + (4 << 20)
+
+
+def test_lz4_blocks_stand_alone() -> None:
+    """Java's reader refuses a frame whose blocks lean on the ones before."""
+    flags = bytes(compress(Codec.LZ4, TEXT))[4]
+    assert flags & 0x20
