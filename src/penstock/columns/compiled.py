@@ -39,6 +39,7 @@ def _room_stamp() -> bytes:
     return stamp.digest()
 
 
+_UNREADABLE: Final = (OSError, EOFError, UnpicklingError)
 _njit: Any = numba.njit  # its stubs do not know _nrt
 _FunctionCache: Any = caching.FunctionCache  # untyped in numba
 _IndexFile: Any = caching.IndexDataCacheFile
@@ -61,12 +62,14 @@ class RoomCache(_FunctionCache):  # type: ignore[misc]  # a base of type Any: nu
         """What an earlier process compiled; None when there is nothing or it cannot be read."""
         try:
             return super().load_overload(sig, target_context)
-        except (OSError, EOFError, UnpicklingError):
+        except _UNREADABLE:
+            with suppress(OSError):
+                self.flush()  # or each later process would stumble over it
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep it for the next process, if the disk lets us."""
-        with suppress(OSError):
+        with suppress(*_UNREADABLE):
             super().save_overload(sig, data)
 
 
