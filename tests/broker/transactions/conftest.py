@@ -1,0 +1,256 @@
+"""A transactional producer made by hand: every request it sends is the test's own choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pytest
+
+from penstock.errors import ErrorCode
+from penstock.protocol.batch import iterate_headers
+from penstock.protocol.control import read_marker
+from penstock.protocol.records import read_records
+
+PRODUCE, FETCH, INIT, ADD, ADD_OFFSETS, END = 0, 1, 22, 24, 25, 26
+DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66
+READ_COMMITTED = 1
+
+
+class Wire(Protocol):
+    def ask(self, api_key: int, version: int, **fields: Any) -> Any: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Handle:
+    """What a process must know to act in a transaction: the id, the producer id, the epoch."""
+
+    wire: Wire
+    transactional_id: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequences: dict[tuple[str, int], int] = field(default_factory=dict)
+    told: tuple[int, int] = (-1, -1)  # producer id and epoch that the last end answered
+
+    def init(self, timeout_ms: int = 60_000, *, version: int = 5) -> ErrorCode:
+        answer = self.wire.ask(
+            INIT,
+            version,
+            transactional_id=self.transactional_id,
+            transaction_timeout=timeout_ms,
+        )
+        if answer.error_code == ErrorCode.none:
+            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+            self.sequences = {}
+        return ErrorCode(answer.error_code)
+
+    def init_patiently(self, timeout_ms: int = 60_000) -> None:
+        for _ in range(100):
+            code = self.init(timeout_ms)
+            if code == ErrorCode.none:
+                return
+            assert code == ErrorCode.concurrent_transactions
+        raise AssertionError("the last transaction never ends")
+
+    def copy(self) -> Handle:
+        """The same identity in another process."""
+        return Handle(
+            self.wire,
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            dict(self.sequences),
+        )
+
+    def add(self, *partitions: tuple[str, int], version: int = 3) -> list[ErrorCode]:
+        answer = self.wire.ask(
+            ADD,
+            version,
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[
+                {"name": topic, "partitions": [index]} for topic, index in partitions
+            ],
+        )
+        return [
+            ErrorCode(row.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        ]
+
+    def end(self, *, commit: bool, version: int = 5) -> ErrorCode:
+        """End with our own epoch; the new one is in `told`."""
+        answer = self.wire.ask(
+            END,
+            version,
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=commit,
+        )
+        self.told = (answer.producer_id, answer.producer_epoch) if version >= 5 else (-1, -1)
+        return ErrorCode(answer.error_code)
+
+    def go_on(self) -> None:
+        """Use the identity that the last end told."""
+        self.producer_id, self.producer_epoch = self.told
+        self.sequences = {}
+
+    def produce(
+        self,
+        batch: Callable[..., bytearray],
+        *values: str,
+        topic: str = "a",
+        partition: int = 0,
+        version: int = 12,
+    ) -> ErrorCode:
+        place = (topic, partition)
+        sequence = self.sequences.get(place, 0)
+        records = batch(
+            *[(None, value.encode()) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        answer = self.wire.ask(
+            PRODUCE,
+            version,
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout=5000,
+            topic_data=[
+                {
+                    "name": topic,
+                    "partition_data": [{"index": partition, "records": bytes(records)}],
+                }
+            ],
+        )
+        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if code == ErrorCode.none:
+            self.sequences[place] = sequence + len(values)
+        return code
+
+
+class Reader:
+    """Reads what is committed, as a consumer does: up to the last stable offset, less aborted."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    def committed(self, topic: str = "a", partition: int = 0) -> list[str]:
+        """All values a read_committed consumer would be given."""
+        answer = self.wire.ask(
+            FETCH,
+            12,
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=1 << 24,
+            isolation_level=READ_COMMITTED,
+            session_epoch=-1,
+            topics=[
+                {
+                    "topic": topic,
+                    "partitions": [
+                        {
+                            "partition": partition,
+                            "fetch_offset": 0,
+                            "partition_max_bytes": 1 << 24,
+                        }
+                    ],
+                }
+            ],
+        )
+        found = answer.responses[0].partitions[0]
+        assert found.error_code == ErrorCode.none
+        return read_committed(
+            bytes(found.records or b""),
+            [(row.producer_id, row.first_offset) for row in found.aborted_transactions or ()],
+        )
+
+    def stable_offset(self, topic: str = "a", partition: int = 0) -> int:
+        answer = self.wire.ask(
+            2,
+            7,
+            replica_id=-1,
+            isolation_level=READ_COMMITTED,
+            topics=[
+                {
+                    "name": topic,
+                    "partitions": [{"partition_index": partition, "timestamp": -1}],
+                }
+            ],
+        )
+        return int(answer.topics[0].partitions[0].offset)
+
+    def state(self, transactional_id: str) -> tuple[ErrorCode, str, int, int]:
+        """Code, state, producer id and epoch, as DescribeTransactions says."""
+        answer = self.wire.ask(DESCRIBE, 0, transactional_ids=[transactional_id])
+        row = answer.transaction_states[0]
+        return (
+            ErrorCode(row.error_code),
+            row.transaction_state,
+            row.producer_id,
+            row.producer_epoch,
+        )
+
+
+def read_committed(records: bytes, aborted: list[tuple[int, int]]) -> list[str]:
+    """Filter a fetched run of batches as clients do."""
+    pending = sorted(aborted, key=lambda row: row[1])
+    skipping: set[int] = set()
+    values: list[str] = []
+    for position, header in iterate_headers(records):
+        while pending and pending[0][1] <= header.base_offset:
+            skipping.add(pending.pop(0)[0])
+        if header.is_control:
+            if not read_marker(records, position).commit:
+                skipping.discard(header.producer_id)
+        elif header.producer_id not in skipping or not header.is_transactional:
+            values += [(record.value or b"").decode() for record in read_records(records, position)]
+    return values
+
+
+class Running(Protocol):
+    def call(self, work: Callable[[], Any]) -> Any: ...
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None: ...
+    def connect(self) -> Wire: ...
+
+    cluster: Any
+
+
+@pytest.fixture
+def prepared(broker: Running) -> Running:
+    """A broker that coordinates transactions, with the topic `a` of three partitions."""
+    broker.call(lambda: broker.cluster.internal_topic("__transaction_state"))
+    broker.create_topic("a", 3)
+    return broker
+
+
+@pytest.fixture
+def connection(prepared: Running) -> Iterator[Wire]:
+    """A raw connection to it."""
+    wire = prepared.connect()
+    yield wire
+    wire.close()
+
+
+@pytest.fixture
+def handle(connection: Wire) -> Callable[[str], Handle]:
+    """Make a producer by hand."""
+    return lambda transactional_id: Handle(connection, transactional_id)
+
+
+@pytest.fixture
+def reader_of() -> Callable[[Wire], Reader]:
+    """Read over a connection of one's own."""
+    return Reader
+
+
+@pytest.fixture
+def reader(connection: Wire) -> Reader:
+    """Read what is committed."""
+    return Reader(connection)

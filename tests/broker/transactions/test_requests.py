@@ -1,0 +1,335 @@
+"""The transaction APIs, one by one: what they refuse and how each version is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.errors import ErrorCode
+
+Batch = Callable[..., bytearray]
+MakeHandle = Callable[[str], Any]
+
+INIT, ADD, ADD_OFFSETS, END, WRITE_MARKERS = 22, 24, 25, 26, 27
+DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66
+
+
+def test_an_idempotent_producer_gets_an_id_of_its_own(connection: Any) -> None:
+    answers = [
+        connection.ask(INIT, version, transactional_id=None, transaction_timeout=0)
+        for version in range(6)
+    ]
+    assert {answer.error_code for answer in answers} == {ErrorCode.none}
+    assert {answer.producer_epoch for answer in answers} == {0}
+    assert len({answer.producer_id for answer in answers}) == len(answers)
+
+
+def test_producer_ids_go_on_after_a_restart(
+    prepared: Any, start_broker: Any, connection: Any
+) -> None:
+    before = connection.ask(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
+    prepared.stop()
+    again = start_broker().connect()
+    after = again.ask(INIT, 4, transactional_id=None, transaction_timeout=0).producer_id
+    again.close()
+    assert after > before
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_a_time_out_must_be_reasonable(handle: MakeHandle, timeout_ms: int) -> None:
+    assert handle("t").init(timeout_ms) == ErrorCode.invalid_transaction_timeout
+
+
+def test_an_empty_transactional_id_is_no_id(handle: MakeHandle, reader: Any) -> None:
+    assert handle("").init() == ErrorCode.invalid_request
+    assert reader.state("")[0] == ErrorCode.invalid_request
+
+
+def test_a_producer_id_comes_with_its_epoch(connection: Any) -> None:
+    answer = connection.ask(
+        INIT, 5, transactional_id="t", transaction_timeout=1000, producer_id=4, producer_epoch=-1
+    )
+    assert answer.error_code == ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("init", "add", "end"),
+    [(3, 1, 1), (4, 2, 2)],
+)
+def test_a_fenced_producer_is_told_in_the_words_of_its_version(
+    handle: MakeHandle, connection: Any, init: int, add: int, end: int
+) -> None:
+    writer = handle("t")
+    writer.init()
+    handle("t").init()
+    code = ErrorCode.invalid_producer_epoch if init < 4 else ErrorCode.producer_fenced
+    assert writer.add(("a", 0), version=add) == [code]
+    assert writer.end(commit=True, version=end) == code
+    answer = connection.ask(
+        INIT,
+        init,
+        transactional_id="t",
+        transaction_timeout=1000,
+        producer_id=writer.producer_id,
+        producer_epoch=writer.producer_epoch,
+    )
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+def test_partitions_that_do_not_exist_keep_the_others_out(
+    handle: MakeHandle, connection: Any
+) -> None:
+    writer = handle("t")
+    writer.init()
+    assert writer.add(("a", 0), ("a", 3), ("b", 0)) == [
+        ErrorCode.operation_not_attempted,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_or_partition,
+    ]
+    (listed,) = connection.ask(LIST, 0).transaction_states
+    assert listed.transaction_state == "Empty"
+
+
+def test_an_unknown_transactional_id_maps_to_no_producer(handle: MakeHandle, reader: Any) -> None:
+    stranger = handle("nobody")
+    stranger.producer_id, stranger.producer_epoch = 9, 0
+    assert stranger.add(("a", 0)) == [ErrorCode.invalid_producer_id_mapping]
+    assert stranger.end(commit=True) == ErrorCode.invalid_producer_id_mapping
+    assert reader.state("nobody")[0] == ErrorCode.transactional_id_not_found
+
+
+@pytest.mark.parametrize(
+    ("version", "missing"),
+    [(4, ErrorCode.invalid_txn_state), (5, ErrorCode.transaction_abortable)],
+)
+def test_brokers_ask_for_many_transactions_at_once(
+    handle: MakeHandle, connection: Any, version: int, missing: ErrorCode
+) -> None:
+    one, two = handle("one"), handle("two")
+    one.init()
+    two.init()
+
+    def ask(verify_only: bool) -> dict[str, list[ErrorCode]]:
+        answer = connection.ask(
+            ADD,
+            version,
+            transactions=[
+                {
+                    "transactional_id": asked.transactional_id,
+                    "producer_id": asked.producer_id,
+                    "producer_epoch": epoch,
+                    "verify_only": verify_only,
+                    "topics": [{"name": "a", "partitions": [0, 1]}],
+                }
+                for asked, epoch in ((one, one.producer_epoch), (two, two.producer_epoch + 1))
+            ],
+        )
+        return {
+            result.transactional_id: [
+                ErrorCode(row.partition_error_code)
+                for row in result.topic_results[0].results_by_partition
+            ]
+            for result in answer.results_by_transaction
+        }
+
+    fenced = [ErrorCode.producer_fenced] * 2
+    assert ask(verify_only=True) == {"one": [missing] * 2, "two": fenced}
+    assert ask(verify_only=False) == {"one": [ErrorCode.none] * 2, "two": fenced}
+    assert ask(verify_only=True) == {"one": [ErrorCode.none] * 2, "two": fenced}
+
+
+def test_the_offsets_of_a_group_join_through_their_partition(
+    handle: MakeHandle, connection: Any
+) -> None:
+    writer = handle("t")
+    writer.init()
+    answer = connection.ask(
+        ADD_OFFSETS,
+        4,
+        transactional_id="t",
+        producer_id=writer.producer_id,
+        producer_epoch=writer.producer_epoch,
+        group_id="orders",
+    )
+    assert answer.error_code == ErrorCode.none
+    row = connection.ask(DESCRIBE, 0, transactional_ids=["t"]).transaction_states[0]
+    assert row.transaction_state == "Ongoing"
+    # as Java hashes the group's name over fifty partitions
+    hashed = 0
+    for letter in "orders":
+        hashed = (31 * hashed + ord(letter)) & 0xFFFFFFFF
+    assert [(topic.topic, topic.partitions) for topic in row.topics] == [
+        ("__consumer_offsets", ((hashed & 0x7FFFFFFF) % 50,))
+    ]
+
+
+def test_transactions_are_listed_by_what_is_asked_for(
+    handle: MakeHandle, connection: Any, make_batch: Batch
+) -> None:
+    handles = {name: handle(name) for name in ("orders-1", "orders-2", "bills")}
+    for each in handles.values():
+        each.init()
+    handles["orders-1"].produce(make_batch, "x")
+
+    def listed(version: int = 2, **filters: Any) -> list[str]:
+        answer = connection.ask(LIST, version, **filters)
+        assert answer.error_code == ErrorCode.none
+        return sorted(row.transactional_id for row in answer.transaction_states)
+
+    assert listed(0) == ["bills", "orders-1", "orders-2"]
+    assert listed(state_filters=["Ongoing"]) == ["orders-1"]
+    assert listed(state_filters=["Empty"], producer_id_filters=[handles["bills"].producer_id]) == [
+        "bills"
+    ]
+    assert listed(transactional_id_pattern="orders-.*") == ["orders-1", "orders-2"]
+    assert listed(transactional_id_pattern="orders") == []
+    assert listed(state_filters=["Ongoing"], duration_filter=3_600_000) == []
+    unknown = connection.ask(LIST, 2, state_filters=["Sleeping"])
+    assert unknown.unknown_state_filters == ("Sleeping",)
+    assert unknown.transaction_states == ()
+    bad = connection.ask(LIST, 2, transactional_id_pattern="(")
+    assert bad.error_code == ErrorCode.invalid_regular_expression
+
+
+def test_an_operator_ends_a_transaction_that_its_coordinator_forgot(
+    handle: MakeHandle, connection: Any, reader: Any, make_batch: Batch
+) -> None:
+    writer = handle("t")
+    writer.init()
+    writer.produce(make_batch, "stuck")
+    for version in (1, 2):
+        answer = connection.ask(
+            WRITE_MARKERS,
+            version,
+            markers=[
+                {
+                    "producer_id": writer.producer_id,
+                    "producer_epoch": writer.producer_epoch + 1,
+                    "transaction_result": False,
+                    "topics": [{"name": "a", "partition_indexes": [0, 7]}],
+                    "coordinator_epoch": 0,
+                    "transaction_version": 2,
+                }
+            ],
+        )
+        assert [
+            (row.partition_index, row.error_code) for row in answer.markers[0].topics[0].partitions
+        ] == [(0, ErrorCode.none), (7, ErrorCode.unknown_topic_or_partition)]
+    assert reader.stable_offset() == 3
+    assert reader.committed() == []
+
+
+def test_a_marker_is_tried_until_it_is_written(
+    prepared: Any, handle: MakeHandle, reader: Any, make_batch: Batch
+) -> None:
+    writer = handle("t")
+    writer.init()
+    writer.produce(make_batch, "one", partition=0)
+    writer.produce(make_batch, "two", partition=1)
+    partition = prepared.call(lambda: prepared.partitions.find("a", 1))
+    log = partition.log
+    refused: list[int] = []
+
+    class FullDisk:
+        """The log, less the room for markers."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(log, name)
+
+        def append(self, batches: Any, **fields: Any) -> Any:
+            if fields["origin"] == "marker" and len(refused) < 3:
+                refused.append(1)
+                raise OSError("no space left on device")
+            return log.append(batches, **fields)
+
+    prepared.call(lambda: setattr(partition, "log", FullDisk()))
+    assert writer.end(commit=True) == ErrorCode.none
+    assert reader.state("t")[1] == "PrepareCommit", "not complete before every marker is there"
+    assert writer.copy().end(commit=True) == ErrorCode.concurrent_transactions
+    assert reader.committed("a", 0) == ["one"]
+    while reader.state("t")[1] != "CompleteCommit":
+        time.sleep(0.02)
+    assert len(refused) == 3
+    assert reader.committed("a", 1) == ["two"]
+
+
+def test_a_coordinator_that_loads_its_log_writes_the_missing_markers(
+    prepared: Any,
+    start_broker: Any,
+    handle: MakeHandle,
+    reader: Any,
+    reader_of: Any,
+    make_batch: Batch,
+) -> None:
+    writer = handle("t")
+    writer.init()
+    writer.produce(make_batch, "one")
+    markers = prepared.transactions._markers  # noqa: SLF001 - the fault is put where the world is
+    prepared.call(lambda: setattr(markers, "write", lambda *asked: None))
+    assert writer.end(commit=True) == ErrorCode.none
+    assert reader.state("t")[1] == "PrepareCommit"
+    assert reader.stable_offset() == 0
+    prepared.stop()
+    wire = start_broker().connect()
+    later = reader_of(wire)
+    while later.state("t")[1] != "CompleteCommit":
+        time.sleep(0.02)
+    assert later.committed() == ["one"]
+    assert later.stable_offset() == 2
+    wire.close()
+
+
+def test_a_deleted_topic_does_not_hold_up_the_end(
+    prepared: Any, handle: MakeHandle, connection: Any, reader: Any, make_batch: Batch
+) -> None:
+    prepared.create_topic("short.lived")
+    writer = handle("t")
+    writer.init()
+    writer.produce(make_batch, "one")
+    writer.produce(make_batch, "gone", topic="short.lived")
+    deleted = connection.ask(20, 6, topics=[{"name": "short.lived"}], timeout=5000)
+    assert deleted.responses[0].error_code == ErrorCode.none
+    assert writer.end(commit=True) == ErrorCode.none
+    assert reader.state("t")[1] == "CompleteCommit"
+    assert reader.committed() == ["one"]
+
+
+def test_a_transaction_spans_many_partitions_of_many_topics(
+    prepared: Any, handle: MakeHandle, reader: Any, make_batch: Batch
+) -> None:
+    topics = [f"wide-{number}" for number in range(8)]
+    for topic in topics:
+        prepared.create_topic(topic, 6)
+    writer = handle("t")
+    for commit in (True, False):
+        writer.init()
+        for topic in topics:
+            for partition in range(6):
+                code = writer.produce(make_batch, str(commit), topic=topic, partition=partition)
+                assert code == ErrorCode.none
+        assert writer.end(commit=commit) == ErrorCode.none
+    for topic in topics:
+        for partition in range(6):
+            assert reader.committed(topic, partition) == ["True"]
+            assert reader.stable_offset(topic, partition) == 4
+
+
+def test_the_data_path_asks_the_coordinator_once_per_partition(
+    prepared: Any, handle: MakeHandle, make_batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    verify = prepared.transactions.verify
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        asked.append(arguments)
+        return verify(*arguments, **named)
+
+    monkeypatch.setattr(prepared.transactions, "verify", counted)
+    writer = handle("t")
+    writer.init()
+    for number in range(20):
+        assert writer.produce(make_batch, str(number)) == ErrorCode.none
+    assert len(asked) == 1
