@@ -71,12 +71,14 @@ def vouched(
 ) -> tuple[Buffer, int]:
     """The buffer and position to read the body from, now known to be sound up to the end.
 
-    They are the ones given, or a copy without the tagged fields that this version does not know.
+    They are the ones given, without bytes that follow the message, or a copy without the tagged
+    fields that this version does not know.
     """
     walk = _Walk(buffer, len(buffer), items_max)
     reached = _walker(entity_type)(walk, position)
     if reached != walk.end:
-        raise Malformed(f"{walk.end - reached} bytes are left after the message", reached)
+        # librdkafka leaves three bytes after its Metadata 13, and brokers never minded
+        buffer = memoryview(buffer)[:reached]
     if walk.cuts:
         return _without(walk.cuts, buffer, position), 0
     return buffer, position
