@@ -98,6 +98,10 @@ class Runner(Generic[StateT, CommandT, EventT]):
                 for reply in outcome.replies:
                     self._answer(reply.to, _reloading())
                 return
+            except Refused as refusal:  # of this batch alone, as of a fenced producer's
+                for reply in outcome.replies:
+                    self._answer(reply.to, refusal)
+                return
         for event in outcome.events:
             self.machine.apply(self.state, event)
         for note in outcome.notes:

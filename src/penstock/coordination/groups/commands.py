@@ -114,6 +114,8 @@ class ConsumerBeat(NamedTuple):
     client_id: str
     client_host: str
     topics: TopicCatalogue
+    session_timeout_ms: int = 45_000  # the group's setting
+    heartbeat_interval_ms: int = 5_000  # the group's setting
 
 
 class ConsumerBeaten(NamedTuple):

@@ -98,18 +98,18 @@ def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerBea
     )
 
 
-def beat_unchanged(command: ConsumerBeat, settings: GroupSettings, now: Millis) -> Outcome[Event]:
+def beat_unchanged(command: ConsumerBeat, now: Millis) -> Outcome[Event]:
     """The common heartbeat."""
     key = TimerKey(SESSION, command.group_id, command.member_id)
     return Outcome(
-        notes=(TimerSet(key, Millis(now + settings.consumer_session_timeout_ms)),),
+        notes=(TimerSet(key, Millis(now + command.session_timeout_ms)),),
         replies=(
             Reply(
                 command.caller,
                 ConsumerBeaten(
                     command.member_id,
                     command.member_epoch,
-                    settings.consumer_heartbeat_interval_ms,
+                    command.heartbeat_interval_ms,
                     None,
                 ),
             ),
@@ -245,11 +245,11 @@ def advance_member(draft: ConsumerDraft, command: ConsumerBeat) -> ConsumerBeate
         revokes = current.state is MemberState.UNREVOKED_PARTITIONS
         timeout_ms = member.subscription.rebalance_timeout_ms
         draft.set_timer(REVOKE, member.member_id, timeout_ms if revokes else None)
-    draft.set_timer(SESSION, member.member_id, draft.settings.consumer_session_timeout_ms)
+    draft.set_timer(SESSION, member.member_id, command.session_timeout_ms)
     return ConsumerBeaten(
         member.member_id,
         current.member_epoch,
-        draft.settings.consumer_heartbeat_interval_ms,
+        command.heartbeat_interval_ms,
         free_of(current.assigned) if _must_tell(command, before, current) else None,
     )
 
@@ -279,11 +279,13 @@ def remove_members(draft: ConsumerDraft, member_ids: list[str]) -> None:
     bump_epoch(draft, None)
 
 
-def leave_for_a_while(draft: ConsumerDraft, member: ConsumerMember) -> None:
+def leave_for_a_while(
+    draft: ConsumerDraft, member: ConsumerMember, session_timeout_ms: int
+) -> None:
     """A static member will be back: it keeps what it has until its session ends."""
     left = member.current._replace(
         member_epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, pending_revocation={}
     )
     draft.emit(CurrentSet(draft.group_id, member.member_id, left))
     draft.set_timer(REVOKE, member.member_id, None)
-    draft.set_timer(SESSION, member.member_id, draft.settings.consumer_session_timeout_ms)
+    draft.set_timer(SESSION, member.member_id, session_timeout_ms)

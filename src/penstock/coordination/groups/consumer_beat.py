@@ -49,7 +49,7 @@ def decide_consumer_beat(
     if isinstance(group, ConsumerGroup):
         member = group.members.get(command.member_id)
         if member is not None and unchanged(group, member, command):
-            return beat_unchanged(command, settings, now)
+            return beat_unchanged(command, now)
     _check_beat(command, settings)
     if command.member_epoch in (LEAVES, LEFT_FOR_A_WHILE):
         return _leave(group, command, settings, now)
@@ -225,7 +225,7 @@ def _leave(
         raise unknown_member(command.group_id, command.member_id)
     draft = ConsumerDraft(group, settings, now)
     if command.member_epoch == LEFT_FOR_A_WHILE:
-        leave_for_a_while(draft, member)
+        leave_for_a_while(draft, member, command.session_timeout_ms)
     else:
         remove_members(draft, [member_id])
     body = ConsumerBeaten(member_id, command.member_epoch, 0, None)

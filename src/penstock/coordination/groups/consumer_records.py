@@ -240,7 +240,8 @@ def read_current(value: bytes) -> StoredCurrent:
 
     assigned = dict(fields.compact_array(topic))
     return StoredCurrent(
-        epoch, previous, MemberState(state), assigned, dict(fields.compact_array(topic)))
+        epoch, previous, MemberState(state), assigned, dict(fields.compact_array(topic))
+    )
 
 
 def write_regex(regex: StoredRegex) -> bytes:

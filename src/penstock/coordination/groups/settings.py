@@ -14,7 +14,6 @@ class GroupSettings:
     initial_rebalance_delay_ms: Millis = Millis(3_000)
     members_max: int = 2**31 - 1
     consumer_session_timeout_ms: Millis = Millis(45_000)
-    consumer_heartbeat_interval_ms: Millis = Millis(5_000)
     consumer_members_max: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
     offset_metadata_bytes_max: int = 4096

@@ -1,11 +1,14 @@
 """What members subscribe to: the topics inside a classic consumer's metadata, and RE2 patterns."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import re2
 
 from penstock.coordination.groups.fields import FieldReader
 from penstock.errors import ErrorCode, Malformed, Refused
+
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
@@ -33,9 +36,9 @@ def check_regex(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The topics whose whole name the pattern matches, in order."""
-    compiled = re2.compile(pattern, _quiet())
-    return tuple(sorted(name for name in names if compiled.fullmatch(name)))
+    """The topics whose whole name the pattern matches, in order; never the brokers' own."""
+    matches = re2.compile(pattern, _quiet()).fullmatch
+    return tuple(sorted(name for name in names if name not in INTERNAL_TOPICS and matches(name)))
 
 
 def _quiet() -> re2.Options:

@@ -1,0 +1,198 @@
+"""The group coordinators of this broker: one machine per led partition of `__consumer_offsets`.
+
+Brings requests to the machine that their group belongs to, with the topics as the cluster knows
+them now. Keeps no rule of its own; never awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from penstock.broker.cluster import ClusterController
+from penstock.broker.hosting import NOBODY, HostedMachine
+from penstock.broker.partitions import Partition, Partitions
+from penstock.broker.transactions import partition_of
+from penstock.config.group import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION_TIMEOUT
+from penstock.config.resolve import Values
+from penstock.coordination.controller.state import ConfigScope
+from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
+from penstock.coordination.groups.assignors import ASSIGNORS
+from penstock.coordination.groups.commands import Command, DropTopics, ListGroups
+from penstock.coordination.groups.events import Event
+from penstock.coordination.groups.state import NO_TOPICS
+from penstock.coordination.groups.state import Groups as GroupTable
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import CallerId
+from penstock.model import Millis
+from penstock.protocol.control import Marker
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+Coordinator: TypeAlias = HostedMachine[GroupTable, Command, Event]
+
+partition_of_group = lru_cache(maxsize=10_000)(partition_of)  # heartbeats ask for the same few
+
+
+def group_settings(values: Values) -> GroupSettings:
+    """What the machine needs of the broker's settings."""
+    return GroupSettings(
+        session_timeout_min_ms=values.millis("group.min.session.timeout.ms"),
+        session_timeout_max_ms=values.millis("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=values.millis("group.initial.rebalance.delay.ms"),
+        members_max=values.whole("group.max.size"),
+        consumer_session_timeout_ms=values.millis("group.consumer.session.timeout.ms"),
+        consumer_members_max=values.whole("group.consumer.max.size"),
+        assignors=tuple(
+            name for name in values.names("group.consumer.assignors") if name in ASSIGNORS
+        ),
+        offset_metadata_bytes_max=values.whole("offset.metadata.max.bytes"),
+        offsets_retention_ms=Millis(values.whole("offsets.retention.minutes") * 60_000),
+        offsets_retention_check_ms=values.millis("offsets.retention.check.interval.ms"),
+    )
+
+
+class GroupRules:
+    """What one group has set for itself."""
+
+    __slots__ = ("heartbeat_interval_ms", "is_monotonic", "session_timeout_ms")
+
+    def __init__(self, values: Values) -> None:
+        self.is_monotonic = values.flag(OFFSETS_MONOTONIC)
+        self.session_timeout_ms = values.whole(SESSION_TIMEOUT)
+        self.heartbeat_interval_ms = values.whole(HEARTBEAT_INTERVAL)
+
+
+class Groups:
+    """All group coordinators of this broker, by partition of the offsets topic."""
+
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        cluster: ClusterController,
+        settings: GroupSettings,
+        clock: Callable[[], Millis],
+    ) -> None:
+        self.settings = settings
+        self._partitions = partitions
+        self._cluster = cluster
+        self._clock = clock
+        self._machine = GroupMachine(settings)
+        self._coordinators: dict[int, Coordinator] = {}
+        self._catalogue = NO_TOPICS
+        self._is_catalogue_old = True
+        self._dropped: set[str] = set()
+        self._default_rules: GroupRules | None = None
+        self._started = False
+
+    # The life of coordinators
+
+    def start(self) -> None:
+        """Coordinate what this broker leads. Needs the running event loop."""
+        self._started = True
+        self.follow(OFFSETS_TOPIC)
+
+    def follow(self, topic: str) -> None:
+        """The controller's word on a topic changed: coordinate exactly what is led here."""
+        self._is_catalogue_old = True
+        if not self._started:
+            return
+        if topic != OFFSETS_TOPIC:
+            if self._cluster.topic(topic) is None:
+                self._drop_later(topic)
+            return
+        hosted = self._partitions.topics.get(OFFSETS_TOPIC)
+        led: dict[int, Partition] = {}
+        if hosted is not None:
+            led = {index: held for index, held in hosted.partitions.items() if held.is_led_here}
+        for index, coordinator in tuple(self._coordinators.items()):
+            if led.get(index) is not coordinator.partition:
+                del self._coordinators[index]
+                coordinator.close()
+        for index, partition in led.items():
+            if index not in self._coordinators:
+                self._coordinators[index] = self._host(partition)
+
+    def close(self) -> None:
+        """Refuse what still waits."""
+        self._started = False
+        for coordinator in self._coordinators.values():
+            coordinator.close()
+        self._coordinators.clear()
+
+    def _host(self, partition: Partition) -> Coordinator:
+        coordinator: Coordinator = HostedMachine(
+            self._machine, partition, clock=self._clock, marker_event=self._on_marker
+        )
+        coordinator.start()
+        return coordinator
+
+    def _on_marker(self, marker: Marker) -> Event:
+        return self._machine.on_marker(marker.producer_id, is_commit=marker.commit)
+
+    def _drop_later(self, topic: str) -> None:
+        """Many topics that are deleted in one turn of the loop cost one walk over the offsets."""
+        if not self._dropped:
+            asyncio.get_running_loop().call_soon(self._drop)
+        self._dropped.add(topic)
+
+    def _drop(self) -> None:
+        gone = frozenset(topic for topic in self._dropped if self._cluster.topic(topic) is None)
+        self._dropped.clear()
+        for coordinator in self._coordinators.values():
+            coordinator.tell(DropTopics(NOBODY, gone))
+
+    # What handlers ask
+
+    def submit(self, group_id: str, command: Callable[[CallerId], Command]) -> asyncio.Future[Any]:
+        """Ask the machine that has the group; the future is its answer, or a Refused."""
+        try:
+            coordinator = self.coordinator_of(group_id)
+        except Refused as refusal:
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(refusal)
+            return refused
+        return coordinator.submit(command)
+
+    def coordinator_of(self, group_id: str) -> Coordinator:
+        """The machine that has this group; Refused when it is not here."""
+        if not group_id:
+            raise Refused(ErrorCode.invalid_group_id, "group.id is empty")
+        topic = self._cluster.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise Refused(ErrorCode.not_coordinator, "nobody has asked for a coordinator yet")
+        index = partition_of_group(group_id, len(topic.partitions))
+        coordinator = self._coordinators.get(index)
+        if coordinator is not None:
+            return coordinator
+        partition = self._partitions.find(OFFSETS_TOPIC, index)
+        if partition is not None and partition.is_led_here:
+            raise Refused(ErrorCode.coordinator_load_in_progress, "it is being loaded; try again")
+        raise Refused(ErrorCode.not_coordinator, "another broker coordinates it; find it again")
+
+    def list_groups(self) -> list[asyncio.Future[Any]]:
+        """The groups of this broker, one future per coordinator."""
+        return [coordinator.submit(ListGroups) for coordinator in self._coordinators.values()]
+
+    def catalogue(self) -> TopicCatalogue:
+        """The topics as they are now; the same object until one of them changes."""
+        if self._is_catalogue_old:
+            by_name = {
+                topic.name: Topic(topic.topic_id, len(topic.partitions))
+                for topic in self._cluster.topics()
+            }
+            names = {topic.topic_id: name for name, topic in by_name.items()}
+            self._catalogue = TopicCatalogue(self._catalogue.version + 1, by_name, names)
+            self._is_catalogue_old = False
+        return self._catalogue
+
+    def rules_of(self, group_id: str) -> GroupRules:
+        """What the group has set for itself. Most have set nothing."""
+        if self._cluster.state.overrides(ConfigScope.GROUP, group_id):
+            return GroupRules(self._cluster.group_settings(group_id))
+        if self._default_rules is None:
+            self._default_rules = GroupRules(self._cluster.group_settings(group_id))
+        return self._default_rules
