@@ -19,7 +19,6 @@ from penstock.config.group import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION
 from penstock.config.resolve import Values
 from penstock.coordination.controller.state import ConfigScope
 from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
-from penstock.coordination.groups.assignors import ASSIGNORS
 from penstock.coordination.groups.commands import Command, DropTopics, ListGroups
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import NO_TOPICS
@@ -34,24 +33,6 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 Coordinator: TypeAlias = HostedMachine[GroupTable, Command, Event]
 
 partition_of_group = lru_cache(maxsize=10_000)(partition_of)  # heartbeats ask for the same few
-
-
-def group_settings(values: Values) -> GroupSettings:
-    """What the machine needs of the broker's settings."""
-    return GroupSettings(
-        session_timeout_min_ms=values.millis("group.min.session.timeout.ms"),
-        session_timeout_max_ms=values.millis("group.max.session.timeout.ms"),
-        initial_rebalance_delay_ms=values.millis("group.initial.rebalance.delay.ms"),
-        members_max=values.whole("group.max.size"),
-        consumer_session_timeout_ms=values.millis("group.consumer.session.timeout.ms"),
-        consumer_members_max=values.whole("group.consumer.max.size"),
-        assignors=tuple(
-            name for name in values.names("group.consumer.assignors") if name in ASSIGNORS
-        ),
-        offset_metadata_bytes_max=values.whole("offset.metadata.max.bytes"),
-        offsets_retention_ms=Millis(values.whole("offsets.retention.minutes") * 60_000),
-        offsets_retention_check_ms=values.millis("offsets.retention.check.interval.ms"),
-    )
 
 
 class GroupRules:

@@ -27,6 +27,7 @@ from penstock.broker.cluster import (
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flushing import Flusher
+from penstock.broker.groups import Groups
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
 from penstock.broker.net import Server
@@ -45,6 +46,7 @@ from penstock.node.settings import (
     NodeSettings,
     broker_view,
     controller_view,
+    group_view,
     transaction_view,
     upkeep_view,
 )
@@ -107,7 +109,13 @@ class RunningBroker:
             settings=transaction_view(settings),
             clock=clock,
         )
-        self.cluster.topic_listeners.append(self.transactions.follow)
+        self.groups = self.broker.groups = Groups(
+            partitions=self.partitions,
+            cluster=self.cluster,
+            settings=group_view(settings),
+            clock=clock,
+        )
+        self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
         self.server = Server(Dispatcher(self.broker), views.network)
         self.upkeep = Upkeep(self._kept, WorkerProcess(), upkeep_view(settings), clock=clock)
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,6 +130,7 @@ class RunningBroker:
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
         self.transactions.start()
+        self.groups.start()
         self.flusher.start()
         self._tasks.append(asyncio.create_task(self.upkeep.run(), name="upkeep"))
         self._tasks.append(asyncio.create_task(self._checkpoint_for_ever(), name="checkpoints"))
@@ -129,7 +138,7 @@ class RunningBroker:
 
     async def stop(self) -> None:
         """Stop serving, answer who waits, close all."""
-        await self.server.close(self.broker.settings.stop_ms / 1000, self.partitions.abandon)
+        await self.server.close(self.broker.settings.stop_ms / 1000, self._answer_who_waits)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -137,6 +146,10 @@ class RunningBroker:
         self.cluster.close()
         self.flusher.close()
         self.partitions.close()
+
+    def _answer_who_waits(self) -> None:
+        self.partitions.abandon()
+        self.groups.close()  # members whose join waits for others
 
     def _all_partitions(self) -> _Everything:
         return _Everything(self)

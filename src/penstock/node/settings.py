@@ -189,7 +189,6 @@ def group_view(settings: NodeSettings) -> GroupSettings:
         initial_rebalance_delay_ms=values.millis("group.initial.rebalance.delay.ms"),
         members_max=values.whole("group.max.size"),
         consumer_session_timeout_ms=values.millis("group.consumer.session.timeout.ms"),
-        consumer_heartbeat_interval_ms=values.millis("group.consumer.heartbeat.interval.ms"),
         consumer_members_max=values.whole("group.consumer.max.size"),
         assignors=values.names("group.consumer.assignors"),
         offset_metadata_bytes_max=values.whole("offset.metadata.max.bytes"),
