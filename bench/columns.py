@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
@@ -132,10 +133,8 @@ def consume_all(address: str) -> int:
 
 
 def columns_of(messages: list[Message]) -> pa.RecordBatch:
-    headers = [
-        [{"key": key, "value": value} for key, value in message.headers() or []]
-        for message in messages
-    ]
+    pairs: list[Any] = [message.headers() or () for message in messages]
+    headers = [[{"key": key, "value": value} for key, value in each] for each in pairs]
     return pa.RecordBatch.from_pydict(
         {
             "offset": pa.array([message.offset() for message in messages], pa.int64()),
