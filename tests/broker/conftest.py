@@ -20,12 +20,13 @@ from penstock.broker.cluster import ClusterController
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flushing import Flusher
+from penstock.broker.groups import Groups
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
 from penstock.broker.net import Server
 from penstock.broker.partitions import Leadership, Partitions, TopicSettings
 from penstock.broker.plain_inspector import PlainInspector
-from penstock.broker.quotas import Quotas
+from penstock.broker.quotas import QuotaEntity, Quotas, Rates
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.transactions import Transactions
 from penstock.config.views import LogSettings
@@ -36,6 +37,7 @@ from penstock.errors import Refused
 from penstock.log.files import OpenFiles
 from penstock.log.partition import PartitionLog
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
+from penstock.node.settings import NodeSettings, group_view
 from penstock.protocol.headers import response_has_tags, write_request_header
 from penstock.protocol.messages import encode, fill, request_type, response_reader
 from penstock.protocol.records import KeyValue, Record, build_batch
@@ -110,18 +112,23 @@ class RunningBroker:
         """Make a topic; configuration keys have underscores for dots."""
         overrides = tuple((key.replace("_", "."), value) for key, value in config.items())
 
-        async def ask() -> object:
+        async def ask() -> list[object]:
             wanted = NewTopic(name, self.cluster.mint_topic_id(), partitions, 1, (), overrides)
-            return await self.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+            made = await self.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+            assert isinstance(made, list)
+            return made
 
-        (result,) = asyncio.run_coroutine_threadsafe(ask(), self.loop).result(20)  # type: ignore[misc]  # the machine answers one result per topic
-        if isinstance(result, Refused):
-            raise result
+        (made,) = asyncio.run_coroutine_threadsafe(ask(), self.loop).result(20)
+        if isinstance(made, Refused):
+            raise made
 
     def topic_id(self, name: str) -> bytes:
         topic = self.call(lambda: self.cluster.topic(name))
         assert topic is not None
         return topic.topic_id.bytes
+
+    def replace_quotas(self, rates: dict[QuotaEntity, Rates]) -> None:
+        self.call(lambda: self.broker.quotas.replace(rates))
 
     def connect(self) -> Wire:
         return Wire(self.port)
@@ -130,7 +137,7 @@ class RunningBroker:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 runner.run(self._serve())
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again by start and stop
                 self._failed = error
                 self._ready.set()
 
@@ -143,13 +150,18 @@ class RunningBroker:
         self.port = await self.server.listen("127.0.0.1", 0)
         self.cluster.start(Endpoint(NODE, "127.0.0.1", self.port), stopped_cleanly=True)
         self.transactions.start()
+        self.groups.start()
         self._ready.set()
         await self._stopping.wait()
-        await self.server.close(self.settings.stop_ms / 1000, self.partitions.abandon)
+        await self.server.close(self.settings.stop_ms / 1000, self._answer_who_waits)
         self.flusher.close()
         self.transactions.close()
         self.cluster.close()
         self.partitions.close()
+
+    def _answer_who_waits(self) -> None:
+        self.partitions.abandon()
+        self.groups.close()
 
     def _compose(self) -> None:
         self.partitions = Partitions(NODE, TemporaryStore(self.folder))
@@ -192,7 +204,13 @@ class RunningBroker:
             settings=TransactionSettings(),
             clock=_clock,
         )
-        self.cluster.topic_listeners.append(self.transactions.follow)
+        self.groups = self.broker.groups = Groups(
+            partitions=self.partitions,
+            cluster=self.cluster,
+            settings=group_view(NodeSettings(self.folder, static=self.static)),
+            clock=_clock,
+        )
+        self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
 
 
 def _clock() -> Millis:
@@ -246,6 +264,10 @@ class Wire:
     def receive_frame(self) -> bytes:
         (size,) = SIZE.unpack(self._take(4))
         return self._take(size)
+
+    def send_frame(self, content: bytes) -> None:
+        """Any bytes, framed."""
+        self.socket.sendall(SIZE.pack(len(content)) + content)
 
     def is_closed(self) -> bool:
         """Whether the broker has ended the connection; waits for it."""
@@ -357,13 +379,10 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[RunningBroker] = []
 
     def start(
-        settings: BrokerSettings = BrokerSettings(),
-        *,
-        folder: Path = tmp_path,
-        **static: str,
+        settings: BrokerSettings | None = None, *, folder: Path = tmp_path, **static: str
     ) -> RunningBroker:
         keys = {key.replace("_", "."): value for key, value in static.items()}
-        broker = RunningBroker(folder, settings, keys).start()
+        broker = RunningBroker(folder, settings or BrokerSettings(), keys).start()
         started.append(broker)
         return broker
 

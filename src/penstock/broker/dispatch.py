@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from struct import Struct
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.static.protocol import Entity
 
@@ -38,6 +39,13 @@ from penstock.protocol.primitives import Buffer
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
+_WANTED: Final = Struct(
+    ">"
+    "h"  # api_key
+    "h"  # api_version
+)
+_CORRELATION_ID: Final = Struct(">i")  # follows at once
+
 
 class Route(NamedTuple):
     """How requests of one key and version are read, handled and answered."""
@@ -56,12 +64,15 @@ class Dispatcher:
 
     def begin(self, client: Client, frame: memoryview) -> tuple[Context, Answer]:
         """Read one request and let its handler take effect."""
-        header = read_request_header(frame)
-        api_key, api_version, correlation_id, client_id, position = header
-        context = Context(self._broker, client, client_id, api_key, api_version, correlation_id)
-        route = self._routes.get((api_key, api_version)) or self._find_route(api_key, api_version)
+        wanted = _WANTED.unpack_from(frame, 0)  # a frame has eight bytes at least
+        route = self._routes.get(wanted) or self._find_route(*wanted)
         if route is None:
+            # Nothing more is read: how the header of an unknown version goes on is unknown too.
+            (correlation_id,) = _CORRELATION_ID.unpack_from(frame, _WANTED.size)
+            context = Context(self._broker, client, None, *wanted, correlation_id)
             return context, self._refuse_version(context)
+        api_key, api_version, correlation_id, client_id, position = read_request_header(frame)
+        context = Context(self._broker, client, client_id, api_key, api_version, correlation_id)
         request, _ = route.read(frame, position)
         try:
             if self._broker.quotas.limits_requests:

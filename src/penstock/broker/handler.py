@@ -125,6 +125,7 @@ class ApiTable:
     def __init__(self, rows: Sequence[Handler]) -> None:
         self.rows = tuple(sorted(rows, key=lambda row: row.api_key))
         self.by_key: dict[int, Handler] = {row.api_key: row for row in rows}
+        self.shown: dict[int, bytes] = {}  # the ApiVersions response, by its version
         assert len(self.by_key) == len(rows), "an API has two handlers"
 
     def find(self, api_key: int, api_version: int) -> Handler | None:

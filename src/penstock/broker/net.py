@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
@@ -100,6 +101,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.transport = transport
+        # Left to itself the kernel lets a slow reader's buffer grow to megabytes.
+        transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes
+        )
         transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
 
     def connection_lost(self, error: Exception | None) -> None:

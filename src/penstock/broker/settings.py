@@ -16,6 +16,7 @@ class NetworkSettings:
     frame_ms: Millis = Millis(30_000)  # a frame that began must be whole by then
     in_flight_max: int = 100  # requests without their reply; beyond, reading pauses
     unsent_bytes_max: int = 64 << 10  # replies the client does not read; beyond, reading pauses
+    send_buffer_bytes: int = 256 << 10  # of the kernel's, for one connection
     backlog: int = 512
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.broker.handler import Answer, Context, Handler
+from kio.static.protocol import Entity
+
+from penstock.broker.handler import Answer, ApiTable, Context, Handler
 from penstock.errors import ErrorCode
-from penstock.protocol.messages import fill, response_type
+from penstock.protocol.messages import encode, fill, response_type
 
 API_VERSIONS: Final = 18
 
@@ -17,9 +19,17 @@ _METADATA_LEAST: Final = 7  # metadata.version is the one feature whose least le
 
 
 def api_versions(context: Context, request: Any) -> Answer:
-    """Answer the table. A client that is too new is answered by the connection, in version 0."""
-    entity: Answer = fill(
-        response_type(API_VERSIONS, context.api_version),
+    """Answer the table. A client that is too new is answered by the dispatcher, in version 0."""
+    table, version = context.broker.api_table, context.api_version
+    shown = table.shown.get(version)
+    if shown is None:
+        shown = table.shown[version] = encode(_show(table, version))
+    return shown
+
+
+def _show(table: ApiTable, version: int) -> Entity:
+    entity: Entity = fill(
+        response_type(API_VERSIONS, version),
         error_code=ErrorCode.none,
         api_keys=[
             {
@@ -27,11 +37,11 @@ def api_versions(context: Context, request: Any) -> Answer:
                 "min_version": row.advertised[0],
                 "max_version": row.advertised[1],
             }
-            for row in context.broker.api_table.rows
+            for row in table.rows
         ],
         supported_features=[
             {"name": name, "min_version": least, "max_version": level}
-            for name, least, level in _supported(context.api_version)
+            for name, least, level in _supported(version)
         ],
         finalized_features_epoch=0,
         finalized_features=[
