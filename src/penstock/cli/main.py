@@ -1,0 +1,58 @@
+"""The `penstock` command. Loads only the family of commands that is asked for."""
+
+import importlib
+import sys
+from typing import Final
+
+import typer
+
+# name: (where, whether it has commands of its own)
+COMMANDS: Final = {
+    "up": ("penstock.cli.up:up", False),
+    "broker": ("penstock.cli.broker:broker", False),
+    "topic": ("penstock.cli.topic:app", True),
+    "produce": ("penstock.cli.produce:produce", False),
+    "consume": ("penstock.cli.consume:consume", False),
+    "doctor": ("penstock.cli.doctor:doctor", False),
+}
+
+
+def build(names: list[str]) -> typer.Typer:
+    """The command with these families."""
+    app = typer.Typer(
+        name="penstock",
+        help="An event streaming platform that speaks the Kafka protocol.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_version)
+    for name in names:
+        where, has_commands = COMMANDS[name]
+        module, _, attribute = where.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if has_commands:
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
+
+
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if version:
+        from penstock import __version__
+
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The entry point."""
+    wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    build([wanted] if wanted in COMMANDS else list(COMMANDS))()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""`penstock up`: a whole node on this machine, until Ctrl-C."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.node.broker_process import BrokerOptions
+from penstock.node.supervisor import CannotStart, supervise
+
+
+def read_pairs(pairs: list[str]) -> dict[str, str]:
+    """`key=value` arguments."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"{pair!r} is not key=value")
+    return {key.strip(): value for key, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def up(
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Where the logs live. [default: ./penstock-data]")
+    ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="A folder of its own, removed at the end.")
+    ] = False,
+    kafka_port: Annotated[
+        int | None,
+        typer.Option("--kafka-port", help="For Kafka clients; 0 is any free one. [default: 9092]"),
+    ] = None,
+    http_port: Annotated[
+        int | None, typer.Option("--http-port", help="For the HTTP services. [default: 8081]")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Listen here. [default: 127.0.0.1]")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="The host that clients are told to connect to.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A properties file with broker settings.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A broker setting: key=value.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="When ready, one line of JSON on standard output.")
+    ] = False,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "WARNING",
+) -> None:
+    """Start a broker on this machine and watch over it until Ctrl-C."""
+    if ephemeral and folder is not None:
+        raise typer.BadParameter("--dir and --ephemeral exclude each other")
+    options = BrokerOptions(
+        folder=None if folder is None else str(folder),
+        ephemeral=ephemeral,
+        kafka_port=kafka_port,
+        host=host,
+        advertised_host=advertise,
+        properties=None if config is None else str(config),
+        settings=read_pairs(settings or []),
+        quick=True,
+        log_level=log_level.upper(),
+    )
+
+    def on_ready(told: dict[str, Any]) -> None:
+        typer.echo(json.dumps(told) if as_json else _welcome(told, ephemeral))
+
+    try:
+        status = supervise(options, on_ready)
+    except CannotStart as reason:
+        typer.echo(f"penstock up: {reason}", err=True)
+        raise typer.Exit(1) from None
+    raise typer.Exit(status)
+
+
+def _welcome(told: dict[str, Any], ephemeral: bool) -> str:
+    kept = "removed when it stops" if ephemeral else "kept"
+    return (
+        f"Penstock is up.\n"
+        f"  Kafka  {told['kafka']}\n"
+        f"  Data   {told['dir']} ({kept})\n"
+        f"Try: echo hello | penstock produce greetings -b {told['kafka']}\n"
+        "Stop with Ctrl-C."
+    )
