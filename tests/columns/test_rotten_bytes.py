@@ -1,6 +1,10 @@
 """Bytes gone wrong behind a true checksum: Malformed, or the records that the plain reader sees."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -116,3 +120,17 @@ def test_rubbish_behind_a_good_batch_is_malformed_or_left(junk: bytes) -> None:
     except Malformed as wrong:
         reached = wrong.position
     assert reached == len(SAMPLE)
+
+
+@pytest.mark.slow
+def test_no_kernel_reads_outside_its_arrays(tmp_path: Path) -> None:
+    """All of the above with every index checked: one outside is an IndexError, not Malformed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", __file__, "-q", "-m", "not slow"],
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

@@ -51,7 +51,7 @@ def bytes_layout(name: str, column: ArrowArray) -> BytesLayout:
         return _all_null(len(column))
     try:
         wide = column.cast(pa.large_binary())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise ValueError(f"column {name} is {column.type}, not binary or text") from error
     _, ends, content = wide.buffers()
     if ends is None or len(wide) == 0:
