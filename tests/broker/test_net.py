@@ -19,7 +19,7 @@ from penstock.broker.settings import BrokerSettings, NetworkSettings
 from penstock.model import Millis
 
 if TYPE_CHECKING:
-    from conftest import RunningBroker, StartBroker, Wire
+    from tests.broker.conftest import RunningBroker, StartBroker, Wire
 
 API_VERSIONS = 18
 
