@@ -1,0 +1,76 @@
+"""Moves records from one topic to another, exactly once: consume, produce and commit in one
+transaction. Says `committed <records>` after each; ends when all is moved. Crashes on any trouble:
+whoever runs it starts it again.
+
+    python move_records.py <bootstrap> <source> <target> <total> <records per transaction>
+"""
+
+import sys
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+SECONDS_MAX = 20.0
+
+
+def main(bootstrap: str, source: str, target: str, total: int, batch: int) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"move-{source}",
+            "group.instance.id": "the-one",  # a restart is no new member: no rebalance
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"move-{source}",
+            "transaction.timeout.ms": 10_000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(SECONDS_MAX)
+    consumer.subscribe([source])
+    while moved(consumer, source) < total:
+        messages = [m for m in consumer.consume(batch, 0.5) if fine(m)]
+        if messages:
+            move(producer, consumer, messages, target)
+            print(f"committed {len(messages)}", flush=True)  # noqa: T201 - for whoever runs it
+    consumer.close()
+
+
+def fine(message: Any) -> bool:
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant has that name
+        raise RuntimeError(error)
+    return error is None
+
+
+def move(producer: Any, consumer: Any, messages: list[Any], target: str) -> None:
+    producer.begin_transaction()
+    for message in messages:
+        producer.produce(target, message.value(), partition=message.partition())
+    ends = {message.partition(): message.offset() + 1 for message in messages}
+    source = messages[0].topic()
+    producer.send_offsets_to_transaction(
+        [TopicPartition(source, partition, offset) for partition, offset in ends.items()],
+        consumer.consumer_group_metadata(),
+        SECONDS_MAX,
+    )
+    producer.commit_transaction(SECONDS_MAX)
+
+
+def moved(consumer: Any, source: str) -> int:
+    """How many records the group has committed, by its offsets."""
+    partitions = consumer.list_topics(source, timeout=SECONDS_MAX).topics[source].partitions
+    asked = [TopicPartition(source, index) for index in partitions]
+    found = consumer.committed(asked, SECONDS_MAX)
+    return sum(max(each.offset, 0) for each in found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,0 +1,182 @@
+"""Read-process-write under kill -9 of the application and of the broker: no loss, no duplicate."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.node.broker_process import BrokerOptions, command_line
+
+PARTITIONS = 4
+MOVER = Path(__file__).parent / "move_records.py"
+
+
+class KillableBroker:
+    """A broker process on a port that outlives it."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self.options = BrokerOptions(
+            folder=str(folder), kafka_port=self.port, quick=True, log_level="WARNING"
+        )
+        self.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            command_line(self.options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        ready = json.loads(self.process.stdout.readline())
+        assert "kafka" in ready, ready
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.end()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.end()
+
+    def end(self) -> None:
+        self.process.wait(20)
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.fixture
+def killable(tmp_path: Path) -> Iterator[KillableBroker]:
+    """A broker that may be killed and started again."""
+    broker = KillableBroker(tmp_path)
+    yield broker
+    broker.stop()
+
+
+def fill(bootstrap: str, total: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("source", "target")])
+    for future in made.values():
+        future.result(20)
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for number in range(total):
+        producer.produce("source", str(number), partition=number % PARTITIONS)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def read_target(bootstrap: str) -> dict[int, list[int]]:
+    """Every committed value of the target, by partition, in order."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "check",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign(
+        [confluent_kafka.TopicPartition("target", index, 0) for index in range(PARTITIONS)]
+    )
+    values: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
+    ended = 0
+    while ended < PARTITIONS:
+        for message in consumer.consume(10_000, 10):
+            value, partition = message.value(), message.partition()
+            assert partition is not None
+            if message.error() is not None:
+                ended += 1
+            else:
+                assert value is not None
+                values[partition].append(int(value))
+    consumer.close()
+    return values
+
+
+def move_all(
+    broker: KillableBroker,
+    command: list[str],
+    kills: list[str],
+    *,
+    commits_between: Callable[[], int],
+    chance: Random,
+) -> None:
+    """Run the mover to its end, through all the kills, starting it again whenever it dies."""
+    kills = list(kills)
+    mover = start(command)
+    until_kill = commits_between()
+    while True:
+        assert mover.stdout is not None
+        line = mover.stdout.readline()
+        if not line:
+            if mover.wait(30) == 0:
+                break
+            mover = start(command)
+            continue
+        until_kill -= 1
+        if until_kill > 0 or not kills:
+            continue
+        time.sleep(chance.random() * 0.03)  # somewhere inside the next transaction
+        if kills.pop() == "broker":
+            broker.kill()
+            broker.start()
+        else:
+            mover.kill()
+        until_kill = commits_between()
+    mover.stdout.close()
+    assert not kills, "all was moved before all kills were done"
+
+
+def start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def check_moved(bootstrap: str, total: int) -> None:
+    values = read_target(bootstrap)
+    for partition, found in values.items():
+        assert found == list(range(partition, total, PARTITIONS))
+
+
+def run(broker: KillableBroker, total: int, batch: int, kills: list[str], seed: int) -> None:
+    chance = Random(seed)
+    fill(broker.bootstrap, total)
+    kills = chance.sample(kills, len(kills))
+    share = total // batch // (len(kills) + 2)
+    arguments = [broker.bootstrap, "source", "target", str(total), str(batch)]
+    move_all(
+        broker,
+        [sys.executable, str(MOVER), *arguments],
+        kills,
+        commits_between=lambda: chance.randint(1, share),
+        chance=chance,
+    )
+    check_moved(broker.bootstrap, total)
+
+
+def test_every_record_is_moved_exactly_once_through_a_few_kills(killable: Any) -> None:
+    run(killable, 6_000, 100, ["app", "broker", "app"], seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_hundred_thousand_records_through_a_dozen_kills(killable: Any, seed: int) -> None:
+    run(killable, 100_000, 500, ["app"] * 7 + ["broker"] * 5, seed)
