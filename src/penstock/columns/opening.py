@@ -49,7 +49,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a page may hold: together less than what Arrow's 32-bit offsets can count."""
+    """How much a page may hold: together less than what Arrow's 32-bit offsets can count.
+
+    While it is opened a page takes two to three times its bytes; ten times where every record is
+    of the smallest kind, seven bytes.
+    """
 
     page_bytes: int = PAGE_BYTES
     batch_bytes_max: int = BATCH_BYTES_MAX
