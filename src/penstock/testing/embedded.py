@@ -17,7 +17,7 @@ from penstock.node.supervisor import BrokerProcess
 class EmbeddedBroker:
     """One broker. Its folder outlives kills and restarts, and goes with `stop` if it was ours.
 
-    `settings` are broker settings by Kafka's names. Groups form without delay unless told otherwise.
+    `settings` are broker settings by Kafka's names. Groups form without delay unless told so.
     """
 
     def __init__(

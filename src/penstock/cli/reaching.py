@@ -1,0 +1,108 @@
+"""How commands reach a cluster, and what they say to a person when it does not do what was asked.
+
+Exit status: 0 all went well, 1 the cluster refused something, 2 the command was not understood,
+3 nobody answered.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+REFUSED: Final = 1
+UNREACHABLE: Final = 3
+WAIT_S: Final = 10.0
+_NOBODY: Final = (  # librdkafka's own codes: no broker was reached
+    KafkaError._TRANSPORT,  # noqa: SLF001 - its names begin so
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - its names begin so
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - its names begin so
+    KafkaError._RESOLVE,  # noqa: SLF001 - its names begin so
+)
+
+Bootstrap = Annotated[
+    str, typer.Option("--bootstrap", "-b", help="A broker of the cluster: host:port.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+LOCAL: Final = "127.0.0.1:9092"
+
+
+def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
+    """librdkafka's settings: it stays silent, for the errors are told by us."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "socket.timeout.ms": int(WAIT_S * 1000),
+        "error_cb": lambda error: None,
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """A client for administration, once a broker has answered."""
+    client = AdminClient(client_settings(bootstrap))
+    with telling(bootstrap):
+        client.list_topics(timeout=WAIT_S / 2)
+    return client
+
+
+@contextmanager
+def telling(bootstrap: str, topic: str | None = None) -> Iterator[None]:
+    """Turn what goes wrong inside into a message and an exit status."""
+    try:
+        yield
+    except KafkaException as failure:
+        tell(failure.args[0], bootstrap, topic)
+
+
+def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoReturn:
+    """Say what is wrong and what to do, and leave."""
+    code = error.code()
+    if code in _NOBODY:
+        fail(
+            f"nobody answers at {bootstrap}. Is the broker running? Start one with `penstock up`, "
+            "or name another with --bootstrap host:port.",
+            UNREACHABLE,
+        )
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001 - as above
+        fail(
+            f"there is no topic {topic or ''!r}. `penstock topic list` shows what there is, "
+            f"`penstock topic create {topic or 'NAME'}` makes it."
+        )
+    if code == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - as above
+        fail(f"{topic} has no such partition; `penstock topic describe {topic}` shows them.")
+    fail(error.str())
+
+
+def fail(message: str, status: int = REFUSED) -> NoReturn:
+    """Say so, and leave."""
+    typer.echo(f"penstock: {message}", err=True)
+    raise typer.Exit(status)
+
+
+def show_json(document: object) -> None:
+    """One JSON document on one line."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def read_settings(pairs: list[str] | None) -> dict[str, str]:
+    """`key=value` arguments."""
+    settings: dict[str, str] = {}
+    for pair in pairs or ():
+        key, found, value = pair.partition("=")
+        if not found:
+            raise typer.BadParameter(f"{pair!r} is not key=value")
+        settings[key.strip()] = value
+    return settings
+
+
+def show_table(titles: list[str], rows: list[list[str]]) -> None:
+    """Columns as wide as they must be, and no wider: made for eyes and for `awk`."""
+    widths = [max(len(row[index]) for row in [titles, *rows]) for index in range(len(titles))]
+    for row in [titles, *rows]:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
