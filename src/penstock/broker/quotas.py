@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 BURST_S: Final = 1.0  # what a client may save up
 THROTTLE_MS_MAX: Final = 60_000
+REQUEST_THROTTLE_MS_MAX: Final = 1000  # one slow request must not silence a client for minutes
 BUCKETS_MAX: Final = 20_000  # beyond, the oldest is forgotten: its client starts with a full bucket
 
 
@@ -46,10 +47,13 @@ class Rates(NamedTuple):
 
 
 class _Bucket:
-    __slots__ = ("rate", "tokens", "updated_s")
+    __slots__ = ("rate", "throttle_ms_max", "tokens", "updated_s")
 
-    def __init__(self, rate: float, now_s: float) -> None:
+    def __init__(self, kind: Kind, rate: float, now_s: float) -> None:
         self.rate = rate
+        self.throttle_ms_max = (
+            REQUEST_THROTTLE_MS_MAX if kind is Kind.REQUEST_MS else THROTTLE_MS_MAX
+        )
         self.tokens = rate * BURST_S
         self.updated_s = now_s
 
@@ -59,7 +63,11 @@ class _Bucket:
         self.updated_s = now_s
         if self.tokens >= 0:
             return 0
-        return min(int(-self.tokens / self.rate * 1000) + 1, THROTTLE_MS_MAX)
+        throttle_ms = int(-self.tokens / self.rate * 1000) + 1
+        if throttle_ms <= self.throttle_ms_max:
+            return throttle_ms
+        self.tokens = -self.rate * self.throttle_ms_max / 1000  # what is waited for is paid
+        return self.throttle_ms_max
 
 
 _BucketKey = tuple[Kind, str | None, str | None]
@@ -107,7 +115,7 @@ class Quotas:
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
                 del self._buckets[next(iter(self._buckets))]
-            bucket = self._buckets[key] = _Bucket(rate, self._monotonic_s())
+            bucket = self._buckets[key] = _Bucket(kind, rate, self._monotonic_s())
         return bucket
 
     def _resolve(self, kind: Kind, user: str, client_id: str) -> tuple[float, _BucketKey] | None:

@@ -73,4 +73,5 @@ def moved(consumer: Any, source: str) -> int:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5]))
+    _, bootstrap, source, target, total, batch = sys.argv
+    main(bootstrap, source, target, int(total), int(batch))

@@ -15,7 +15,8 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from penstock.node.broker_process import BrokerOptions, command_line
 
@@ -111,6 +112,43 @@ def read_target(bootstrap: str) -> dict[int, list[int]]:
     return values
 
 
+class Mover:
+    """The application: started again whenever it dies, until it has moved everything."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.starts = 0
+
+    def __enter__(self) -> Mover:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.end()
+
+    def start(self) -> None:
+        assert self.starts < 100, "it dies again and again"
+        self.starts += 1
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+
+    def end(self) -> int:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait(30)
+
+    def commits(self) -> Iterator[None]:
+        """One for each transaction it says to have committed, to the very end."""
+        while True:
+            assert self.process.stdout is not None
+            if self.process.stdout.readline():
+                yield
+            elif self.end() == 0:
+                return
+            else:
+                self.start()
+
+
 def move_all(
     broker: KillableBroker,
     command: list[str],
@@ -119,34 +157,22 @@ def move_all(
     commits_between: Callable[[], int],
     chance: Random,
 ) -> None:
-    """Run the mover to its end, through all the kills, starting it again whenever it dies."""
+    """Run the mover to its end, through all the kills."""
     kills = list(kills)
-    mover = start(command)
     until_kill = commits_between()
-    while True:
-        assert mover.stdout is not None
-        line = mover.stdout.readline()
-        if not line:
-            if mover.wait(30) == 0:
-                break
-            mover = start(command)
-            continue
-        until_kill -= 1
-        if until_kill > 0 or not kills:
-            continue
-        time.sleep(chance.random() * 0.03)  # somewhere inside the next transaction
-        if kills.pop() == "broker":
-            broker.kill()
-            broker.start()
-        else:
-            mover.kill()
-        until_kill = commits_between()
-    mover.stdout.close()
+    with Mover(command) as mover:
+        for _ in mover.commits():
+            until_kill -= 1
+            if until_kill > 0 or not kills:
+                continue
+            time.sleep(chance.random() * 0.03)  # somewhere inside the next transaction
+            if kills.pop() == "broker":
+                broker.kill()
+                broker.start()
+            else:
+                mover.process.kill()
+            until_kill = commits_between()
     assert not kills, "all was moved before all kills were done"
-
-
-def start(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def check_moved(bootstrap: str, total: int) -> None:

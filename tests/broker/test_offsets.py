@@ -1,0 +1,156 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.errors import ErrorCode
+from penstock.model import LeaderEpoch
+from penstock.protocol.codecs import Codec
+from penstock.protocol.records import Record
+
+if TYPE_CHECKING:
+    from tests.broker.conftest import RunningBroker, Wire
+
+MakeBatch = Callable[..., bytearray]
+TIME = 1_700_000_000_000
+
+
+@pytest.fixture
+def topic(broker: RunningBroker, wire: Wire, make_batch: MakeBatch) -> str:
+    """Records at TIME + 0, 100, 50, 300 in two compressed batches of two."""
+    broker.create_topic("t")
+    for times in ((0, 100), (50, 300)):
+        records = [Record(timestamp=TIME + delta, value=b"v") for delta in times]
+        answer = wire.produce("t", make_batch(*records, codec=Codec.ZSTD))
+        assert answer.error_code == ErrorCode.none
+    return "t"
+
+
+def list_offset(wire: Wire, timestamp: int, *, version: int = 11, **fields: Any) -> Any:
+    epoch = fields.pop("current_leader_epoch", -1)
+    asked = {"partition_index": 0, "timestamp": timestamp}
+    if version >= 4:
+        asked["current_leader_epoch"] = epoch
+    answer = wire.ask(
+        2,
+        version,
+        replica_id=-1,
+        topics=[{"name": fields.pop("topic", "t"), "partitions": [asked]}],
+        **fields,
+    )
+    return answer.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_the_ends_of_the_log_in_every_version(wire: Wire, topic: str, version: int) -> None:
+    assert list_offset(wire, -1, version=version).offset == 4
+    assert list_offset(wire, -2, version=version).offset == 0
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "found"),
+    [
+        (TIME, 0, TIME),
+        (TIME + 1, 1, TIME + 100),
+        (TIME + 101, 3, TIME + 300),
+        (TIME + 300, 3, TIME + 300),
+        (TIME + 301, -1, -1),
+        (0, 0, TIME),
+    ],
+)
+def test_a_time_is_found_at_the_first_record_not_before_it(
+    wire: Wire, topic: str, timestamp: int, offset: int, found: int
+) -> None:
+    answer = list_offset(wire, timestamp)
+    assert answer.error_code == ErrorCode.none
+    assert (answer.offset, millis(answer.timestamp)) == (offset, found)
+
+
+def millis(timestamp: Any) -> int:
+    return -1 if timestamp is None else int(timestamp)
+
+
+def test_special_timestamps(wire: Wire, topic: str) -> None:
+    newest = list_offset(wire, -3)
+    assert (newest.offset, millis(newest.timestamp)) == (3, TIME + 300)
+    assert list_offset(wire, -4).offset == 0
+    assert list_offset(wire, -5).offset == -1
+    assert list_offset(wire, -6).offset == -1
+    for timestamp, version in ((-3, 6), (-4, 7), (-6, 10), (-7, 11)):
+        answer = list_offset(wire, timestamp, version=version)
+        assert answer.error_code == ErrorCode.unsupported_version
+
+
+def test_errors_are_per_partition(wire: Wire, topic: str) -> None:
+    unknown = list_offset(wire, -1, topic="nowhere")
+    assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+    newer = list_offset(wire, -1, current_leader_epoch=99)
+    assert newer.error_code == ErrorCode.unknown_leader_epoch
+
+
+def test_the_end_of_a_leader_epoch(
+    broker: RunningBroker, wire: Wire, topic: str, make_batch: MakeBatch
+) -> None:
+    partition = broker.partitions.find(topic, 0)
+    assert partition is not None
+    first = partition.leader_epoch
+    raised = partition.leadership._replace(leader_epoch=LeaderEpoch(first + 3))
+    broker.call(lambda: partition.lead(raised))
+    wire.produce(topic, make_batch())
+
+    def end_of(epoch: int, version: int = 4) -> tuple[int, int]:
+        asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        answer = wire.ask(
+            23, version, replica_id=-1, topics=[{"topic": topic, "partitions": [asked]}]
+        )
+        found = answer.topics[0].partitions[0]
+        assert found.error_code == ErrorCode.none
+        return found.leader_epoch, found.end_offset
+
+    for version in (2, 3, 4):
+        assert end_of(first, version) == (first, 4)
+    assert end_of(first + 2) == (first, 4)
+    assert end_of(first + 3) == (first + 3, 5)
+    assert end_of(first + 9) == (-1, -1)
+
+
+def delete_to(wire: Wire, topic: str, offset: int, version: int = 2) -> tuple[ErrorCode, int]:
+    answer = wire.ask(
+        21,
+        version,
+        topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}],
+        timeout=1000,
+    )
+    found = answer.topics[0].partitions[0]
+    return found.error_code, found.low_watermark
+
+
+def test_records_are_deleted_up_to_an_offset_or_to_the_end(wire: Wire, topic: str) -> None:
+    assert delete_to(wire, topic, 1) == (ErrorCode.none, 1)
+    assert wire.fetch(topic, 0).error_code == ErrorCode.offset_out_of_range
+    assert delete_to(wire, topic, 0, 0) == (ErrorCode.none, 1)
+    assert delete_to(wire, topic, 5) == (ErrorCode.offset_out_of_range, -1)
+    assert delete_to(wire, topic, -2) == (ErrorCode.offset_out_of_range, -1)
+    assert delete_to(wire, topic, -1, 1) == (ErrorCode.none, 4)
+    assert list_offset(wire, -2).offset == 4
+
+
+def test_a_topic_that_is_only_compacted_deletes_no_records(
+    broker: RunningBroker, wire: Wire
+) -> None:
+    broker.create_topic("compacted", cleanup_policy="compact")
+    assert delete_to(wire, "compacted", 0)[0] == ErrorCode.policy_violation
+
+
+def test_producers_are_described(wire: Wire, topic: str, make_batch: MakeBatch) -> None:
+    wire.produce(topic, make_batch(producer_id=9, producer_epoch=2, base_sequence=0))
+    asked = [{"name": topic, "partition_indexes": [0, 1]}]
+    held, unknown = wire.ask(61, 0, topics=asked).topics[0].partitions
+    (row,) = held.active_producers
+    assert (row.producer_id, row.producer_epoch, row.last_sequence) == (9, 2, 0)
+    assert row.current_txn_start_offset == -1
+    assert unknown.error_code == ErrorCode.unknown_topic_or_partition

@@ -1,0 +1,156 @@
+"""Quotas: who is meant by them, how fast a bucket fills, and what a client feels of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.broker.quotas import DEFAULT, Kind, QuotaEntity, Quotas, Rates
+
+if TYPE_CHECKING:
+    from tests.broker.conftest import RunningBroker
+
+PRODUCE = Kind.PRODUCE_BYTES
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def rates(produce_bytes: float) -> Rates:
+    return Rates(produce_bytes=produce_bytes)
+
+
+@pytest.mark.parametrize(
+    ("entity", "more_specific"),
+    [
+        (QuotaEntity(None, DEFAULT), QuotaEntity(None, "c")),
+        (QuotaEntity(None, "c"), QuotaEntity(DEFAULT, None)),
+        (QuotaEntity(DEFAULT, None), QuotaEntity(DEFAULT, DEFAULT)),
+        (QuotaEntity(DEFAULT, DEFAULT), QuotaEntity(DEFAULT, "c")),
+        (QuotaEntity(DEFAULT, "c"), QuotaEntity("u", None)),
+        (QuotaEntity("u", None), QuotaEntity("u", DEFAULT)),
+        (QuotaEntity("u", DEFAULT), QuotaEntity("u", "c")),
+    ],
+)
+def test_the_most_specific_quota_holds(entity: QuotaEntity, more_specific: QuotaEntity) -> None:
+    quotas = Quotas(Clock())
+    quotas.replace({entity: rates(1000), more_specific: rates(10)})
+    assert quotas.burst(PRODUCE, "User:u", "c") == 10
+
+
+def test_whoever_is_not_named_has_no_quota() -> None:
+    quotas = Quotas(Clock())
+    quotas.replace({QuotaEntity("u", "c"): rates(1)})
+    assert quotas.charge(PRODUCE, "User:u", "other", 1e9) == 0
+    assert quotas.charge(PRODUCE, "User:other", "c", 1e9) == 0
+    assert quotas.charge(Kind.FETCH_BYTES, "User:u", "c", 1e9) == 0
+
+
+def test_a_users_quota_is_shared_by_its_clients_and_a_default_is_not_shared() -> None:
+    quotas = Quotas(Clock())
+    quotas.replace({QuotaEntity("u", None): rates(100), QuotaEntity(None, DEFAULT): rates(100)})
+    assert quotas.charge(PRODUCE, "User:u", "a", 100) == 0
+    assert quotas.charge(PRODUCE, "User:u", "b", 100) > 0
+    assert quotas.charge(PRODUCE, "User:x", "a", 100) == 0
+    assert quotas.charge(PRODUCE, "User:x", "b", 100) == 0
+
+
+def test_the_throttle_is_the_time_the_bucket_needs() -> None:
+    clock = Clock()
+    quotas = Quotas(clock)
+    quotas.replace({QuotaEntity(None, "c"): rates(1000)})
+    assert quotas.charge(PRODUCE, "User:u", "c", 1000) == 0
+    assert quotas.charge(PRODUCE, "User:u", "c", 500) == 501
+    clock.now_s = 0.5
+    assert quotas.charge(PRODUCE, "User:u", "c", 0) == 0
+    clock.now_s = 100
+    assert quotas.charge(PRODUCE, "User:u", "c", 2000) == 1001
+
+
+def test_a_changed_rate_starts_a_new_bucket_and_an_equal_one_goes_on() -> None:
+    quotas = Quotas(Clock())
+    quotas.replace({QuotaEntity(None, "c"): rates(1000)})
+    quotas.charge(PRODUCE, "User:u", "c", 5000)
+    quotas.replace({QuotaEntity(None, "c"): rates(1000), QuotaEntity(None, "d"): rates(1)})
+    assert quotas.charge(PRODUCE, "User:u", "c", 0) > 0
+    quotas.replace({QuotaEntity(None, "c"): rates(2000)})
+    assert quotas.charge(PRODUCE, "User:u", "c", 0) == 0
+
+
+def test_a_greedy_producer_is_held_to_its_rate_while_its_neighbour_goes_on(
+    broker: RunningBroker, make_batch: Callable[..., bytearray]
+) -> None:
+    """A tenth of tolerance over three seconds, the first second's burst apart."""
+    rate = 1_000_000
+    broker.create_topic("t", 2)
+    broker.replace_quotas({QuotaEntity(None, "greedy"): rates(rate)})
+    batch = make_batch((None, bytes(50_000)))
+    sent = {"greedy": 0, "modest": 0}
+    throttled = 0
+    stop_at = time.monotonic() + 4
+
+    def produce(client_id: str, index: int) -> None:
+        nonlocal throttled
+        with broker.connect() as wire:
+            while time.monotonic() < stop_at:
+                answer = wire.ask(
+                    0,
+                    9,
+                    client_id=client_id,
+                    acks=-1,
+                    timeout=1000,
+                    topic_data=[
+                        {
+                            "name": "t",
+                            "partition_data": [{"index": index, "records": bytes(batch)}],
+                        }
+                    ],
+                )
+                sent[client_id] += len(batch)
+                throttled += answer.throttle_time.total_seconds() > 0
+
+    writers = [
+        threading.Thread(target=produce, args=(client_id, index))
+        for index, client_id in enumerate(sent)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    held = (sent["greedy"] - rate) / 4  # the burst is what the bucket held at the start
+    assert 0.9 * rate <= held <= 1.1 * rate
+    assert sent["modest"] > 3 * sent["greedy"]
+    assert throttled > 10
+
+
+def test_a_greedy_reader_is_held_to_its_rate(
+    broker: RunningBroker, make_batch: Callable[..., bytearray]
+) -> None:
+    rate = 2_000_000
+    broker.create_topic("t")
+    with broker.connect() as wire:
+        for _ in range(20):
+            wire.produce("t", make_batch((None, bytes(100_000))))
+        broker.replace_quotas({QuotaEntity(None, "wire"): Rates(fetch_bytes=rate)})
+        began_s = time.monotonic()
+        read_bytes = 0
+        while time.monotonic() - began_s < 3:
+            read_bytes += len(wire.fetch("t", 0, max_bytes=100_000).records)
+        elapsed_s = time.monotonic() - began_s
+    assert read_bytes - rate <= 1.1 * rate * elapsed_s
+    assert read_bytes - rate >= 0.7 * rate * elapsed_s
+
+
+def test_time_spent_on_requests_is_a_quota_too(broker: RunningBroker) -> None:
+    broker.replace_quotas({QuotaEntity(None, "wire"): Rates(request_ms=0.01)})
+    with broker.connect() as wire:
+        answers = [wire.ask(60, 0) for _ in range(2)]
+    assert 0 < answers[-1].throttle_time.total_seconds() <= 1
