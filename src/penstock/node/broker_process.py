@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+OPEN_FILES_MAX: Final = 1 << 16
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -58,6 +60,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
         return 1
     # kio prepares its types for hypothesis wherever that is installed: a third of a start
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: not to be found
+    _raise_file_limit()
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import FolderUnusable
@@ -82,6 +85,13 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
         announce({"error": _explained(error, options)})
         return 1
     return 0
+
+
+def _raise_file_limit() -> None:
+    """A connection and a log file are a descriptor each: take what the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(most, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _settings(options: BrokerOptions, folder: Path | None) -> Any:

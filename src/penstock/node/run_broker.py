@@ -7,12 +7,13 @@ answered, the services close, then the logs, and last the mark that says the sto
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
 from uuid import uuid4
 
 import uvloop
@@ -125,16 +126,23 @@ class RunningBroker:
         settings = self.settings
         port = await self.server.listen(settings.host, settings.kafka_port)
         endpoint = Endpoint(settings.node_id, settings.shown_host, port, settings.rack)
-        _set_strays_aside(self.folder, self.cluster.state)
+        if not self.folder.was_clean:  # a stop in good order leaves none
+            _set_strays_aside(self.folder, self.cluster.state)
         self.cluster.start(
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
         self.transactions.start()
         self.groups.start()
         self.flusher.start()
-        self._tasks.append(asyncio.create_task(self.upkeep.run(), name="upkeep"))
-        self._tasks.append(asyncio.create_task(self._checkpoint_for_ever(), name="checkpoints"))
+        self._keep_running("upkeep", self.upkeep.run())
+        self._keep_running("checkpoints", self._checkpoint_for_ever())
+        gc.freeze()  # what stands now stands until the end: no collection looks at it again
         return port
+
+    def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_tell_death)
+        self._tasks.append(task)
 
     async def stop(self) -> None:
         """Stop serving, answer who waits, close all."""
@@ -164,7 +172,10 @@ class RunningBroker:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(max(interval_ms, 1000) / 1000)
-            self.folder.checkpoint()
+            try:
+                self.folder.checkpoint()
+            except OSError as error:  # only makes the next recovery longer
+                logger.warning("the checkpoints could not be written: %s", error)
             removable = self.folder.take_deleted(clock())
             await loop.run_in_executor(None, self.folder.remove_folders, removable)
 
@@ -178,6 +189,11 @@ class _Everything:
     def __iter__(self) -> Iterator[Partition]:
         yield self._running.metadata
         yield from tuple(self._running.partitions)
+
+
+def _tell_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("%s ended", task.get_name(), exc_info=task.exception())
 
 
 def clock() -> Millis:
@@ -240,11 +256,19 @@ async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None
         running = RunningBroker(settings, folder, cluster_id)
         on_ready(await running.start())
     except BaseException:
-        folder.release()
+        _give_back(folder)
         raise
     await stopping.wait()
     logger.info("stopping")
     await running.stop()
+
+
+def _give_back(folder: LogFolder) -> None:
+    """The start failed: what was clean before is clean still."""
+    try:
+        folder.close()
+    except OSError:
+        folder.release()
 
 
 def run_broker(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:

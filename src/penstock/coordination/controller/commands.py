@@ -4,7 +4,6 @@ A command that names several things is answered thing by thing: each with what b
 the `Refused` that says why not.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from penstock.config.resolve import ConfigChange
@@ -32,8 +31,7 @@ class MadeTopic(NamedTuple):
     replication_factor: int
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
+class CreateTopics(NamedTuple):
     """Answered with MadeTopic or Refused for each, in order."""
 
     caller: CallerId
@@ -41,8 +39,7 @@ class CreateTopics:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(NamedTuple):
     """By name or by id. Answered with (name, id) or Refused for each, in order."""
 
     caller: CallerId
@@ -57,8 +54,7 @@ class MorePartitions(NamedTuple):
     assignments: tuple[tuple[int, ...], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(NamedTuple):
     """Answered with None or Refused for each, in order."""
 
     caller: CallerId
@@ -75,8 +71,7 @@ class ResourceChange(NamedTuple):
     replace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigs:
+class AlterConfigs(NamedTuple):
     """Answered with None or Refused for each, in order."""
 
     caller: CallerId
@@ -91,8 +86,7 @@ class QuotaChange(NamedTuple):
     limits: tuple[tuple[str, float | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AlterQuotas:
+class AlterQuotas(NamedTuple):
     """Answered with None or Refused for each, in order."""
 
     caller: CallerId
@@ -100,8 +94,7 @@ class AlterQuotas:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(NamedTuple):
     """Let preferred replicas lead. Answered with None or Refused for each, in order."""
 
     caller: CallerId
@@ -109,16 +102,14 @@ class ElectLeaders:
     unclean: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignPartitions:
+class ReassignPartitions(NamedTuple):
     """New replicas, or None to end a move. Answered with None or Refused for each, in order."""
 
     caller: CallerId
     partitions: tuple[tuple[str, int, tuple[int, ...] | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBroker(NamedTuple):
     """A broker starts. After an unclean stop the partitions it leads begin a new leader epoch."""
 
     caller: CallerId
@@ -130,8 +121,7 @@ class RegisterBroker:
     fresh_cluster_id: str  # taken if the cluster has none yet
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
+class AllocateProducerIds(NamedTuple):
     """Answered with the first id of a block of `count`."""
 
     caller: CallerId
