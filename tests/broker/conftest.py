@@ -6,76 +6,34 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
 
 import pytest
 import uvloop
 
-from penstock.broker.broker import Broker, Endpoint
-from penstock.broker.cluster import ClusterController
-from penstock.broker.dispatch import Dispatcher
-from penstock.broker.fetch_sessions import FetchSessions
-from penstock.broker.flushing import Flusher
-from penstock.broker.groups import Groups
-from penstock.broker.handlers import API_TABLE
-from penstock.broker.handlers.api_versions import FEATURES
-from penstock.broker.net import Server
-from penstock.broker.partitions import Leadership, Partitions, TopicSettings
-from penstock.broker.plain_inspector import PlainInspector
-from penstock.broker.quotas import QuotaEntity, Quotas, Rates
-from penstock.broker.settings import BrokerSettings
-from penstock.broker.transactions import Transactions
-from penstock.config.views import LogSettings
+from penstock.broker.quotas import QuotaEntity, Rates
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
-from penstock.coordination.controller.rules import ControllerRules
-from penstock.coordination.transactions import TransactionSettings
 from penstock.errors import Refused
-from penstock.log.files import OpenFiles
-from penstock.log.partition import PartitionLog
-from penstock.model import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
-from penstock.node.settings import NodeSettings, group_view
+from penstock.model import Millis
+from penstock.node import run_broker as node
+from penstock.node.run_broker import open_folder
+from penstock.node.settings import NodeSettings, node_settings
 from penstock.protocol.headers import response_has_tags, write_request_header
 from penstock.protocol.messages import encode, fill, request_type, response_reader
 from penstock.protocol.records import KeyValue, Record, build_batch
 
-NODE = NodeId(1)
 SIZE = Struct(">i")
 ResultT = TypeVar("ResultT")
 
 
-class TemporaryStore:
-    """Logs in a folder that the test throws away."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.files = OpenFiles(256)
-
-    def open(
-        self, topic_partition: TopicPartition, topic_id: TopicId, settings: LogSettings
-    ) -> PartitionLog:
-        folder = self.folder / str(topic_partition)
-        now = Millis(int(time.time() * 1000))
-        return PartitionLog.open(folder, settings, self.files, now=now, clean=False)
-
-    def delete(self, log: PartitionLog) -> None:
-        log.folder.rename(log.folder.with_name(f"{log.folder.name}.{uuid4().hex}-delete"))
-
-    def close(self, logs: Sequence[PartitionLog]) -> None:
-        for log in logs:
-            log.close(sync=False)
-
-
 class RunningBroker:
-    """One broker on its own event loop in a thread."""
+    """One broker, composed as a node composes it, on its own event loop in a thread."""
 
-    def __init__(self, folder: Path, settings: BrokerSettings, static: dict[str, str]) -> None:
-        self.folder = folder
+    def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
-        self.static = static
         self.port = 0
         self._ready = threading.Event()
         self._failed: BaseException | None = None
@@ -144,73 +102,14 @@ class RunningBroker:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._compose()
-        dispatcher = Dispatcher(self.broker)
-        self.server = Server(dispatcher, self.settings.network)
-        self.port = await self.server.listen("127.0.0.1", 0)
-        self.cluster.start(Endpoint(NODE, "127.0.0.1", self.port), stopped_cleanly=True)
-        self.transactions.start()
-        self.groups.start()
+        folder, cluster_id = open_folder(self.settings)
+        running = node.RunningBroker(self.settings, folder, cluster_id)
+        self.broker, self.server = running.broker, running.server
+        self.partitions, self.cluster = running.partitions, running.cluster
+        self.port = await running.start()
         self._ready.set()
         await self._stopping.wait()
-        await self.server.close(self.settings.stop_ms / 1000, self._answer_who_waits)
-        self.flusher.close()
-        self.transactions.close()
-        self.cluster.close()
-        self.partitions.close()
-
-    def _answer_who_waits(self) -> None:
-        self.partitions.abandon()
-        self.groups.close()
-
-    def _compose(self) -> None:
-        self.partitions = Partitions(NODE, TemporaryStore(self.folder))
-        self.flusher = Flusher(self.partitions, clock=_clock)
-        self.partitions.flush = self.flusher
-        quotas = Quotas(time.monotonic)
-        metadata = self.partitions.create(
-            TopicPartition("__cluster_metadata", 0),
-            TopicId(UUID(int=1)),
-            Leadership(NODE, LeaderEpoch(0), (NODE,), (NODE,)),
-            TopicSettings(),
-        )
-        self.cluster = ClusterController(
-            metadata,
-            self.partitions,
-            quotas,
-            rules=ControllerRules(NODE, static=self.static),
-            features=dict(FEATURES),
-            clock=_clock,
-        )
-        minted = iter(range(1, 1 << 31))
-        self.broker = Broker(
-            settings=self.settings,
-            clock=_clock,
-            partitions=self.partitions,
-            cluster=self.cluster,
-            quotas=quotas,
-            api_table=API_TABLE,
-            inspector=PlainInspector(),
-            fetch_sessions=FetchSessions(
-                sessions_max=self.settings.fetch_sessions_max,
-                idle_ms=self.settings.fetch_session_idle_ms,
-                mint_id=lambda: next(minted),
-            ),
-        )
-        self.transactions = self.broker.transactions = Transactions(
-            partitions=self.partitions,
-            cluster=self.cluster,
-            producer_ids=self.cluster,
-            settings=TransactionSettings(),
-            clock=_clock,
-        )
-        self.groups = self.broker.groups = Groups(
-            partitions=self.partitions,
-            cluster=self.cluster,
-            settings=group_view(NodeSettings(self.folder, static=self.static)),
-            clock=_clock,
-        )
-        self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
+        await running.stop()
 
 
 def _clock() -> Millis:
@@ -378,11 +277,15 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Start brokers with settings of one's own; all are stopped at the end."""
     started: list[RunningBroker] = []
 
-    def start(
-        settings: BrokerSettings | None = None, *, folder: Path = tmp_path, **static: str
-    ) -> RunningBroker:
-        keys = {key.replace("_", "."): value for key, value in static.items()}
-        broker = RunningBroker(folder, settings or BrokerSettings(), keys).start()
+    def start(**static: str) -> RunningBroker:
+        """Keys of the broker's settings have underscores for dots."""
+        settings = node_settings(
+            folder=tmp_path,
+            kafka_port=0,
+            given={key.replace("_", "."): value for key, value in static.items()},
+            quick=True,
+        )
+        broker = RunningBroker(settings).start()
         started.append(broker)
         return broker
 

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from penstock.broker.settings import BrokerSettings
 from penstock.errors import ErrorCode
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.batch import iterate_headers
@@ -398,7 +397,7 @@ def test_an_error_in_a_session_is_told_every_time_and_its_end_as_well(
 def test_without_room_for_a_session_the_client_is_served_without(
     start_broker: StartBroker,
 ) -> None:
-    broker = start_broker(BrokerSettings(fetch_sessions_max=1))
+    broker = start_broker(max_incremental_fetch_session_cache_slots="1")
     broker.create_topic("t")
     with broker.connect() as wire:
         assert ask_in_session(wire, 0, 0, wanted("t", 0)).session_id > 0

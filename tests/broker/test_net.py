@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.broker.settings import BrokerSettings, NetworkSettings
-from penstock.model import Millis
-
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker, StartBroker, Wire
 
 API_VERSIONS = 18
-
-
-def network(**limits: int) -> BrokerSettings:
-    return BrokerSettings(network=NetworkSettings(**limits))  # type: ignore[arg-type]  # Millis are ints
 
 
 def is_serving(broker: RunningBroker) -> bool:
@@ -145,7 +138,7 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(wire: Wire) -> No
 
 
 def test_a_half_request_that_stays_half_is_cut_off(start_broker: StartBroker) -> None:
-    broker = start_broker(network(frame_ms=Millis(200)))
+    broker = start_broker(penstock_request_timeout_ms="200")
     with broker.connect() as wire:
         wire.socket.sendall(struct.pack(">i", 100) + b"\x00\x12")
         assert wire.is_closed()
@@ -155,7 +148,7 @@ def test_a_half_request_that_stays_half_is_cut_off(start_broker: StartBroker) ->
 def test_an_idle_connection_is_closed_but_a_waiting_fetch_is_not_idle(
     start_broker: StartBroker,
 ) -> None:
-    broker = start_broker(network(idle_ms=Millis(300)))
+    broker = start_broker(connections_max_idle_ms="300")
     broker.create_topic("t")
     with broker.connect() as idle, broker.connect() as waiting:
         topics = [
@@ -170,7 +163,7 @@ def test_an_idle_connection_is_closed_but_a_waiting_fetch_is_not_idle(
 
 
 def test_connections_beyond_the_limit_are_closed_at_once(start_broker: StartBroker) -> None:
-    broker = start_broker(network(connections_max=3))
+    broker = start_broker(max_connections="3")
     wires = [broker.connect() for _ in range(3)]
     for wire in wires:
         assert wire.ask(API_VERSIONS, 0).error_code == 0
@@ -185,7 +178,7 @@ def test_connections_beyond_the_limit_are_closed_at_once(start_broker: StartBrok
 
 
 def test_one_host_cannot_take_all_connections(start_broker: StartBroker) -> None:
-    broker = start_broker(network(connections_per_host_max=2))
+    broker = start_broker(max_connections_per_ip="2")
     wires = [broker.connect() for _ in range(2)]
     for wire in wires:
         assert wire.ask(API_VERSIONS, 0).error_code == 0
