@@ -95,7 +95,7 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
                 said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
             gigabytes = load.size * load.count / 1e9
             runs[load.name] = Run(said["mb_per_second"], cost.cpu_seconds / gigabytes)
-            print(f"{server.name}: {load.name}: {runs[load.name]}", file=sys.stderr)
+            print(f"{type(server).__name__}: {load.name}: {runs[load.name]}", file=sys.stderr)
     return runs, cost.resident_bytes / MB
 
 

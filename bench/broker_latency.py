@@ -52,7 +52,7 @@ def run(server: Server, *options: str) -> dict[str, float]:
         timeout=300,
         check=True,
     )
-    print(f"{server.name}: {' '.join(options)}: {done.stdout.strip()}", file=sys.stderr)
+    print(f"{type(server).__name__}: {' '.join(options)}: {done.stdout.strip()}", file=sys.stderr)
     answer: dict[str, float] = json.loads(done.stdout)
     return answer
 

@@ -37,11 +37,11 @@ def measure_server(server: Server) -> dict[str, float]:
         acknowledge(server.bootstrap)
         took["start to first acknowledged message"] = time.perf_counter() - started
         took["create 2 000 topics"] = create_topics(server.bootstrap)
-        server.stop()
+        server.halt()
         took["restart, clean, to first acknowledged message"] = restart(server)
-        server.stop(kill=True)
+        server.kill()
         took["restart, killed, to first acknowledged message"] = restart(server)
-    print(f"{server.name}: {took}", file=sys.stderr)
+    print(f"{type(server).__name__}: {took}", file=sys.stderr)
     return took
 
 
@@ -78,7 +78,7 @@ def idle_megabytes() -> float:
     with penstock() as server:
         for number in range(PARTITIONS // 1000):
             make_topic(server.bootstrap, f"idle-{number}", partitions=1000)
-        server.stop()
+        server.halt()
         server.start()
         with cost_of(server.pid) as cost:
             time.sleep(2)

@@ -11,8 +11,8 @@ from typing import Protocol, Self
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.testing import EmbeddedBroker
 from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
+from penstock.testing.embedded import EmbeddedBroker
 
 __all__ = [
     "ApacheKafka",
@@ -30,8 +30,6 @@ class Server(Protocol):
     """A Kafka server that a bench starts, stops and kills."""
 
     @property
-    def name(self) -> str: ...
-    @property
     def bootstrap(self) -> str: ...
     @property
     def pid(self) -> int: ...
@@ -42,8 +40,9 @@ class Server(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-    def start(self) -> None: ...
-    def stop(self, *, kill: bool = False) -> None: ...
+    def start(self) -> object: ...
+    def halt(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 def penstock(folder: Path | None = None) -> Server:

@@ -7,7 +7,6 @@ user's cache folder, so they are fetched once per machine.
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -67,8 +66,6 @@ def java_command(libraries: Path, main_class: str, *arguments: str) -> list[str]
 class ApacheKafka:
     """One Apache Kafka node on loopback, for the length of a `with` block."""
 
-    name = "Apache Kafka"
-
     def __init__(
         self, *, heap: str = "1g", settings: Sequence[str] = (), folder: Path | None = None
     ) -> None:
@@ -98,7 +95,7 @@ class ApacheKafka:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.halt()
         if self._owns_folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -123,17 +120,23 @@ class ApacheKafka:
         output.close()
         self._wait_until_listening()
 
-    def stop(self, *, kill: bool = False) -> None:
-        """End the node: politely, or as a crash would."""
+    def halt(self) -> None:
+        """Stop in good order; the folder stays."""
         if self._server is None:
             return
-        self._server.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        self._server.terminate()
         try:
             self._server.wait(timeout=30)
         except subprocess.TimeoutExpired:
+            self.kill()
+        self._server = None
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would; the folder stays."""
+        if self._server is not None:
             self._server.kill()
             self._server.wait()
-        self._server = None
+            self._server = None
 
     @property
     def _properties(self) -> Path:
@@ -170,7 +173,7 @@ class ApacheKafka:
                     return
             time.sleep(0.05)
         said = (self._folder / "server.out").read_text(errors="replace")[-2000:]
-        self.stop(kill=True)
+        self.kill()
         raise PeerUnavailable(f"Apache Kafka did not start:\n{said}")
 
 
