@@ -1,9 +1,10 @@
 """What the tests of upkeep share: segments made by hand, and a job over them."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest import mock
 
 import pytest
 
@@ -22,7 +23,7 @@ def write_segment(folder: Path, base_offset: int, batches: Iterable[bytes | byte
     Path(segment_path(str(folder), Offset(base_offset), "log")).write_bytes(b"".join(batches))
 
 
-def job_over(folder: Path, **changes: Any) -> CleanJob:
+def make_job(folder: Path, **changes: Any) -> CleanJob:
     """A round over every segment of the folder; the last offset of the last batch ends it."""
     names = sorted(path for path in folder.iterdir() if path.name.endswith(".log"))
     last = names[-1].read_bytes()
@@ -79,7 +80,7 @@ class Compacted:
         write_segment(self.folder, base_offset, batches)
 
     def clean(self, **changes: Any) -> Cleaned:
-        cleaned = clean(job_over(self.folder, **changes), lambda _: None)
+        cleaned = clean(make_job(self.folder, **changes), lambda _: None)
         swap_by_hand(self.folder, cleaned)
         return cleaned
 
@@ -93,10 +94,29 @@ class Compacted:
         return {record.key: record.value for record in self.records()}
 
 
-NewFolder: TypeAlias = Callable[[], Compacted]
+CompactedAnew: TypeAlias = Callable[[], Compacted]
+
+
+@pytest.fixture(autouse=True, scope="package")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """A crash here is a killed process, which loses nothing that was written; syncs only cost."""
+    with mock.patch.object(os, "fsync", return_value=None):
+        yield
 
 
 @pytest.fixture
 def compacted(tmp_path: Path) -> Compacted:
     """An empty folder to compact."""
     return Compacted(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def compacted_anew(tmp_path_factory: pytest.TempPathFactory) -> CompactedAnew:
+    """A new empty folder for each call: for tests that hypothesis runs many times."""
+    return lambda: Compacted(tmp_path_factory.mktemp("segments"))
+
+
+@pytest.fixture
+def job_over() -> Callable[..., CleanJob]:
+    """Makes a job over all segments of a folder, with any of its fields given."""
+    return make_job

@@ -99,14 +99,17 @@ def _first_dirty_offset(log: LogFacts) -> Offset:
 def _end_cleanable_offset(
     log: LogFacts, first_dirty: Offset, settings: CompactionSettings, now: Millis
 ) -> Offset:
-    active = log.segments[-1]
-    end = min(log.last_stable_offset, active.base_offset)
-    if settings.min_compaction_lag_ms > 0:
-        youngest_allowed = now - settings.min_compaction_lag_ms
-        for segment, following in zip(log.segments[:-1], log.segments[1:], strict=True):
-            if following.base_offset > first_dirty and segment.max_timestamp > youngest_allowed:
-                return min(end, segment.base_offset)
-    return end
+    """Where the first segment starts that has to stay as it is."""
+    youngest_allowed = now - settings.min_compaction_lag_ms
+    for segment, following in zip(log.segments[:-1], log.segments[1:], strict=True):
+        is_too_young = (
+            settings.min_compaction_lag_ms > 0
+            and following.base_offset > first_dirty
+            and segment.max_timestamp > youngest_allowed
+        )
+        if is_too_young or following.base_offset > log.last_stable_offset:
+            return segment.base_offset
+    return log.segments[-1].base_offset
 
 
 def _is_overdue(dirty: Sequence[SegmentFacts], settings: CompactionSettings, now: Millis) -> bool:

@@ -1,0 +1,54 @@
+"""However often keys are updated, a compacted log stays about as large as what is alive."""
+
+import asyncio
+from pathlib import Path
+
+from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.log.files import OpenFiles
+from penstock.log.partition import PartitionLog
+from penstock.model import LeaderEpoch, Millis
+from penstock.protocol.records import build_batch
+from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
+from penstock.upkeep.worker import carry_out
+
+NOW = Millis(1_700_000_000_000)
+KEYS = 1000
+UPDATES = 1_000_000
+IN_BATCH = 250
+
+
+class Inline:
+    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+        return carry_out(job, lambda: None)
+
+    async def stop(self) -> None:
+        return
+
+
+def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_ones(
+    tmp_path: Path,
+) -> None:
+    settings = LogSettings(segment_bytes=4 << 20)
+    log = PartitionLog.open(tmp_path / "topic-0", settings, OpenFiles(8), now=NOW, clean=True)
+    batches = [
+        build_batch(
+            [(b"key-%04d" % key, b"%04d" % key * 25) for key in range(first, first + IN_BATCH)],
+            timestamp=NOW,
+        )
+        for first in range(0, KEYS, IN_BATCH)
+    ]
+    live_bytes = sum(len(batch) for batch in batches)
+    kept = Kept(log, RetentionSettings(delete=False), CompactionSettings(compact=True))
+    upkeep = Upkeep(lambda: [kept], Inline(), UpkeepSettings(), clock=lambda: NOW)
+    for number in range(UPDATES // IN_BATCH):
+        log.append(batches[number % len(batches)], leader_epoch=LeaderEpoch(0), now=NOW)
+        log.set_high_watermark(log.end_offset)
+        if number % 1000 == 0:
+            asyncio.run(upkeep.compact_one())
+    log.roll(NOW)
+    while asyncio.run(upkeep.compact_one()):
+        continue
+    assert log.end_offset == UPDATES
+    assert log.size_bytes - log.active.size_bytes <= 1.2 * live_bytes
+    log.close(sync=False)

@@ -1,0 +1,258 @@
+"""The broker's side of upkeep: who is chosen, what is accepted, what is set aside."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.log.files import OpenFiles
+from penstock.log.partition import PartitionLog
+from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.protocol.batch import iterate_headers
+from penstock.protocol.records import build_batch, read_records
+from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
+from penstock.upkeep.worker import carry_out
+
+START = Millis(1_700_000_000_000)
+COMPACT = CompactionSettings(compact=True, min_cleanable_dirty_ratio=0.5)
+KEEP = RetentionSettings(delete=False)
+
+
+class Inline:
+    """The worker's work in this process, with something else happening in the middle."""
+
+    def __init__(self) -> None:
+        self.jobs: list[CleanJob] = []
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        self.answer: Failed | Rotten | None = None
+        self.stopped = 0
+
+    async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
+        self.jobs.append(job)
+        done = carry_out(job, lambda: None)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return self.answer or done
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+class House:
+    """Some partitions under one upkeep, and a clock that a test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.now = START
+        self.kept: list[Kept] = []
+        self.worker = Inline()
+        self.upkeep = self.new_upkeep()
+
+    def new_upkeep(self) -> Upkeep:
+        return Upkeep(lambda: self.kept, self.worker, UpkeepSettings(), clock=lambda: self.now)
+
+    def partition(
+        self,
+        name: str = "topic-0",
+        *,
+        retention: RetentionSettings = KEEP,
+        compaction: CompactionSettings = COMPACT,
+    ) -> PartitionLog:
+        log = PartitionLog.open(
+            self.folder / name, LogSettings(), OpenFiles(8), now=self.now, clean=True
+        )
+        self.kept.append(Kept(log, retention, compaction))
+        return log
+
+    def write(self, log: PartitionLog, *keys: bytes, roll: bool = True) -> None:
+        batch = build_batch([(key, b"%d" % log.end_offset) for key in keys], timestamp=self.now)
+        log.append(batch, leader_epoch=LeaderEpoch(0), now=self.now)
+        log.set_high_watermark(log.end_offset)
+        if roll:
+            log.roll(self.now)
+
+    def compact(self) -> bool:
+        return asyncio.run(self.upkeep.compact_one())
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    for kept in made.kept:
+        kept.log.close(sync=False)
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    found: list[int] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        view = log.read(offset, max_bytes=1 << 20).view
+        for position, header in iterate_headers(view):
+            found += [record.offset for record in read_records(view, position)]
+            offset = header.end_offset
+    return found
+
+
+def leftovers(house: House) -> list[str]:
+    return [path.name for path in house.folder.rglob("*.cleaned")]
+
+
+def test_a_dirty_partition_is_compacted_once(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"b")
+    house.write(log, b"a")
+    house.write(log, b"c", roll=False)
+    assert house.compact()
+    assert offsets(log) == [1, 2, 3]
+    assert not house.compact()
+    assert house.upkeep.stats.compactions == 1
+
+
+def test_the_dirtiest_partition_goes_first(house: House) -> None:
+    half, whole = house.partition("half-0"), house.partition("whole-0")
+    house.write(half, b"a")
+    assert house.compact()
+    house.write(half, b"b", b"c")
+    house.write(whole, b"a")
+    assert house.compact()
+    assert house.compact()
+    assert [Path(job.folder).name for job in house.worker.jobs] == ["half-0", "whole-0", "half-0"]
+
+
+def test_a_topic_that_is_not_compacted_is_left_alone(house: House) -> None:
+    house.write(house.partition(compaction=CompactionSettings(compact=False)), b"a", b"a")
+    assert not house.compact()
+
+
+def test_the_checkpoint_is_kafkas_and_survives_a_restart(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    house.compact()
+    checkpoint = house.folder / "cleaner-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n1\ntopic 0 2\n"
+    house.upkeep = house.new_upkeep()
+    house.write(log, b"b", b"b", b"b", b"b", b"b", b"b")
+    assert house.compact()
+    assert house.worker.jobs[-1].first_dirty_offset == 2
+
+
+def test_a_topic_made_again_under_the_same_name_starts_unclean(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    house.compact()
+    house.kept.clear()
+    log.close(sync=False)
+    log.folder.rename(house.folder / "gone")
+    again = house.partition()
+    house.write(again, b"a", b"b", b"c")
+    assert house.compact()
+    assert house.worker.jobs[-1].first_dirty_offset == 0
+
+
+def test_a_damaged_partition_is_set_aside_and_told_once(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    path = log.folder / f"{0:020d}.log"
+    rotten = path.read_bytes()[:-1] + b"?"
+    path.write_bytes(rotten)
+    with caplog.at_level(logging.ERROR):
+        assert house.compact()
+        assert not house.compact()
+    assert len(caplog.records) == 1
+    assert path.read_bytes() == rotten
+    assert list(house.upkeep.rotten) == [log.topic_partition]
+
+
+def test_a_failed_round_is_tried_again_later(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    house.worker.answer = Failed("no room")
+    assert house.compact()
+    assert not leftovers(house)
+    house.worker.answer = None
+    assert not house.compact()
+    house.now = Millis(house.now + UpkeepSettings().retry_ms)
+    assert house.compact()
+    assert offsets(log) == [1]
+
+
+def test_an_answer_about_a_log_that_changed_is_void(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    house.write(log, b"a", b"b")
+
+    async def delete_records() -> None:
+        log.advance_start_offset(Offset(2), house.now)
+
+    house.worker.meanwhile = delete_records
+    assert house.compact()
+    assert house.upkeep.stats.failed_compactions == 1
+    assert offsets(log) == [2, 3]
+    assert not leftovers(house)
+
+
+def test_an_answer_about_a_partition_that_is_gone_is_void(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+
+    async def delete_topic() -> None:
+        house.kept.clear()
+        log.close(sync=False)
+        log.folder.rename(house.folder / "topic-0.uuid-delete")
+
+    house.worker.meanwhile = delete_topic
+    assert house.compact()
+    assert house.upkeep.stats.compactions == 0
+
+
+def test_readers_in_the_middle_of_a_swap_keep_what_they_see(house: House) -> None:
+    log = house.partition()
+    house.write(log, *[b"a"] * 5000)
+    house.write(log, b"a")
+    view = log.read(Offset(0), max_bytes=1 << 20).view
+    before = bytes(view)
+    house.compact()
+    assert bytes(view) == before
+    assert offsets(log) == [5000]
+
+
+def test_retention_deletes_what_is_too_old_and_leaves_what_is_in_work(house: House) -> None:
+    day = RetentionSettings(delete=True, retention_ms=Millis(1000))
+    log = house.partition(retention=day)
+    house.write(log, b"a", b"a")
+    house.write(log, b"a", roll=False)
+
+    async def a_long_time_passes() -> None:
+        house.now = Millis(house.now + 5000)
+        await house.upkeep.retain()
+        assert log.start_offset == 0
+
+    house.worker.meanwhile = a_long_time_passes
+    assert house.compact()
+    asyncio.run(house.upkeep.retain())
+    assert log.start_offset == 3
+    assert house.upkeep.stats.deleted_segments == 2
+
+
+def test_it_runs_until_cancelled_and_ends_its_worker(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+
+    async def scene() -> None:
+        running = asyncio.create_task(house.upkeep.run())
+        while house.upkeep.stats.compactions == 0:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scene())
+    assert house.worker.stopped

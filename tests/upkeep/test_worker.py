@@ -1,0 +1,187 @@
+"""The real worker process: it works, it steps back, and it may be killed."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from penstock.model import Offset, ProducerEpoch, ProducerId
+from penstock.protocol.records import build_batch
+from penstock.upkeep.throttle import Throttle
+from penstock.upkeep.work import (
+    ActiveProducer,
+    Cleaned,
+    Failed,
+    Rotten,
+    read_answer,
+    read_job,
+    write_answer,
+    write_job,
+)
+from penstock.upkeep.worker import serve
+from penstock.upkeep.worker_process import WorkerProcess
+
+FRAME = 4
+
+
+def two_segments(compacted: Any) -> None:
+    compacted.segment(0, build_batch([(b"a", b"1"), (b"b", b"1")]))
+    compacted.segment(2, build_batch([(b"a", b"2")], base_offset=Offset(2)))
+
+
+def test_jobs_and_answers_survive_the_pipe(compacted: Any, job_over: Any) -> None:
+    two_segments(compacted)
+    job = job_over(
+        compacted.folder, producers=(ActiveProducer(ProducerId(1), ProducerEpoch(2), None),)
+    )
+    assert read_job(write_job(job)[FRAME:]) == job
+    for answer in (compacted.clean(), Rotten("why"), Failed("how")):
+        assert read_answer(write_answer(answer)[FRAME:]) == answer
+
+
+def test_it_answers_each_job_in_turn(compacted: Any, job_over: Any) -> None:
+    two_segments(compacted)
+    job = write_job(job_over(compacted.folder))
+    answers = io.BytesIO()
+    serve(io.BytesIO(job + job), answers, lambda: None)
+    first_bytes = FRAME + int.from_bytes(answers.getvalue()[:FRAME])
+    first, second = answers.getvalue()[:first_bytes], answers.getvalue()[first_bytes:]
+    assert isinstance(read_answer(first[FRAME:]), Cleaned)
+    assert first == second
+
+
+def test_a_damaged_partition_and_a_missing_one_are_told_apart(
+    compacted: Any, job_over: Any
+) -> None:
+    two_segments(compacted)
+    job = job_over(compacted.folder)
+    path = compacted.folder / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    answers = io.BytesIO()
+    serve(io.BytesIO(write_job(job)), answers, lambda: None)
+    assert isinstance(read_answer(answers.getvalue()[FRAME:]), Rotten)
+    path.unlink()
+    answers = io.BytesIO()
+    serve(io.BytesIO(write_job(job)), answers, lambda: None)
+    assert isinstance(read_answer(answers.getvalue()[FRAME:]), Failed)
+
+
+def test_a_process_of_lowest_priority_cleans_and_is_used_again(
+    compacted: Any, job_over: Any
+) -> None:
+    two_segments(compacted)
+
+    async def scene() -> None:
+        worker = WorkerProcess()
+        try:
+            job = job_over(compacted.folder)
+            cleaned = await worker.carry_out(job)
+            assert isinstance(cleaned, Cleaned)
+            assert [one.replaces for one in cleaned.segments] == [(0, 2)]
+            pid = worker.pid
+            assert psutil.Process(pid).nice() == 19
+            assert await worker.carry_out(job) == cleaned
+            assert worker.pid == pid
+        finally:
+            await worker.stop()
+        assert worker.pid is None
+
+    asyncio.run(scene())
+
+
+def test_a_killed_worker_fails_its_job_and_the_next_one_has_a_new_worker(
+    compacted: Any, job_over: Any
+) -> None:
+    many = [build_batch([(b"%d" % o, b"x" * 1000)], base_offset=Offset(o)) for o in range(300)]
+    compacted.segment(0, *many)
+    compacted.segment(300, build_batch([(b"1", b"y")], base_offset=Offset(300)))
+    before = {path.name: path.read_bytes() for path in compacted.folder.iterdir()}
+
+    async def scene() -> None:
+        worker = WorkerProcess()
+        try:
+            # Slow enough to be met while it writes: it waits with the cleaned file open.
+            slow = job_over(compacted.folder, bytes_per_second=300_000)
+            work = asyncio.create_task(worker.carry_out(slow))
+            while not list(compacted.folder.glob("*.cleaned")):
+                await asyncio.sleep(0.01)
+                assert not work.done()
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+            assert isinstance(await work, Failed)
+            for name, content in before.items():
+                assert (compacted.folder / name).read_bytes() == content
+            assert isinstance(await worker.carry_out(job_over(compacted.folder)), Cleaned)
+        finally:
+            await worker.stop()
+
+    asyncio.run(scene())
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_stopped(compacted: Any, job_over: Any) -> None:
+    two_segments(compacted)
+
+    async def scene() -> None:
+        worker = WorkerProcess()
+        work = asyncio.create_task(worker.carry_out(job_over(compacted.folder, bytes_per_second=1)))
+        while worker.pid is None:
+            assert not work.done()
+            await asyncio.sleep(0.01)
+        process = psutil.Process(worker.pid)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert not process.is_running()
+
+    asyncio.run(scene())
+
+
+def test_the_brokers_side_never_loads_numba() -> None:
+    modules = "penstock.upkeep.scheduler, penstock.upkeep.worker_process"
+    code = f"import sys, {modules}; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_throttle_sleeps_as_long_as_the_bytes_are_worth() -> None:
+    now = 0.0
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        slept.append(seconds)
+
+    throttle = Throttle(1000, clock=lambda: now, sleep=sleep)
+    throttle.pay(500)
+    throttle.pay(250)
+    assert slept == [0.5, 0.25]
+    now += 100  # time in which nothing was read is worth one second at most
+    throttle.pay(1000)
+    throttle.pay(1000)
+    assert slept == [0.5, 0.25, 1.0]
+    Throttle(None, sleep=sleep).pay(1 << 40)
+    assert slept == [0.5, 0.25, 1.0]
+
+
+def test_a_worker_ends_with_its_broker(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    code = f"""
+import subprocess, sys, os
+worker = subprocess.Popen([sys.executable, "-m", "penstock.upkeep.worker"], stdin=subprocess.PIPE)
+open({str(pid_file)!r}, "w").write(str(worker.pid))
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    process_id = int(pid_file.read_text())
+    try:
+        psutil.Process(process_id).wait(timeout=60)
+    except psutil.NoSuchProcess:
+        return
