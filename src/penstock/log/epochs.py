@@ -30,10 +30,10 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs of one partition's log; read from its file when first asked."""
 
-    __slots__ = ("_entries", "_path")
+    __slots__ = ("_entries", "path")
 
     def __init__(self, folder: str) -> None:
-        self._path = f"{folder}/{FILE_NAME}"
+        self.path = f"{folder}/{FILE_NAME}"
         self._entries: list[EpochStart] | None = None
 
     @property
@@ -42,7 +42,7 @@ class LeaderEpochs:
             try:
                 self._entries = [
                     EpochStart(LeaderEpoch(int(epoch)), Offset(int(start)))
-                    for epoch, start in read_rows(self._path)
+                    for epoch, start in read_rows(self.path)
                 ]
             except ValueError:
                 self._entries = []
@@ -99,5 +99,5 @@ class LeaderEpochs:
         self._save([])
 
     def _save(self, entries: list[EpochStart]) -> None:
-        write_rows(self._path, (f"{epoch} {start}" for epoch, start in entries))
+        write_rows(self.path, (f"{epoch} {start}" for epoch, start in entries))
         self._entries = entries

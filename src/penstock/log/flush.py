@@ -22,7 +22,7 @@ class FlushWork(NamedTuple):
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
-                continue  # deleted meanwhile: nothing to keep
+                continue  # never made, or deleted meanwhile: nothing to keep
             try:
                 os.fsync(descriptor)
             finally:

@@ -5,6 +5,7 @@ record on the way in or out: only headers are read. An append that raised has ch
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,8 +183,8 @@ class PartitionLog:
         if not placement.batches:
             return
         self._make_room(placement, len(batches), placement.newest)
-        for placed in placement.batches:
-            self.epochs.assign(placed.leader_epoch, placed.base_offset)
+        for _, header, base_offset in placement.batches:
+            self.epochs.assign(LeaderEpoch(header.leader_epoch), base_offset)
         self._write(batches, placement)
 
     def _make_room(self, placement: Placement, size_bytes: int, now: Millis) -> None:
@@ -195,7 +196,7 @@ class PartitionLog:
             newest=placement.newest,
             now=now,
         ):
-            self._roll_at(placement.batches[0].base_offset, now)
+            self._roll_at(placement.batches[0][2], now)
 
     def _write(self, batches: Buffer, placement: Placement) -> None:
         segment = self._segments.active
@@ -210,15 +211,9 @@ class PartitionLog:
                 segment.transaction_index.cut(self.end_offset)
             raise
         interval_bytes = self.settings.index_interval_bytes
-        for placed in placement.batches:
-            segment.note_batch(
-                position + placed.at,
-                placed.size_bytes,
-                placed.last_offset,
-                placed.max_timestamp,
-                interval_bytes,
-            )
-        self._segments.appended(placement.batches[0].base_offset, position)
+        for at, header, base_offset in placement.batches:
+            segment.note_batch(position + at, header, base_offset, interval_bytes)
+        self._segments.appended(placement.batches[0][2], position)
         self.end_offset = placement.end_offset
         if staged is not None:
             self.producers.commit(staged)
@@ -401,9 +396,13 @@ class PartitionLog:
 
     def pending_flush(self) -> FlushWork:
         """What to sync, off the event loop; when it is done, say so with `flushed`."""
-        number = self._segments.holding(self.recovery_point)
-        paths = [segment.log.path for segment in self.segments[number:]]
-        return FlushWork(self.end_offset, self._segments.folder, tuple(paths))
+        folder = self._segments.folder
+        unflushed = self.segments[self._segments.holding(self.recovery_point) :]
+        paths = [segment.log.path for segment in unflushed]
+        # A start trusts the indexes of closed segments; those of the active one are made anew.
+        for segment, following in pairwise(unflushed):
+            paths += [*segment.paths()[:-1], snapshot_path(folder, following.base_offset)]
+        return FlushWork(self.end_offset, folder, (*paths, self.epochs.path))
 
     def flushed(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Everything before `offset` is on disk; it becomes the recovery point."""

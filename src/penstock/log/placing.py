@@ -1,26 +1,18 @@
 """Where batches about to be appended will lie, and what they will do to the producer table.
 
 Reads headers and decides; changes nothing, so that a refusal or a failed write leaves no trace.
+This runs for every append: numbers stay plain until they leave.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.log.producers import BatchMark, Origin, ProducerTable, Staged
-from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset
-from penstock.protocol.batch import BatchHeader, read_header, stamp
+from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.protocol.batch import LOG_OVERHEAD_BYTES, BatchHeader, read_header, stamp
 from penstock.protocol.control import read_marker
 from penstock.protocol.primitives import Buffer, WritableBuffer
 
-
-class PlacedBatch(NamedTuple):
-    """One batch: where in the buffer, and which offsets it takes."""
-
-    at: int
-    size_bytes: int
-    base_offset: Offset
-    last_offset: Offset
-    leader_epoch: LeaderEpoch
-    max_timestamp: Millis
+PlacedBatch: TypeAlias = tuple[int, BatchHeader, Offset]  # where in the buffer; its first offset
 
 
 class Placement(NamedTuple):
@@ -41,8 +33,8 @@ def place_produced(
     """
     placed: list[PlacedBatch] = []
     staged: Staged | None = None
-    at, offset, newest = 0, first, NO_TIMESTAMP
-    while at < len(batches):
+    at, offset, newest, end = 0, first, -1, len(batches)
+    while at < end:
         header = read_header(batches, at)
         if header.producer_id >= 0:
             if origin == "client" and (repeated := table.duplicate_of(header)) is not None:
@@ -50,21 +42,21 @@ def place_produced(
             if staged is None:
                 staged = Staged(table)
             _stage(staged, batches, at, header, offset, origin)
-        last_offset = Offset(offset + header.last_offset_delta)
-        newest = max(newest, Millis(header.max_timestamp))
-        placed.append(_placed(header, at, offset, last_offset))
-        offset = Offset(last_offset + 1)
-        at += header.size_bytes
-    assert at == len(batches), "only whole batches are appended"
-    return Placement(placed, offset, newest, staged)
+        placed.append((at, header, offset))
+        if header.max_timestamp > newest:
+            newest = header.max_timestamp
+        offset = Offset(offset + header.last_offset_delta + 1)
+        at += header.length + LOG_OVERHEAD_BYTES
+    assert at == end, "only whole batches are appended"
+    return Placement(placed, offset, Millis(newest), staged)
 
 
 def place_replicated(batches: Buffer, table: ProducerTable, end_offset: Offset) -> Placement:
     """The follower's placement: as the leader wrote it, gaps and all."""
     placed: list[PlacedBatch] = []
     staged: Staged | None = None
-    at, newest = 0, NO_TIMESTAMP
-    while at < len(batches):
+    at, newest, end = 0, -1, len(batches)
+    while at < end:
         header = read_header(batches, at)
         base_offset = Offset(header.base_offset)
         assert base_offset >= end_offset, "batches from a leader are in order"
@@ -72,28 +64,17 @@ def place_replicated(batches: Buffer, table: ProducerTable, end_offset: Offset) 
             if staged is None:
                 staged = Staged(table)
             _stage(staged, batches, at, header, base_offset, "replica")
-        newest = max(newest, Millis(header.max_timestamp))
-        placed.append(_placed(header, at, base_offset, header.last_offset))
+        placed.append((at, header, base_offset))
+        newest = max(newest, header.max_timestamp)
         end_offset = header.end_offset
         at += header.size_bytes
-    assert at == len(batches), "only whole batches are appended"
-    return Placement(placed, end_offset, newest, staged)
+    assert at == end, "only whole batches are appended"
+    return Placement(placed, end_offset, Millis(newest), staged)
 
 
 def stamp_all(batches: WritableBuffer, placement: Placement, leader_epoch: LeaderEpoch) -> None:
-    for placed in placement.batches:
-        stamp(batches, placed.at, placed.base_offset, leader_epoch)
-
-
-def _placed(header: BatchHeader, at: int, base_offset: Offset, last_offset: Offset) -> PlacedBatch:
-    return PlacedBatch(
-        at,
-        header.size_bytes,
-        base_offset,
-        last_offset,
-        LeaderEpoch(header.leader_epoch),
-        Millis(header.max_timestamp),
-    )
+    for at, _, base_offset in placement.batches:
+        stamp(batches, at, base_offset, leader_epoch)
 
 
 def _stage(

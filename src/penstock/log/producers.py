@@ -221,6 +221,8 @@ class ProducerTable:
         producer = self.producers.get(ProducerId(header.producer_id))
         if producer is None or producer.producer_epoch != header.producer_epoch:
             return None
+        if not producer.batches or header.base_sequence == producer.batches[-1][0] + 1:
+            return None  # it follows the last one, as nearly all do
         last_sequence = header.last_sequence
         for mark in producer.batches:
             if (

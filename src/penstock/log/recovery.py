@@ -160,13 +160,8 @@ def rebuild_segment(segment: Segment, interval_bytes: int) -> bool:
             if header.base_offset < end_offset:
                 raise Malformed(f"offset {header.base_offset} after {end_offset}", scanned.at)
             check_stored_batch(scanned.view, scanned.at, header=header)
-            segment.note_batch(
-                scanned.position,
-                header.size_bytes,
-                header.last_offset,
-                Millis(header.max_timestamp),
-                interval_bytes,
-            )
+            base_offset = Offset(header.base_offset)
+            segment.note_batch(scanned.position, header, base_offset, interval_bytes)
             position, end_offset = scanned.position + header.size_bytes, header.end_offset
     except Malformed as malformed:
         logger.warning("%s: %s", segment.log.path, malformed)

@@ -129,26 +129,22 @@ class Segment:
         return self.log.append(chunk)
 
     def note_batch(
-        self,
-        position: int,
-        size_bytes: int,
-        last_offset: Offset,
-        max_timestamp: Millis,
-        interval_bytes: int,
+        self, position: int, header: BatchHeader, base_offset: Offset, interval_bytes: int
     ) -> None:
-        """A batch was written: the indexes may want to know."""
+        """A batch was written, at this offset: the indexes may want to know."""
         largest = self._largest
         if largest is None:
             largest = self.largest
-        if max_timestamp > largest.timestamp:
-            largest = self._largest = TimeEntry(max_timestamp, last_offset)
+        if header.max_timestamp > largest.timestamp:
+            last_offset = Offset(base_offset + header.last_offset_delta)
+            largest = self._largest = TimeEntry(Millis(header.max_timestamp), last_offset)
         if position == 0:
-            self._first_timestamp = max_timestamp
+            self._first_timestamp = Millis(header.max_timestamp)
         if self._since_entry_bytes > interval_bytes:
-            self.offset_index.append(last_offset, position)
+            self.offset_index.append(Offset(base_offset + header.last_offset_delta), position)
             self.time_index.append(largest)
             self._since_entry_bytes = 0
-        self._since_entry_bytes += size_bytes
+        self._since_entry_bytes += header.length + LOG_OVERHEAD_BYTES
 
     def position_of(self, offset: Offset) -> int:
         """Of the first batch that ends after `offset`; the file's end when there is none."""

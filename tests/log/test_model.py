@@ -1,0 +1,403 @@
+"""Any history of appends, rolls, kills, losses and reopenings, beside a model that is a list."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from penstock.config.views import LogSettings
+from penstock.errors import ErrorCode, Refused
+from penstock.log import AbortedTransaction, EpochStart, OpenFiles, PartitionLog
+from penstock.log.producers import Producer, ProducerTable, Staged
+from penstock.model import (
+    NO_OFFSET,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+)
+from penstock.protocol.batch import BatchHeader, iterate_headers, read_header
+from penstock.protocol.control import build_marker, read_marker
+from penstock.protocol.records import build_batch, read_records
+
+PRODUCERS = st.integers(1, 3)
+
+
+class Kept(NamedTuple):
+    """A batch that was acknowledged: its header and bytes as they must come back."""
+
+    header: BatchHeader
+    content: bytes
+
+
+class LogMachine(RuleBasedStateMachine):
+    """The log on disk, and beside it the list of what was acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="penstock-model-"))
+        self.folder = self.root / "orders-0"
+        self.files = OpenFiles(2)  # the smallest: everything is closed and opened all the time
+        self.batches: list[Kept] = []
+        self.end = 0
+        self.start = 0
+        self.flushed = 0
+        self.epoch = 0
+        self.clock = 1_000
+
+    @initialize(
+        segment_bytes=st.sampled_from([400, 1_500, 6_000]),
+        interval_bytes=st.sampled_from([0, 100, 1_000]),
+        index_bytes=st.sampled_from([40, 10_000]),
+        segment_ms=st.sampled_from([300, 10_000_000]),
+    )
+    def begin(
+        self, segment_bytes: int, interval_bytes: int, index_bytes: int, segment_ms: int
+    ) -> None:
+        self.settings = LogSettings(
+            segment_bytes=segment_bytes,
+            index_interval_bytes=interval_bytes,
+            segment_index_bytes=index_bytes,
+            segment_ms=Millis(segment_ms),
+            file_delete_delay_ms=Millis(0),
+        )
+        self.reopen(clean=True)
+
+    def reopen(self, *, clean: bool) -> None:
+        self.log = PartitionLog.open(
+            self.folder,
+            self.settings,
+            self.files,
+            now=Millis(self.clock),
+            clean=clean,
+            recovery_point=Offset(self.flushed),
+            start_offset=Offset(self.start),
+        )
+        self.log.set_high_watermark(self.log.end_offset)
+
+    # What the model knows
+
+    def keep(self, content: bytearray) -> None:
+        header = read_header(content)
+        self.batches.append(Kept(header, bytes(content)))
+        self.end = header.end_offset
+
+    def visible(self) -> list[Kept]:
+        return [kept for kept in self.batches if kept.header.end_offset > self.start]
+
+    def table(self) -> ProducerTable:
+        """The producer table after all that was acknowledged, made without any file."""
+        table = ProducerTable()
+        for header, content in self.batches:
+            if header.producer_id >= 0:
+                staged = Staged(table)
+                if header.is_control:
+                    staged.add_marker(header, base_of(header), read_marker(content), "replica")
+                else:
+                    staged.add_batch(header, base_of(header), "replica")
+                table.commit(staged)
+        return table
+
+    def aborted(self) -> list[AbortedTransaction]:
+        table, aborted = ProducerTable(), []
+        for header, content in self.batches:
+            if header.producer_id < 0:
+                continue
+            staged = Staged(table)
+            if header.is_control:
+                staged.add_marker(header, base_of(header), read_marker(content), "replica")
+            else:
+                staged.add_batch(header, base_of(header), "replica")
+            aborted += table.aborted_by(staged)
+            table.commit(staged)
+        return aborted
+
+    def epochs(self) -> list[EpochStart]:
+        starts: list[EpochStart] = []
+        for header, _ in self.batches:
+            if not starts or header.leader_epoch > starts[-1].epoch:
+                starts.append(EpochStart(LeaderEpoch(header.leader_epoch), base_of(header)))
+        before = [entry for entry in starts if entry.start_offset <= self.start]
+        after = [entry for entry in starts if entry.start_offset > self.start]
+        if before:
+            after.insert(0, EpochStart(before[-1].epoch, Offset(self.start)))
+        return after
+
+    # What happens to both
+
+    def append(self, batch: bytearray, origin: str = "client") -> None:
+        appended = self.log.append(
+            batch,
+            leader_epoch=LeaderEpoch(self.epoch),
+            now=Millis(self.clock),
+            origin="marker" if origin == "marker" else "client",
+        )
+        assert (appended.base_offset, appended.duplicate) == (self.end, False)
+        self.keep(batch)
+        self.log.set_high_watermark(self.log.end_offset)
+
+    @rule(records=st.integers(1, 4), size=st.integers(0, 700), codec=st.integers(0, 4))
+    def append_plain(self, records: int, size: int, codec: int) -> None:
+        self.clock += 10
+        values = [(b"k%d" % i, bytes(size)) for i in range(records)]
+        self.append(build_batch(values, timestamp=Millis(self.clock), codec=codec))
+
+    @rule(earlier=st.integers(0, 2_000))
+    def append_late(self, earlier: int) -> None:
+        """A record whose timestamp goes back."""
+        self.append(build_batch([(b"late", b"")], timestamp=Millis(max(0, self.clock - earlier))))
+
+    @rule(producer=PRODUCERS, records=st.integers(1, 3), bump=st.booleans())
+    def append_in_transaction(self, producer: int, records: int, bump: bool) -> None:
+        self.clock += 10
+        known = self.known(producer)
+        is_open = known.transaction_start != NO_OFFSET
+        raised = bump and not is_open
+        self.append(sequenced(known, records, raised=raised, clock=self.clock, transactional=True))
+
+    @rule(producer=PRODUCERS, records=st.integers(1, 3), bump=st.booleans())
+    def append_idempotent(self, producer: int, records: int, bump: bool) -> None:
+        known = self.known(producer)
+        if known.transaction_start == NO_OFFSET:
+            self.clock += 10
+            batch = sequenced(known, records, raised=bump, clock=self.clock, transactional=False)
+            self.append(batch)
+
+    @rule(producer=PRODUCERS, commit=st.booleans())
+    def end_transaction(self, producer: int, commit: bool) -> None:
+        known = self.known(producer)
+        if known.producer_epoch >= 0:
+            self.append(
+                build_marker(
+                    commit=commit,
+                    producer_id=known.producer_id,
+                    producer_epoch=known.producer_epoch,
+                    coordinator_epoch=known.coordinator_epoch,
+                    timestamp=Millis(self.clock),
+                ),
+                "marker",
+            )
+
+    @rule(producer=PRODUCERS, back=st.integers(1, 5))
+    def repeat_a_batch(self, producer: int, back: int) -> None:
+        """A retry of one of the last five of its epoch is answered with its first place."""
+        known = self.known(producer)
+        if back <= len(known.batches):
+            mark = known.batches[-back]
+            again = next(k for k in self.batches if k.header.last_offset == mark.last_offset)
+            appended = self.log.append(
+                bytearray(again.content), leader_epoch=LeaderEpoch(self.epoch), now=Millis(0)
+            )
+            assert appended.duplicate
+            assert appended.base_offset == again.header.base_offset
+            assert appended.end_offset == again.header.end_offset
+
+    @rule(producer=PRODUCERS)
+    def leave_a_gap(self, producer: int) -> None:
+        known = self.known(producer)
+        if known.producer_epoch >= 0:
+            batch = sequenced(known, 1, raised=False, clock=self.clock, transactional=True, gap=7)
+            with pytest.raises(Refused) as refused:
+                self.log.append(batch, leader_epoch=LeaderEpoch(self.epoch), now=Millis(0))
+            assert refused.value.code is ErrorCode.out_of_order_sequence_number
+
+    def known(self, producer: int) -> Producer:
+        unknown = Producer(ProducerId(producer))
+        return self.table().producers.get(ProducerId(producer), unknown)
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(Millis(self.clock))
+
+    @rule()
+    def elect(self) -> None:
+        self.epoch += 1
+
+    @rule()
+    def flush(self) -> None:
+        self.flushed = self.log.flush()
+        assert self.flushed == self.end
+
+    @rule(share=st.floats(0, 1))
+    def delete_records(self, share: float) -> None:
+        offset = self.start + int((self.end - self.start) * share)
+        self.log.advance_start_offset(Offset(offset), Millis(self.clock))
+        self.log.sweep(Millis(self.clock))
+        self.start = max(self.start, offset)
+
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        """At the border of a batch, as followers do."""
+        borders = [kept.header.base_offset for kept in self.visible()] + [self.end]
+        offset = borders[int((len(borders) - 1) * share)]
+        if offset >= self.start:
+            self.log.truncate_to(Offset(offset))
+            self.batches = [kept for kept in self.batches if kept.header.base_offset < offset]
+            self.end = offset
+            self.flushed = min(self.flushed, offset)
+
+    @rule()
+    def stop_and_start(self) -> None:
+        self.log.close(sync=False)
+        self.flushed = self.end
+        self.reopen(clean=True)
+
+    @rule()
+    def kill_and_start(self) -> None:
+        self.log.abandon()
+        self.reopen(clean=False)
+
+    @rule(share=st.floats(0, 1), rot=st.booleans(), size=st.integers(1, 900))
+    def kill_while_writing(self, share: float, rot: bool, size: int) -> None:
+        """The next batch got as far as some byte, or a page of it never reached the disk."""
+        batch = build_batch([(b"torn", bytes(size))], base_offset=Offset(self.end))
+        torn = batch[: int(len(batch) * share)]
+        if rot and len(torn) > 30:
+            torn[30] ^= 0xFF
+        if len(torn) < len(batch) or rot:
+            with open(self.log.active.log.path, "ab") as file:
+                file.write(torn)
+        self.log.abandon()
+        self.reopen(clean=False)
+
+    @rule(
+        suffix=st.sampled_from([".index", ".timeindex"]),
+        number=st.integers(0, 9),
+        harm=st.sampled_from(["lost", "cut", "emptied"]),
+    )
+    def lose_an_index(self, suffix: str, number: int, harm: str) -> None:
+        """Of any segment, at any stop; it is found wanting and made anew."""
+        self.log.close(sync=False)
+        paths = sorted(path for path in self.folder.iterdir() if path.name.endswith(suffix))
+        if paths:
+            path = paths[number % len(paths)]
+            if harm == "lost":
+                path.unlink()
+            else:
+                os.truncate(path, path.stat().st_size // 2 + 1 if harm == "cut" else 0)
+        self.flushed = self.end
+        self.reopen(clean=harm == "lost")
+
+    @rule()
+    def lose_the_snapshots(self) -> None:
+        """Damaged ones are told by their checksum, and the log is read instead."""
+        if self.log.start_offset == 0:
+            self.log.close(sync=False)
+            for path in self.folder.glob("*.snapshot"):
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+            self.flushed = 0
+            self.reopen(clean=False)
+
+    # What must hold
+
+    @invariant()
+    def what_was_acknowledged_is_there(self) -> None:
+        assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
+        assert read_all(self.log, max_bytes=900) == [kept.content for kept in self.visible()]
+
+    @invariant()
+    def producers_are_remembered(self) -> None:
+        expected = self.table()
+        assert self.log.producers.producers == expected.producers
+        expected.on_high_watermark(Offset(self.end))
+        assert self.log.producers.first_unstable_offset == expected.first_unstable_offset
+
+    @invariant()
+    def epochs_are_remembered(self) -> None:
+        assert self.log.epochs.entries == self.epochs()
+
+    @rule(share=st.floats(0, 1), span=st.integers(1, 30))
+    def aborted_transactions_are_listed(self, share: float, span: int) -> None:
+        start = self.start + int((self.end - self.start) * share)
+        end = start + span
+        listed = self.log.aborted_transactions(Offset(start), Offset(end))
+        expected = [a for a in self.aborted() if a.last_offset >= start and a.first_offset < end]
+        assert [a[:3] for a in listed] == [a[:3] for a in expected]
+
+    @rule(share=st.floats(0, 1), limit=st.floats(0, 1), max_bytes=st.integers(0, 5_000))
+    def any_read_is_whole_and_bounded(self, share: float, limit: float, max_bytes: int) -> None:
+        offset = self.start + int((self.end - self.start) * share)
+        end = offset + int((self.end - offset) * limit)
+        view = self.log.read(Offset(offset), max_bytes=max_bytes, end_offset=Offset(end)).view
+        expected = [
+            kept
+            for kept in self.batches
+            if kept.header.end_offset > offset and kept.header.end_offset <= end
+        ]
+        found = [bytes(view[at : at + h.size_bytes]) for at, h in iterate_headers(view)]
+        assert sum(map(len, found)) == len(view)
+        assert found == [kept.content for kept in expected[: len(found)]]
+        assert bool(found) == bool(expected)
+        assert len(view) <= max(max_bytes, len(found[0]) if found else 0)
+
+    @precondition(lambda self: self.end > self.start)
+    @rule(ago=st.integers(-50, 2_000))
+    def times_are_found(self, ago: int) -> None:
+        wanted = self.clock - ago
+        records = [
+            record
+            for kept in self.visible()
+            for record in read_records(kept.content)
+            if record.offset >= self.start
+        ]
+        first = next((r for r in records if r.timestamp >= wanted), None)
+        found = self.log.offset_by_timestamp(Millis(wanted), end_offset=Offset(self.end))
+        assert (found and found[:2]) == (first and (first.offset, first.timestamp))
+
+    def teardown(self) -> None:
+        self.files.close_all()
+        shutil.rmtree(self.root)
+
+
+def base_of(header: BatchHeader) -> Offset:
+    return Offset(header.base_offset)
+
+
+def sequenced(
+    known: Producer,
+    records: int,
+    *,
+    raised: bool,
+    clock: int,
+    transactional: bool,
+    gap: int = 0,
+) -> bytearray:
+    """The batch that a well-behaved producer sends next."""
+    epoch = max(0, known.producer_epoch) + (1 if raised else 0)
+    is_same = epoch == known.producer_epoch
+    return build_batch(
+        [(b"p", b"value")] * records,
+        timestamp=Millis(clock),
+        producer_id=known.producer_id,
+        producer_epoch=ProducerEpoch(epoch),
+        base_sequence=Sequence((known.last_sequence + 1 if is_same else 0) + gap),
+        transactional=transactional,
+    )
+
+
+def read_all(log: PartitionLog, *, max_bytes: int) -> list[bytes]:
+    batches: list[bytes] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        view = log.read(offset, max_bytes=max_bytes).view
+        for at, header in iterate_headers(view):
+            batches.append(bytes(view[at : at + header.size_bytes]))
+            offset = header.end_offset
+    return batches
+
+
+TestLogMachine = LogMachine.TestCase
+TestLogMachine.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
