@@ -122,10 +122,10 @@ class RegisterBroker(NamedTuple):
 
 
 class AllocateProducerIds(NamedTuple):
-    """Answered with the first id of a block of `count`."""
+    """Answered with the first id of a block of `id_count`."""
 
     caller: CallerId
-    count: int
+    id_count: int
 
 
 Command: TypeAlias = (

@@ -94,9 +94,9 @@ class ControllerMachine:
 
 def _decide_allocate(state: Cluster, command: AllocateProducerIds) -> Outcome[Event]:
     first = state.end_producer_id
-    if first + command.count >= PRODUCER_IDS_END:
+    if first + command.id_count >= PRODUCER_IDS_END:
         raise Refused(ErrorCode.unknown_server_error, "All producer ids are given out.")
     return Outcome(
-        events=(ProducerIdsTaken(first + command.count),),
+        events=(ProducerIdsTaken(first + command.id_count),),
         replies=(Reply(command.caller, first),),
     )
