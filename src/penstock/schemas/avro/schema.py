@@ -1,0 +1,138 @@
+"""An Avro schema as the registry handles it. Immutable; what is costly is computed once."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+from penstock.schemas.avro.equality import equivalent
+from penstock.schemas.avro.normal import normal_form
+from penstock.schemas.avro.printing import print_schema
+from penstock.schemas.avro.reading import Reader
+from penstock.schemas.avro.resolution import Uncheckable, differences
+from penstock.schemas.avro.shape import Shape, check_reach, shapes_of
+from penstock.schemas.avro.tree import Kind, Node
+from penstock.schemas.model import (
+    Difference,
+    Imports,
+    InvalidSchema,
+    Policy,
+    Reference,
+    SchemaType,
+)
+
+_NO_IMPORTS: Final[Imports] = MappingProxyType({})
+UNCHECKABLE: Final = "UNCHECKABLE"
+
+
+def parse(
+    text: str,
+    references: tuple[Reference, ...] = (),
+    imports: Imports = _NO_IMPORTS,
+    *,
+    strict: bool = True,
+) -> "AvroSchema":
+    """The schema in `text`, which may use the names that `imports` define.
+
+    Not strict is for schemas that are stored already: names may have any letters, namespaces and
+    defaults are not looked at.
+    """
+    reader, known = _reader(imports, strict=strict)
+    root = reader.read(text)
+    return _checked(AvroSchema(root, references, imports, known, strict=strict))
+
+
+def _reader(imports: Imports, *, strict: bool) -> tuple[Reader, frozenset[str]]:
+    reader = Reader(strict=strict)
+    known = set()
+    for name, text in imports.items():
+        try:
+            known.add(reader.read(text).full_name)
+        except InvalidSchema as wrong:
+            raise InvalidSchema(f'in the reference "{name}": {wrong}') from None
+    return reader, frozenset(known)
+
+
+def _checked(schema: "AvroSchema") -> "AvroSchema":
+    check_reach(schema.root)
+    try:
+        schema.canonical.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema("a text in the schema holds half of a surrogate pair") from None
+    return schema
+
+
+class AvroSchema:
+    """A parsed Avro schema, with the references it was parsed with."""
+
+    def __init__(
+        self,
+        root: Node,
+        references: tuple[Reference, ...],
+        imports: Mapping[str, str],
+        known: frozenset[str],
+        *,
+        strict: bool,
+    ) -> None:
+        self.root = root
+        self._references = references
+        self._imports = imports
+        self._known = known  # full names that the imports define at their top
+        self._strict = strict
+
+    @property
+    def type(self) -> SchemaType:
+        """Always Avro."""
+        return SchemaType.AVRO
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The schemas this one builds on."""
+        return self._references
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text as the registry stores it."""
+        return print_schema(self.root, self._known)
+
+    @property
+    def name(self) -> str | None:
+        """The full name of a record; other types have none here."""
+        return self.root.full_name if self.root.kind is Kind.RECORD else None
+
+    def normalized(self) -> "AvroSchema":
+        """The same schema with everything that has no meaning put in one order."""
+        reader, known = _reader(self._imports, strict=self._strict)
+        root = reader.read_value(normal_form(self.root, set(self._known)))
+        references = tuple(sorted(set(self._references)))
+        return AvroSchema(root, references, self._imports, known, strict=self._strict)
+
+    def formatted(self, form: str) -> str:
+        """The text with all references written out if `form` is `resolved`; canonical otherwise."""
+        return print_schema(self.root) if form.lower() == "resolved" else self.canonical
+
+    def equivalent(self, other: "AvroSchema") -> bool:
+        """Whether registering one while the other is there gives the same version."""
+        return equivalent(self.root, other.root)
+
+    def unreadable(
+        self, writer: "AvroSchema", policy: Policy = Policy.STRICT
+    ) -> tuple[Difference, ...]:
+        """Why this schema cannot read what `writer` wrote. Avro knows one policy only."""
+        try:
+            return differences(self.root, writer.root, self.shapes, writer.shapes)
+        except Uncheckable as reason:
+            return (_uncheckable(str(reason)),)
+        except RecursionError:
+            return (_uncheckable("the two schemas refer to themselves in too many ways"),)
+
+    @cached_property
+    def shapes(self) -> dict[int, Shape]:
+        """What equal parts of two schemas are known by."""
+        return shapes_of(self.root)
+
+
+def _uncheckable(reason: str) -> Difference:
+    return Difference(
+        UNCHECKABLE, "/", f"Unexpected exception during compatibility check: {reason}"
+    )

@@ -1,0 +1,250 @@
+"""An Avro schema as a tree of nodes, named types shared by reference so that it may be a graph.
+
+Nodes are built by `reading` and not changed afterwards. Equality of nodes is identity: two
+definitions of the same name are two nodes, and which one a difference was found in matters.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+Properties = Mapping[str, JsonValue]
+
+NESTING_MAX: Final = 100  # levels of types within types; a schema nested deeper is refused
+
+
+class Kind(StrEnum):
+    """The fourteen types, by the names they have in a schema."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    BYTES = "bytes"
+    STRING = "string"
+    ARRAY = "array"
+    MAP = "map"
+    UNION = "union"
+    RECORD = "record"
+    ENUM = "enum"
+    FIXED = "fixed"
+
+
+class Absent:
+    """The type of `ABSENT`, which says that a field has no default; null is one."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
+
+
+class Name:
+    """A name split into its namespace and the rest; `space` is None outside of any namespace."""
+
+    __slots__ = ("full", "simple", "space")
+
+    def __init__(self, simple: str, space: str | None) -> None:
+        self.simple = simple
+        self.space = space
+        self.full = f"{space}.{simple}" if space else simple
+
+
+class Node:
+    """Any type. `properties` are the members Avro gives no meaning to, in the order given."""
+
+    __slots__ = ("kind", "properties")
+
+    def __init__(self, kind: Kind, properties: Properties) -> None:
+        self.kind = kind
+        self.properties = properties
+
+    @property
+    def full_name(self) -> str:
+        """What tells this type from others in a union."""
+        return self.kind.value
+
+
+class Primitive(Node):
+    """A type without parts."""
+
+    __slots__ = ()
+
+
+class Array(Node):
+    """A sequence of items of one type."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Node, properties: Properties) -> None:
+        super().__init__(Kind.ARRAY, properties)
+        self.items = items
+
+
+class Map(Node):
+    """Values of one type under text keys."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Node, properties: Properties) -> None:
+        super().__init__(Kind.MAP, properties)
+        self.values = values
+
+
+class Union(Node):
+    """One of several types."""
+
+    __slots__ = ("branches",)
+
+    def __init__(self, branches: list[Node]) -> None:
+        super().__init__(Kind.UNION, {})
+        self.branches = branches
+
+
+class Named(Node):
+    """A type with a name of its own: record, enum or fixed."""
+
+    __slots__ = ("aliases", "doc", "name")
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: Name,
+        doc: str | None,
+        aliases: Sequence[Name],
+        properties: Properties,
+    ) -> None:
+        super().__init__(kind, properties)
+        self.name = name
+        self.doc = doc
+        self.aliases = aliases
+
+    @property
+    def full_name(self) -> str:
+        """The name with its namespace."""
+        return self.name.full
+
+    @property
+    def alias_names(self) -> list[str]:
+        """The aliases as they are matched: outside of this type's namespace with a dot in front."""
+        has_space = self.name.space is not None
+        return [
+            f".{alias.simple}" if has_space and alias.space is None else alias.full
+            for alias in self.aliases
+        ]
+
+
+class Field:
+    """A field of a record."""
+
+    __slots__ = ("aliases", "default", "doc", "name", "order", "properties", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Node,
+        doc: str | None,
+        default: JsonValue | Absent,
+        order: str,
+        aliases: Sequence[str],
+        properties: Properties,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.doc = doc
+        self.default = default
+        self.order = order
+        self.aliases = aliases
+        self.properties = properties
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a reader may do without it in what was written."""
+        return not isinstance(self.default, Absent)
+
+
+class Record(Named):
+    """Fields in order. An error is a record that a remote call may raise."""
+
+    __slots__ = ("by_name", "fields", "is_error")
+
+    def __init__(
+        self,
+        name: Name,
+        doc: str | None,
+        aliases: Sequence[Name],
+        properties: Properties,
+        fields: Sequence[Field],
+        *,
+        is_error: bool,
+    ) -> None:
+        super().__init__(Kind.RECORD, name, doc, aliases, properties)
+        self.fields = fields
+        self.by_name = {field.name: field for field in fields}
+        self.is_error = is_error
+
+
+class Enum(Named):
+    """One of a list of symbols."""
+
+    __slots__ = ("default", "symbols")
+
+    def __init__(
+        self,
+        name: Name,
+        doc: str | None,
+        aliases: Sequence[Name],
+        properties: Properties,
+        symbols: Sequence[str],
+        default: str | None,
+    ) -> None:
+        super().__init__(Kind.ENUM, name, doc, aliases, properties)
+        self.symbols = symbols
+        self.default = default
+
+
+class Fixed(Named):
+    """A given number of bytes."""
+
+    __slots__ = ("size",)
+
+    def __init__(
+        self,
+        name: Name,
+        doc: str | None,
+        aliases: Sequence[Name],
+        properties: Properties,
+        size: int,
+    ) -> None:
+        super().__init__(Kind.FIXED, name, doc, aliases, properties)
+        self.size = size
+
+
+class Pending(Node):
+    """A name used before its definition; `reading` puts the definition in its place."""
+
+    __slots__ = ("candidates", "path")
+
+    def __init__(self, candidates: tuple[str, ...], path: str) -> None:
+        super().__init__(Kind.RECORD, {})
+        self.candidates = candidates
+        self.path = path
+
+
+PRIMITIVES: Final[Mapping[str, Primitive]] = {
+    kind.value: Primitive(kind, {})
+    for kind in (
+        Kind.NULL,
+        Kind.BOOLEAN,
+        Kind.INT,
+        Kind.LONG,
+        Kind.FLOAT,
+        Kind.DOUBLE,
+        Kind.BYTES,
+        Kind.STRING,
+    )
+}
