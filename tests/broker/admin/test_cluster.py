@@ -1,0 +1,210 @@
+"""The cluster itself: brokers, folders, leaders, replicas, quorum, quotas, ACLs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ErrorCode
+
+NONE = ErrorCode.none
+
+
+def test_the_cluster_is_described(wire: Any, broker: Any) -> None:
+    answer = wire.ask(60, 2)
+    assert [(row.broker_id, row.host, row.port) for row in answer.brokers] == [
+        (1, "127.0.0.1", broker.port)
+    ]
+    assert answer.controller_id == 1
+    assert answer.cluster_id == wire.ask(3, 9, topics=[]).cluster_id
+
+
+def test_a_brokers_endpoint_does_not_answer_for_controllers(wire: Any) -> None:
+    asked = wire.ask(60, 2, endpoint_type=2)
+    assert asked.error_code == ErrorCode.mismatched_endpoint_type
+    assert wire.ask(60, 2, endpoint_type=9).error_code == ErrorCode.unsupported_endpoint_type
+
+
+def test_log_folders_tell_sizes_and_room(wire: Any, broker: Any, make_batch: Any) -> None:
+    broker.create_topic("a", 2)
+    broker.create_topic("b")
+    wire.produce("a", make_batch((b"k", b"v" * 1000)))
+    everything = wire.ask(35, 4, topics=None)
+    (folder,) = everything.results
+    assert {topic.name for topic in folder.topics} == {"a", "b"}
+    assert 0 < folder.usable_bytes <= folder.total_bytes
+    assert Path(folder.log_dir).is_dir()
+    (asked,) = wire.ask(35, 4, topics=[{"topic": "a", "partitions": [0]}]).results
+    ((row,),) = [topic.partitions for topic in asked.topics]
+    assert row.partition_size > 1000
+
+
+def test_a_healthy_partition_needs_no_election(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    named = [{"topic": "a", "partitions": [0, 7]}]
+    (topic,) = wire.ask(43, 2, election_type=0, topic_partitions=named).replica_election_results
+    codes = [row.error_code for row in topic.partition_result]
+    assert codes == [ErrorCode.election_not_needed, ErrorCode.unknown_topic_or_partition]
+    everywhere = wire.ask(43, 2, election_type=0, topic_partitions=None)
+    assert (everywhere.error_code, everywhere.replica_election_results) == (NONE, ())
+
+
+@pytest.mark.parametrize(
+    ("replicas", "code"),
+    [
+        (None, ErrorCode.no_reassignment_in_progress),
+        ([1], NONE),
+        ([2], ErrorCode.invalid_replica_assignment),
+        ([], ErrorCode.invalid_replica_assignment),
+        ([1, 1], ErrorCode.invalid_replica_assignment),
+    ],
+)
+def test_replicas_are_reassigned_where_that_can_be(
+    replicas: list[int] | None, code: ErrorCode, wire: Any, broker: Any
+) -> None:
+    broker.create_topic("a")
+    partition = {"partition_index": 0, "replicas": replicas}
+    answer = wire.ask(45, 1, topics=[{"name": "a", "partitions": [partition]}])
+    assert answer.responses[0].partitions[0].error_code == code
+    assert wire.ask(46, 0, topics=None).topics == ()
+
+
+def test_the_quorum_is_this_broker(wire: Any) -> None:
+    asked = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+    answer = wire.ask(55, 2, topics=[asked])
+    (row,) = answer.topics[0].partitions
+    assert (row.leader_id, [voter.replica_id for voter in row.current_voters]) == (1, [1])
+    assert row.high_watermark == row.current_voters[0].log_end_offset > 0
+    wrong = {"topic_name": "a", "partitions": [{"partition_index": 0}]}
+    assert wire.ask(55, 2, topics=[wrong]).error_code == ErrorCode.invalid_request
+
+
+def test_acls_are_refused_as_by_kafka_without_an_authoriser(wire: Any) -> None:
+    assert wire.ask(29, 3).error_code == ErrorCode.security_disabled
+    (made,) = wire.ask(30, 3, creations=[{"resource_name": "a"}]).results
+    assert made.error_code == ErrorCode.security_disabled
+    (deleted,) = wire.ask(31, 3, filters=[{}]).filter_results
+    assert deleted.error_code == ErrorCode.security_disabled
+
+
+def test_tokens_are_refused_as_by_kafka_without_a_key(wire: Any) -> None:
+    for api_key, version in ((38, 3), (39, 2), (40, 2), (41, 3)):
+        code = wire.ask(api_key, version).error_code
+        assert code == ErrorCode.delegation_token_auth_disabled
+
+
+def _quota(entity: dict[str, str | None], **limits: float | None) -> dict[str, Any]:
+    return {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+        "ops": [
+            {"key": key, "value": 0.0 if value is None else value, "remove": value is None}
+            for key, value in limits.items()
+        ],
+    }
+
+
+def _found(wire: Any, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
+    named = [
+        {"entity_type": kind, "match_type": match, "match": name}
+        for kind, match, name in components
+    ]
+    entries = wire.ask(48, 1, components=named, strict=strict).entries
+    return {
+        tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+            row.key: row.value for row in entry.values
+        }
+        for entry in entries
+    }
+
+
+def test_quotas_are_set_found_and_taken_away(wire: Any, broker: Any) -> None:
+    alice, app = ("user", "alice"), ("client-id", "app")
+    anybody = ("user", None)
+    changes = [
+        _quota({"user": "alice"}, producer_byte_rate=1000.0, consumer_byte_rate=2000.0),
+        _quota({"user": "alice", "client-id": "app"}, request_percentage=5.0),
+        _quota({"user": None}, producer_byte_rate=7.0),
+        _quota({"user": "bob"}, nope=7.0),
+    ]
+    results = wire.ask(49, 1, entries=changes).entries
+    assert [row.error_code for row in results] == [NONE, NONE, NONE, ErrorCode.invalid_request]
+    both: Any = {(app, alice): {"request_percentage": 5.0}}
+    only: Any = {(alice,): {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0}}
+    default: Any = {(anybody,): {"producer_byte_rate": 7.0}}
+    assert _found(wire) == {**only, **both, **default}
+    assert _found(wire, ("user", 0, "alice")) == {**only, **both}
+    assert _found(wire, ("user", 0, "alice"), strict=True) == only
+    assert _found(wire, ("user", 1, None), strict=True) == default
+    assert _found(wire, ("user", 2, None), ("client-id", 2, None)) == both
+    wire.ask(49, 1, entries=[_quota({"user": "alice"}, producer_byte_rate=None)])
+    assert _found(wire, ("user", 0, "alice"), strict=True) == {
+        (alice,): {"consumer_byte_rate": 2000.0}
+    }
+
+
+def test_a_validated_quota_is_not_set(wire: Any) -> None:
+    wire.ask(49, 1, entries=[_quota({"user": "a"}, producer_byte_rate=1.0)], validate_only=True)
+    assert _found(wire) == {}
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("planet", 0, "x")], ErrorCode.unsupported_version),
+        ([("user", 0, "x"), ("user", 0, "y")], ErrorCode.invalid_request),
+        ([("ip", 0, "x"), ("user", 0, "y")], ErrorCode.invalid_request),
+        ([("user", 0, None)], ErrorCode.invalid_request),
+        ([("user", 7, None)], ErrorCode.invalid_request),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    components: list[tuple[str, int, str | None]], code: ErrorCode, wire: Any
+) -> None:
+    named = [
+        {"entity_type": kind, "match_type": match, "match": name}
+        for kind, match, name in components
+    ]
+    assert wire.ask(48, 1, components=named).error_code == code
+
+
+def test_names_given_twice_are_refused_once(wire: Any) -> None:
+    twice = [{"name": "a", "num_partitions": 1, "replication_factor": 1}] * 2
+    (made,) = wire.ask(19, 7, topics=twice).topics
+    assert made.error_code == ErrorCode.invalid_request
+    assert {row.error_code for row in wire.ask(20, 6, topics=[{"name": "a"}] * 2).responses} == {
+        ErrorCode.invalid_request
+    }
+
+
+def test_a_made_topic_is_told_with_its_settings(wire: Any) -> None:
+    wanted = {
+        "name": "a",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": [{"name": "retention.ms", "value": "7"}],
+    }
+    (made,) = wire.ask(19, 7, topics=[wanted]).topics
+    assert (made.num_partitions, made.replication_factor) == (1, 1)
+    settings = {row.name: (row.value, row.config_source) for row in made.configs}
+    assert settings["retention.ms"] == ("7", 1)
+    assert settings["cleanup.policy"] == ("delete", 5)
+    assert made.topic_id is not None
+
+
+def test_a_topic_is_deleted_by_its_id(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    (topic,) = wire.ask(3, 12, topics=[{"name": "a"}]).topics
+    (deleted,) = wire.ask(20, 6, topics=[{"name": None, "topic_id": topic.topic_id}]).responses
+    assert (deleted.name, deleted.error_code) == ("a", NONE)
+    (again,) = wire.ask(20, 6, topics=[{"name": None, "topic_id": topic.topic_id}]).responses
+    assert again.error_code == ErrorCode.unknown_topic_id
+    (nobody,) = wire.ask(20, 6, topics=[{"name": None, "topic_id": None}]).responses
+    assert nobody.error_code == ErrorCode.unknown_topic_id
+
+
+def test_topics_are_not_deleted_where_that_is_forbidden(start_broker: Any) -> None:
+    broker = start_broker(delete_topic_enable="false")
+    broker.create_topic("a")
+    with broker.connect() as wire:
+        (refused,) = wire.ask(20, 6, topics=[{"name": "a"}]).responses
+    assert refused.error_code == ErrorCode.topic_deletion_disabled

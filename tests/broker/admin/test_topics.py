@@ -1,0 +1,163 @@
+"""Topics through confluent-kafka's admin client: what it makes, and every way it is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from penstock.testing.embedded import EmbeddedBroker
+
+CodeOf = Callable[[Callable[[], Any]], int]
+
+
+def create(client: AdminClient, name: str, *args: Any, **options: Any) -> None:
+    validate_only = options.pop("validate_only", False)
+    client.create_topics([NewTopic(name, *args, **options)], validate_only=validate_only)[
+        name
+    ].result(10)
+
+
+def test_a_topic_is_made_described_widened_and_deleted(
+    client: AdminClient, code_of: CodeOf
+) -> None:
+    create(client, "life", 2, 1, config={"retention.ms": "5000"})
+    described = client.describe_topics(TopicCollection(["life"]))["life"].result(10)
+    assert [row.leader.id for row in described.partitions] == [1, 1]
+    assert str(described.topic_id) != "AAAAAAAAAAAAAAAAAAAAAA"
+    client.create_partitions([NewPartitions("life", 5)])["life"].result(10)
+    assert len(client.list_topics(timeout=10).topics["life"].partitions) == 5
+    client.delete_topics(["life"])["life"].result(10)
+    assert "life" not in client.list_topics(timeout=10).topics
+    assert code_of(lambda: client.delete_topics(["life"])["life"].result(10)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "options", "code"),
+    [
+        ("taken", (1,), {}, 36),
+        ("a b", (1,), {}, 17),
+        ("", (1,), {}, 17),
+        (".", (1,), {}, 17),
+        ("x" * 250, (1,), {}, 17),
+        ("ta.ken", (1,), {}, 17),
+        ("__cluster_metadata", (1,), {}, 42),
+        ("none", (0,), {}, 37),
+        ("many", (1, 2), {}, 38),
+        ("zero", (1, 0), {}, 38),
+        ("bad", (1,), {"config": {"nope": "1"}}, 40),
+        ("bad", (1,), {"config": {"retention.ms": "x"}}, 40),
+        ("bad", (1,), {"config": {"segment.bytes": "1"}}, 40),
+        ("bad", (1,), {"config": {"cleanup.policy": "foo"}}, 40),
+        ("bad", (1,), {"config": {"remote.storage.enable": "true"}}, 40),
+        ("hand", (1,), {"replica_assignment": [[2]]}, 39),
+        ("wide", (10_001,), {}, 44),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_kafkas_code(
+    name: str,
+    args: tuple[int, ...],
+    options: dict[str, Any],
+    code: int,
+    client: AdminClient,
+    code_of: CodeOf,
+) -> None:
+    code_of(lambda: create(client, "taken", 1))
+    code_of(lambda: create(client, "ta_ken", 1))
+    assert code_of(lambda: create(client, name, *args, **options)) == code
+
+
+def test_a_validated_topic_is_not_made(client: AdminClient, code_of: CodeOf) -> None:
+    create(client, "only-asked", 3, 1, validate_only=True)
+    assert "only-asked" not in client.list_topics(timeout=10).topics
+    assert code_of(lambda: create(client, "only-asked", 0, 1, validate_only=True)) == 37
+
+
+def test_replicas_may_be_assigned_by_hand(client: AdminClient) -> None:
+    create(client, "by-hand", 2, replica_assignment=[[1], [1]])
+    found = client.list_topics(timeout=10).topics["by-hand"].partitions
+    assert [found[index].replicas for index in range(2)] == [[1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("count", "assignment", "code"),
+    [(1, None, 37), (2, None, 37), (4, [[1], [2]], 39), (4, [[1]], 39)],
+)
+def test_widening_that_cannot_be_is_refused(
+    count: int,
+    assignment: list[list[int]] | None,
+    code: int,
+    client: AdminClient,
+    code_of: CodeOf,
+) -> None:
+    code_of(lambda: create(client, "wide", 2))
+    more = (
+        NewPartitions("wide", count)
+        if assignment is None
+        else NewPartitions("wide", count, assignment)
+    )
+    assert code_of(lambda: client.create_partitions([more])["wide"].result(10)) == code
+
+
+def test_a_name_used_again_is_an_empty_topic(embedded: EmbeddedBroker, client: AdminClient) -> None:
+    for round_number in range(3):
+        create(client, "again", 1)
+        producer = Producer({"bootstrap.servers": embedded.bootstrap})
+        producer.produce("again", str(round_number).encode())
+        assert producer.flush(10) == 0
+        consumer = Consumer({"bootstrap.servers": embedded.bootstrap, "group.id": "again"})
+        ends = consumer.get_watermark_offsets(TopicPartition("again", 0), timeout=10)
+        consumer.close()
+        assert ends == (0, 1)
+        client.delete_topics(["again"])["again"].result(10)
+
+
+def test_everything_is_there_after_a_restart_and_after_a_kill(fresh: EmbeddedBroker) -> None:
+    def picture() -> Any:
+        client = AdminClient({"bootstrap.servers": fresh.bootstrap})
+        known = client.list_topics(timeout=10)
+        described = client.describe_topics(TopicCollection(["kept"]))["kept"].result(10)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "kept")
+        settings = client.describe_configs([resource])[resource].result(10)
+        return (
+            known.cluster_id,
+            sorted(known.topics),
+            str(described.topic_id),
+            len(described.partitions),
+            {key: entry.value for key, entry in settings.items()},
+        )
+
+    client = AdminClient({"bootstrap.servers": fresh.bootstrap})
+    create(client, "kept", 3, config={"retention.ms": "77", "cleanup.policy": "compact"})
+    create(client, "gone", 1)
+    client.delete_topics(["gone"])["gone"].result(10)
+    before = picture()
+    fresh.restart()
+    assert picture() == before
+    fresh.kill()
+    fresh.start()
+    assert picture() == before
+
+
+@pytest.mark.slow
+def test_two_thousand_topics_are_made_found_again_and_described(fresh: EmbeddedBroker) -> None:
+    client = AdminClient({"bootstrap.servers": fresh.bootstrap})
+    names = [f"topic-{number}" for number in range(2000)]
+    for first in range(0, 2000, 100):
+        made = client.create_topics([NewTopic(name, 1, 1) for name in names[first : first + 100]])
+        for future in made.values():
+            future.result(60)
+    for again in (fresh.restart, fresh.kill):
+        again()
+        if again == fresh.kill:
+            fresh.start()
+        client = AdminClient({"bootstrap.servers": fresh.bootstrap})
+        assert set(client.list_topics(timeout=30).topics) == set(names)
+    described = client.describe_topics(TopicCollection(names), request_timeout=60)
+    assert all(len(future.result(60).partitions) == 1 for future in described.values())
