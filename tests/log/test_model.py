@@ -312,7 +312,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs_are_remembered(self) -> None:
-        assert self.log.epochs.entries == self.epochs()
+        # An epoch that starts at the end has no batch: it may stay in the file or not.
+        entries = [entry for entry in self.log.epochs.entries if entry.start_offset < self.end]
+        assert entries == [entry for entry in self.epochs() if entry.start_offset < self.end]
 
     @rule(share=st.floats(0, 1), span=st.integers(1, 30))
     def aborted_transactions_are_listed(self, share: float, span: int) -> None:

@@ -20,19 +20,19 @@ COPY_BYTES_MAX: Final = 128 << 10  # up to here a copy is cheaper than mapping a
 class LogFile:
     """One file that grows at its end. Bytes below `size_bytes` do not change."""
 
-    __slots__ = ("__weakref__", "_files", "descriptor", "live_views", "path", "size_bytes")
+    __slots__ = ("__weakref__", "descriptor", "files", "live_views", "path", "size_bytes")
 
     def __init__(self, path: str, files: "OpenFiles", size_bytes: int) -> None:
         self.path = path
         self.size_bytes = size_bytes
         self.descriptor = -1  # set and taken back by OpenFiles
         self.live_views = 0
-        self._files = files
+        self.files = files
 
     def append(self, chunk: Buffer) -> int:
         """Write at the end, whole or not at all; returns where it lies."""
         position = self.size_bytes
-        files = self._files
+        files = self.files
         descriptor = files.descriptor(self)
         try:
             written = files.write(descriptor, chunk, position)
@@ -56,7 +56,7 @@ class LogFile:
     def read(self, position: int, end: int) -> memoryview:
         """The bytes from `position` to `end`: a copy when small, the page cache itself when not."""
         assert end <= self.size_bytes
-        descriptor = self._files.descriptor(self)
+        descriptor = self.files.descriptor(self)
         if end - position <= COPY_BYTES_MAX:
             return memoryview(os.pread(descriptor, end - position, position))
         return map_view(self, descriptor, position=position, end=end)
@@ -65,7 +65,7 @@ class LogFile:
         """Keep only the first bytes. Live views keep what they show."""
         if size_bytes >= self.size_bytes:
             return
-        descriptor = self._files.descriptor(self)
+        descriptor = self.files.descriptor(self)
         if self.live_views == 0:
             os.ftruncate(descriptor, size_bytes)
         else:
@@ -82,17 +82,17 @@ class LogFile:
         finally:
             os.close(target)
         os.rename(beside, self.path)
-        self._files.close(self)  # the descriptor is still the old file's
+        self.files.close(self)  # the descriptor is still the old file's
 
     def rename(self, path: str) -> None:
         os.rename(self.path, path)
         self.path = path
 
     def sync(self) -> None:
-        os.fsync(self._files.descriptor(self))
+        os.fsync(self.files.descriptor(self))
 
     def close(self) -> None:
-        self._files.close(self)
+        self.files.close(self)
 
 
 class OpenFiles:

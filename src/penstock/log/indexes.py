@@ -156,6 +156,12 @@ class OffsetIndex:
         self._loaded = None
         self._in_memory.forget(self)
 
+    def start_over(self) -> None:
+        """Forget every entry; the file is gone."""
+        self.file.count = 0
+        self._unwritten = None
+        self.drop()
+
     def cut(self, position: int) -> None:
         """Forget the batches at and after `position`."""
         entries = array("Q", self._entries_on_disk())
@@ -245,6 +251,12 @@ class TimeIndex:
         if self._unwritten:
             self.file.extend(bytes(self._unwritten))
             self._unwritten = None
+
+    def start_over(self) -> None:
+        """Forget every entry; the file is gone."""
+        self.file.count = 0
+        self._unwritten = None
+        self._last = None
 
     def cut(self, end_offset: Offset) -> None:
         """Forget entries of batches at and after `end_offset`."""

@@ -341,6 +341,7 @@ class PartitionLog:
         self.producers = reload_producers(
             folder, list(self.segments), snapshot_offsets(folder), end
         )
+        self.producers.on_high_watermark(self.high_watermark)
         self._snapshot_offset = min(self._snapshot_offset, end)
 
     def restart_at(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:

@@ -17,7 +17,7 @@ from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY
 from penstock.log.producers import ProducerTable, Staged
 from penstock.log.scan import Scanned, scan_batches, scan_headers
 from penstock.log.segment import Segment
-from penstock.log.snapshots import load_snapshot, snapshot_path
+from penstock.log.snapshots import load_snapshot, save_snapshot, snapshot_path
 from penstock.log.swap import settle_leftovers
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import check_stored_batch
@@ -62,9 +62,10 @@ def load_partition(
     replay_from = suspects[0].base_offset if suspects else end_offset
     snapshots = [Offset(int(n[:-9])) for n in sizes if n.endswith(".snapshot") and n[:-9].isdigit()]
     known_from = _load_producers(folder, producers, snapshots, replay_from, segments[0].base_offset)
-    _replay(segments, producers, known_from, rebuild=suspects)
+    _replay(segments, producers, known_from, snapshots, rebuild=suspects)
     if suspects:
         _recall_epochs(epochs, suspects, end_offset)
+        epochs.cut_start(start_offset)
     _drop_snapshots(folder, snapshots, segments, end_offset)
     return Loaded(segments, end_offset, producers, epochs)
 
@@ -118,6 +119,8 @@ def _mend(segments: list[Segment], suspects: list[Segment], interval_bytes: int)
         looks_sound = _looks_sound(segment, look_inside=bool(suspects) or segment is segments[-1])
         if is_suspect or not looks_sound:
             was_whole = rebuild_segment(segment, interval_bytes)
+            if is_suspect:  # the replay notes its aborts again
+                remove_files((segment.transaction_index.path,))
             if segment is not segments[-1]:
                 segment.write_indexes()
             whole.append(segment)
@@ -202,18 +205,30 @@ def _load_producers(
         if producers is not None:
             table.load(producers)
             return offset
+        snapshots.remove(offset)
     return first_base_offset
 
 
 def _replay(
-    segments: list[Segment], table: ProducerTable, known_from: Offset, *, rebuild: list[Segment]
+    segments: list[Segment],
+    table: ProducerTable,
+    known_from: Offset,
+    snapshots: list[Offset],
+    *,
+    rebuild: list[Segment],
 ) -> None:
-    """Bring the producer table from `known_from` to the end, and aborts into their indexes."""
+    """Bring the producer table from `known_from` to the end, and aborts into their indexes.
+
+    Each segment gets its snapshot back: once the segments before it are deleted, nothing else
+    knows what they said of producers.
+    """
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
         if not is_last and segments[number + 1].base_offset <= known_from:
             continue
         position = 0 if known_from <= segment.base_offset else segment.position_of(known_from)
+        if known_from < segment.base_offset and segment.base_offset not in snapshots:
+            save_snapshot(segment.folder, segment.base_offset, table)
         for scanned in scan_headers(segment.log, position):
             if scanned.header.producer_id >= 0:
                 staged = stage_written(table, segment.log, scanned)
@@ -262,5 +277,5 @@ def reload_producers(
     table = ProducerTable()
     earlier = [offset for offset in snapshots if offset <= end_offset]
     known_from = _load_producers(folder, table, earlier, end_offset, segments[0].base_offset)
-    _replay(segments, table, known_from, rebuild=[])
+    _replay(segments, table, known_from, earlier, rebuild=[])
     return table

@@ -114,6 +114,10 @@ class Segment:
             self._first_timestamp = Millis(header.max_timestamp)
         return self._first_timestamp
 
+    @property
+    def folder(self) -> str:
+        return self.log.path.rpartition("/")[0]
+
     def last_changed_at(self) -> Millis:
         """For retention: the newest record's time, or the file's when records have none."""
         if self.max_timestamp >= 0:
@@ -227,10 +231,10 @@ class Segment:
             self._first_timestamp = None
 
     def start_over(self) -> None:
-        """Forget what the indexes say; the batches will be noted again."""
-        remove_files(self.paths()[:-1])
-        for file in (self.offset_index.file, self.time_index.file):
-            file.count = 0
+        """Forget what the indexes say; the batches will be noted again. Aborts stay noted."""
+        remove_files((self.offset_index.file.path, self.time_index.file.path))
+        self.offset_index.start_over()
+        self.time_index.start_over()
         self._largest = _NO_TIME
         self._first_timestamp = None
         self._since_entry_bytes = 0

@@ -1,0 +1,129 @@
+"""Descriptors are few, failed writes leave nothing, and no file is cut under a view."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.log.files import COPY_BYTES_MAX, InMemory, LogFile, OpenFiles, create_file
+
+LARGE = COPY_BYTES_MAX * 3
+
+
+def a_file(path: Path, files: OpenFiles, content: bytes = b"") -> LogFile:
+    create_file(str(path), content)
+    return LogFile(str(path), files, len(content))
+
+
+def test_only_so_many_descriptors_are_open(tmp_path: Path) -> None:
+    files = OpenFiles(3)
+    logs = [a_file(tmp_path / str(number), files) for number in range(10)]
+    for _ in range(2):
+        for log in logs:
+            log.append(b"x")
+            assert len(files) <= 3
+    assert [log.size_bytes for log in logs] == [2] * 10
+    assert all((tmp_path / str(number)).read_bytes() == b"xx" for number in range(10))
+    files.close_all()
+    assert len(files) == 0
+
+
+def test_the_file_used_last_stays_open(tmp_path: Path) -> None:
+    files = OpenFiles(2)
+    busy, other, third = (a_file(tmp_path / name, files) for name in "abc")
+    busy.append(b"1")
+    other.append(b"1")
+    busy.append(b"2")
+    third.append(b"1")
+    assert busy.descriptor >= 0
+    assert other.descriptor < 0
+    files.close_all()
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_a_view_outlives_the_name_the_descriptor_and_the_cut(tmp_path: Path, size: int) -> None:
+    files = OpenFiles(2)
+    content = os.urandom(size)
+    log = a_file(tmp_path / "log", files, content)
+    view = log.read(1, size)
+    assert view.readonly
+    log.cut(4)
+    assert log.append(b"new bytes at the same place") == 4
+    log.rename(str(tmp_path / "renamed"))
+    log.close()
+    os.unlink(tmp_path / "renamed")
+    assert bytes(view) == content[1:]
+
+
+def test_a_large_view_is_the_page_cache_and_counts_until_it_dies(tmp_path: Path) -> None:
+    files = OpenFiles(2)
+    log = a_file(tmp_path / "log", files, bytes(LARGE))
+    view = log.read(0, LARGE)
+    part = view[5:10]
+    assert log.live_views == 1
+    del view
+    assert log.live_views == 1
+    assert bytes(part) == bytes(5)
+    del part
+    assert log.live_views == 0
+    files.close_all()
+
+
+def test_views_hold_no_descriptors(tmp_path: Path) -> None:
+    files = OpenFiles(2)
+    log = a_file(tmp_path / "log", files, bytes(LARGE))
+    before = len(os.listdir("/proc/self/fd"))
+    views = [log.read(number, LARGE) for number in range(50)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    assert len(views) == 50
+    files.close_all()
+
+
+class Failing(OpenFiles):
+    """Takes so many bytes and then says no."""
+
+    room_bytes = 10
+
+    def write(self, descriptor: int, chunk: bytes, position: int) -> int:  # type: ignore[override] # a method where the real one is static
+        taken = min(len(chunk), self.room_bytes)
+        if taken == 0:
+            raise OSError(errno.ENOSPC, "no room")
+        self.room_bytes -= taken
+        return os.pwrite(descriptor, chunk[:taken], position)
+
+
+def test_a_write_that_fails_or_is_short_leaves_nothing_behind(tmp_path: Path) -> None:
+    files = Failing(2)
+    log = a_file(tmp_path / "log", files)
+    log.append(b"12345")
+    for _ in range(2):  # short the first time, refused the second
+        with pytest.raises(OSError, match=r"written|no room"):
+            log.append(b"67890abc")
+        assert log.size_bytes == 5
+        assert (tmp_path / "log").read_bytes() == b"12345"
+    files.room_bytes = 100
+    assert log.append(b"678") == 5
+    assert bytes(log.read(0, 8)) == b"12345678"
+    files.close_all()
+
+
+class Loaded:
+    def __init__(self) -> None:
+        self.dropped = False
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+def test_what_was_loaded_is_dropped_when_the_budget_is_spent() -> None:
+    memory = InMemory(100)
+    first, second, third = Loaded(), Loaded(), Loaded()
+    memory.keep(first, 60)
+    memory.keep(second, 40)
+    memory.touch(first)
+    memory.keep(third, 30)
+    assert (first.dropped, second.dropped, third.dropped) == (False, True, False)
+    assert memory.size_bytes == 90
+    memory.forget(first)
+    assert memory.size_bytes == 30
