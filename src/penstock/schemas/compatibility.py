@@ -4,13 +4,27 @@ Which pairs are compared, in which direction and in which order is decided here;
 compare is their language's business. The texts are Confluent's, because people match on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType
 
 OLD_SCHEMA_CHARACTERS_MAX: Final = 10 * 1024
+DIFFERENT_TYPE: Final = "DIFFERENT_SCHEMA_TYPE"
+# Kinds that are ours: the sentence stands alone in the API's messages.
+_WORDLESS: Final = frozenset((DIFFERENT_TYPE, "UNCHECKABLE"))
+
+# (reader, writer, policy) -> why the one cannot read what the other wrote. `caches` has one that
+# remembers.
+Unreadable = Callable[[ParsedSchema, ParsedSchema, Policy], tuple[Difference, ...]]
+
+
+def compare_directly(
+    reader: ParsedSchema, writer: ParsedSchema, policy: Policy
+) -> tuple[Difference, ...]:
+    """Ask the reader's language, each time anew."""
+    return reader.unreadable(writer, policy)
 
 
 class Level(StrEnum):
@@ -78,6 +92,7 @@ def check(
     proposed: ParsedSchema,
     earlier: Sequence[Earlier],
     policy: Policy = Policy.STRICT,
+    unreadable: Unreadable = compare_directly,
 ) -> Verdict:
     """Compare with the latest, or with all from newest to oldest, up to the first that breaks.
 
@@ -86,47 +101,64 @@ def check(
     if level is Level.NONE:
         return Verdict()
     for one in reversed(earlier if level.is_transitive else earlier[-1:]):
-        breaks = compare(level, proposed, one.schema, policy)
+        breaks = compare(level, proposed, one.schema, policy, unreadable)
         if breaks:
             return Verdict(breaks, one)
     return Verdict()
 
 
 def compare(
-    level: Level, proposed: ParsedSchema, old: ParsedSchema, policy: Policy
+    level: Level,
+    proposed: ParsedSchema,
+    old: ParsedSchema,
+    policy: Policy = Policy.STRICT,
+    unreadable: Unreadable = compare_directly,
 ) -> tuple[Break, ...]:
     """All breaks between two schemas; old-reads-new first, as the peer reports them."""
     if proposed.type is not old.type:
-        different = Difference("TYPE", "/", "Incompatible because of different schema type")
-        return (Break(different, new_is_reader=True),)
+        sentence = "Incompatible because of different schema type"
+        return (Break(Difference(DIFFERENT_TYPE, "/", sentence), new_is_reader=True),)
     breaks: list[Break] = []
     if level.is_forward:
-        unreadable = old.unreadable(proposed, policy)
-        breaks += [Break(difference, new_is_reader=False) for difference in unreadable]
+        found = unreadable(old, proposed, policy)
+        breaks += [Break(difference, new_is_reader=False) for difference in found]
     if level.is_backward:
-        unreadable = proposed.unreadable(old, policy)
-        breaks += [Break(difference, new_is_reader=True) for difference in unreadable]
+        found = unreadable(proposed, old, policy)
+        breaks += [Break(difference, new_is_reader=True) for difference in found]
     return tuple(breaks)
 
 
-def messages(verdict: Verdict, level: Level) -> list[str]:
+def messages(verdict: Verdict, level: Level, *, validates_fields: bool = False) -> list[str]:
     """The verdict as the registry's API words it; empty if compatible."""
     if verdict.is_compatible or verdict.against is None:
         return []
     old = verdict.against
     lines = [_worded(one, old.schema.type) for one in verdict.breaks]
-    text = old.schema.canonical
-    if len(text) > OLD_SCHEMA_CHARACTERS_MAX:
-        text = text[:OLD_SCHEMA_CHARACTERS_MAX] + "..."
-    lines.append(f"{{oldSchemaVersion: {old.version}}}")
-    lines.append(f"{{oldSchema: '{text}'}}")
-    lines.append(f"{{validateFields: 'false', compatibility: '{level}'}}")
+    if _shows_old_schema(verdict, level):
+        lines.append(f"{{oldSchemaVersion: {old.version}}}")
+        lines.append(_worded_schema(old.schema.canonical))
+    fields = str(validates_fields).lower()
+    lines.append(f"{{validateFields: '{fields}', compatibility: '{level}'}}")
     return lines
+
+
+def _shows_old_schema(verdict: Verdict, level: Level) -> bool:
+    """The peer checks both ways under FULL, and adds the old schema to the second answer only."""
+    last = verdict.breaks[-1]
+    if last.difference.kind == DIFFERENT_TYPE:
+        return False
+    return last.new_is_reader or not level.is_backward
+
+
+def _worded_schema(text: str) -> str:
+    if len(text) <= OLD_SCHEMA_CHARACTERS_MAX:
+        return f"{{oldSchema: '{text}'}}"
+    return f"{{oldSchema: <truncated> '{text[:OLD_SCHEMA_CHARACTERS_MAX]}...'}}"
 
 
 def _worded(one: Break, language: SchemaType) -> str:
     difference = one.difference
-    if difference.kind == "TYPE":
+    if difference.kind in _WORDLESS:
         return one.sentence
     if language is SchemaType.AVRO:
         return (

@@ -1,12 +1,13 @@
 """When two trees are the same schema.
 
-Two grades. The same definition: names, fields, defaults, order, properties; a name may be defined
-twice that way. Equivalent: documentation, aliases and enum defaults as well; then registering one
-while the other is there makes no new version. In both, properties may come in any order, and 1 is
-not 1.0.
+Three grades. The same definition: names, fields, defaults, order, properties; a name may be
+defined twice that way. The same but for documentation: aliases and enum defaults as well.
+Equivalent: everything; registering one while the other is there makes no new version. In all of
+them properties may come in any order, and 1 is not 1.0.
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 
 from penstock.schemas.avro.tree import (
     Absent,
@@ -24,19 +25,31 @@ from penstock.schemas.avro.tree import (
 )
 
 
+class _Grade(IntEnum):
+    DEFINITION = 0
+    BUT_DOCUMENTATION = 1
+    EQUIVALENT = 2
+
+
 def same_definition(one: Node, other: Node) -> bool:
     """Whether a name may be given to both."""
-    return _Comparison(with_documentation=False).same(one, other)
+    return _Comparison(_Grade.DEFINITION).same(one, other)
+
+
+def same_but_documentation(one: Node, other: Node) -> bool:
+    """Whether they differ in what people read only."""
+    return _Comparison(_Grade.BUT_DOCUMENTATION).same(one, other)
 
 
 def equivalent(one: Node, other: Node) -> bool:
     """Whether they are one schema to the registry."""
-    return _Comparison(with_documentation=True).same(one, other)
+    return _Comparison(_Grade.EQUIVALENT).same(one, other)
 
 
 class _Comparison:
-    def __init__(self, *, with_documentation: bool) -> None:
-        self._with_documentation = with_documentation
+    def __init__(self, grade: _Grade) -> None:
+        self._has_aliases = grade >= _Grade.BUT_DOCUMENTATION
+        self._has_docs = grade is _Grade.EQUIVALENT
         self._seen: set[tuple[int, int]] = set()  # record pairs taken as equal until proven unequal
 
     def same(self, one: Node, other: Node) -> bool:
@@ -59,7 +72,9 @@ class _Comparison:
     def _same_named(self, one: Named, other: Named) -> bool:
         if one.full_name != other.full_name:
             return False
-        if self._with_documentation and not _same_documentation(one, other):
+        if self._has_docs and one.doc != other.doc:
+            return False
+        if self._has_aliases and not _same_aliases(one, other):
             return False
         if isinstance(one, Record) and isinstance(other, Record):
             pair = (id(one), id(other))
@@ -77,9 +92,9 @@ class _Comparison:
         return len(ones) == len(others) and all(map(self.same, ones, others))
 
     def _same_field(self, one: Field, other: Field) -> bool:
-        if self._with_documentation and (
-            one.doc != other.doc or set(one.aliases) != set(other.aliases)
-        ):
+        if self._has_docs and one.doc != other.doc:
+            return False
+        if self._has_aliases and set(one.aliases) != set(other.aliases):
             return False
         return (
             one.name == other.name
@@ -90,8 +105,8 @@ class _Comparison:
         )
 
 
-def _same_documentation(one: Named, other: Named) -> bool:
-    if one.doc != other.doc or set(one.alias_names) != set(other.alias_names):
+def _same_aliases(one: Named, other: Named) -> bool:
+    if set(one.alias_names) != set(other.alias_names):
         return False
     if isinstance(one, Enum) and isinstance(other, Enum):
         return one.default == other.default

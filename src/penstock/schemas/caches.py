@@ -1,0 +1,103 @@
+"""What was understood and compared before: parsed schemas, and verdicts on pairs of them.
+
+Schemas never change once written, so nothing here goes stale; what was not used for longest is
+dropped when the bounds are reached. For one thread.
+"""
+
+from collections import OrderedDict
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
+
+from penstock.schemas.identity import fingerprint
+from penstock.schemas.languages import parse
+from penstock.schemas.model import Difference, Imports, ParsedSchema, Policy, Source
+
+PARSED_CHARACTERS_MAX: Final = 64 << 20  # of schema texts; a parsed schema is a few times its text
+VERDICTS_MAX: Final = 100_000  # each weighs one, and one more for each of its differences
+
+_NO_IMPORTS: Final[Imports] = MappingProxyType({})
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Recent(Generic[_Key, _Value]):
+    """A map that forgets what was not used for longest once it weighs too much."""
+
+    def __init__(self, weight_max: int) -> None:
+        self._weight_max = weight_max
+        self._weight = 0
+        self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: _Key) -> _Value | None:
+        """The value, which counts as used now; None if it is not there."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def keep(self, key: _Key, value: _Value, weight: int = 1) -> list[_Value]:
+        """Remember a value under a new key. What is dropped for it: perhaps the value itself."""
+        assert key not in self._entries
+        self._entries[key] = (value, weight)
+        self._weight += weight
+        dropped: list[_Value] = []
+        while self._weight > self._weight_max:
+            _, (oldest, freed) = self._entries.popitem(last=False)
+            self._weight -= freed
+            dropped.append(oldest)
+        return dropped
+
+
+class SchemaCache:
+    """Parses and compares, remembering both by the fingerprints of what went in."""
+
+    def __init__(
+        self,
+        parsed_characters_max: int = PARSED_CHARACTERS_MAX,
+        verdicts_max: int = VERDICTS_MAX,
+    ) -> None:
+        self._parsed: Recent[bytes, ParsedSchema] = Recent(parsed_characters_max)
+        self._verdicts: Recent[tuple[bytes, bytes, Policy], tuple[Difference, ...]] = Recent(
+            verdicts_max
+        )
+        self._fingerprints: dict[int, bytes] = {}  # of what is in `_parsed`, by id of the object
+
+    def parse(
+        self, source: Source, imports: Imports = _NO_IMPORTS, *, strict: bool = True
+    ) -> ParsedSchema:
+        """As `languages.parse`, and the same object for the same input while it is remembered."""
+        key = _fingerprint(source, imports, strict=strict)
+        known = self._parsed.find(key)
+        if known is not None:
+            return known
+        schema = parse(source, imports, strict=strict)
+        self._fingerprints[id(schema)] = key
+        weight = len(source.text) + sum(map(len, imports.values()))
+        for dropped in self._parsed.keep(key, schema, weight):
+            del self._fingerprints[id(dropped)]
+        return schema
+
+    def unreadable(
+        self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy = Policy.STRICT
+    ) -> tuple[Difference, ...]:
+        """As `reader.unreadable(writer, policy)`; for `compatibility.check`."""
+        reader_key = self._fingerprints.get(id(reader))
+        writer_key = self._fingerprints.get(id(writer))
+        if reader_key is None or writer_key is None:  # not from here, or dropped since
+            return reader.unreadable(writer, policy)
+        key = (reader_key, writer_key, policy)
+        verdict = self._verdicts.find(key)
+        if verdict is None:
+            verdict = reader.unreadable(writer, policy)
+            self._verdicts.keep(key, verdict, 1 + len(verdict))
+        return verdict
+
+
+def _fingerprint(source: Source, imports: Imports, *, strict: bool) -> bytes:
+    texts = [f"{name}\0{len(text)}\0{text}" for name, text in imports.items()]
+    head = f"{source.type} {strict} {len(source.text)} {len(texts)}\n"
+    return fingerprint("".join((head, source.text, *texts)), source.references)

@@ -1,0 +1,39 @@
+"""The language of a schema, found by its type. A language is imported when it is first met.
+
+Protobuf's compiler alone costs more to import than everything Avro needs.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, Protocol, cast
+
+from penstock.schemas.model import Imports, ParsedSchema, Reference, SchemaType, Source
+
+_NO_IMPORTS: Final[Imports] = MappingProxyType({})
+_ROOMS: Final[Mapping[SchemaType, str]] = {
+    SchemaType.AVRO: "penstock.schemas.avro",
+    SchemaType.PROTOBUF: "penstock.schemas.protobuf",
+    SchemaType.JSON: "penstock.schemas.json",
+}
+
+
+class _Language(Protocol):
+    def parse(
+        self, text: str, references: tuple[Reference, ...], imports: Imports
+    ) -> ParsedSchema: ...
+
+
+class _AvroLanguage(Protocol):
+    def parse(
+        self, text: str, references: tuple[Reference, ...], imports: Imports, *, strict: bool
+    ) -> ParsedSchema: ...
+
+
+def parse(source: Source, imports: Imports = _NO_IMPORTS, *, strict: bool = True) -> ParsedSchema:
+    """Understand a schema, or raise InvalidSchema. Not strict is for what is stored already."""
+    room = import_module(_ROOMS[source.type])
+    if source.type is SchemaType.AVRO:
+        avro = cast(_AvroLanguage, room)
+        return avro.parse(source.text, source.references, imports, strict=strict)
+    return cast(_Language, room).parse(source.text, source.references, imports)

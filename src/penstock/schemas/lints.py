@@ -1,0 +1,38 @@
+"""Warnings beside the rules: changes that a level allows and a person would think twice about.
+
+A lint never refuses anything. It says what will surprise somebody, and how to mend it. Each
+language has its own in `<language>/lints.py`, a function `lints(proposed, earlier)`.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol, cast
+
+from penstock.schemas.model import ParsedSchema, SchemaType
+
+_ROOMS: Final[Mapping[SchemaType, str]] = {
+    SchemaType.AVRO: "penstock.schemas.avro.lints",
+    SchemaType.PROTOBUF: "penstock.schemas.protobuf.lints",
+    SchemaType.JSON: "penstock.schemas.json.lints",
+}
+
+
+class Lint(NamedTuple):
+    """One warning."""
+
+    kind: str  # such as LOGICAL_TYPE_CHANGED
+    path: str  # where in the proposed schema
+    message: str  # what will surprise somebody
+    remedy: str  # what to do instead
+
+
+class _Linter(Protocol):
+    def lints(self, proposed: ParsedSchema, earlier: ParsedSchema | None) -> tuple[Lint, ...]: ...
+
+
+def lint(proposed: ParsedSchema, earlier: ParsedSchema | None = None) -> tuple[Lint, ...]:
+    """What to think twice about before `proposed` follows `earlier`, or comes first if None."""
+    if earlier is not None and earlier.type is not proposed.type:
+        return ()
+    linter = cast(_Linter, import_module(_ROOMS[proposed.type]))
+    return linter.lints(proposed, earlier)
