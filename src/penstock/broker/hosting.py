@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from penstock.broker.journal import PartitionJournal, StoredRecord, read_journal
+from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, Machine, Runner
@@ -112,8 +112,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
             send=self._send,
         )
         for stored in read_journal(self.partition):
-            if isinstance(stored, StoredRecord):
-                runner.replay((stored,))
+            if isinstance(stored, StoredBatch):
+                runner.replay_batch(stored.records, stored.stamp)
             elif self._marker_event is not None:
                 runner.observe(self._marker_event(stored))
         return runner

@@ -11,6 +11,7 @@ from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import BatchHeader, iterate_headers
 from penstock.protocol.control import Marker, read_marker
+from penstock.protocol.pairs import read_pairs
 from penstock.protocol.records import build_batch, read_records
 
 READ_BYTES = 1 << 20  # of the log at a time while replaying
@@ -48,15 +49,15 @@ class PartitionJournal:
         return self._partition.append(batch, now=now, origin="internal").end_offset
 
 
-class StoredRecord(NamedTuple):
-    """A record as replay meets it."""
+class StoredBatch(NamedTuple):
+    """Records as replay meets them, and the transaction they belong to."""
 
-    record: JournalRecord
+    records: Sequence[tuple[bytes, bytes | None]]
     stamp: TransactionStamp | None
 
 
-def read_journal(partition: Partition) -> Iterator[StoredRecord | Marker]:
-    """Everything the log holds, in order: records with the transaction they belong to, and markers.
+def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
+    """Everything the log holds, in order: batches with the transaction they belong to, and markers.
 
     Records of a later aborted transaction are among them: the marker that follows says so.
     """
@@ -67,7 +68,7 @@ def read_journal(partition: Partition) -> Iterator[StoredRecord | Marker]:
         start = offset
         for position, header in iterate_headers(view):
             if header.end_offset > start:
-                yield from _read_batch(view, position, header, start)
+                yield _read_batch(view, position, header, start)
             offset = Offset(max(offset, header.end_offset))
         if offset == start:
             return
@@ -75,15 +76,17 @@ def read_journal(partition: Partition) -> Iterator[StoredRecord | Marker]:
 
 def _read_batch(
     view: memoryview, position: int, header: BatchHeader, start: Offset
-) -> Iterator[StoredRecord | Marker]:
+) -> StoredBatch | Marker:
     if header.is_control:
-        yield read_marker(view, position)
-        return
+        return read_marker(view, position)
     stamp = None
     if header.is_transactional:
         stamp = TransactionStamp(
             ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
         )
-    for record in read_records(view, position):
-        if record.offset >= start and record.key is not None:
-            yield StoredRecord(JournalRecord(record.key, record.value), stamp)
+    if header.base_offset >= start:
+        pairs = read_pairs(view, position)
+    else:
+        records = read_records(view, position)
+        pairs = [(record.key, record.value) for record in records if record.offset >= start]
+    return StoredBatch([(key, value) for key, value in pairs if key is not None], stamp)

@@ -7,7 +7,7 @@ each key.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, NewType, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, NewType, Protocol, TypeVar, runtime_checkable
 
 from penstock.machine.journal import JournalRecord, TransactionStamp
 from penstock.model import Millis
@@ -68,3 +68,16 @@ class Machine(Protocol[StateT, CommandT_contra, EventT]):
         self, record: JournalRecord, stamp: TransactionStamp | None
     ) -> Sequence[EventT]:
         """The events a stored record stands for; none for what a newer version may add."""
+
+
+@runtime_checkable
+class ReplaysBatches(Protocol):
+    """A machine that reads many records faster than one by one, to the same effect."""
+
+    def replay_batch(
+        self,
+        state: Any,
+        records: Sequence[tuple[bytes, bytes | None]],
+        stamp: TransactionStamp | None,
+    ) -> None:
+        """Apply what the records of one batch stand for, in order."""

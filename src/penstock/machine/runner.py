@@ -6,12 +6,12 @@ what could still be lost.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from penstock.errors import ErrorCode, Refused
 from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
-from penstock.machine.outcome import CallerId, Machine, Outcome, Reply
+from penstock.machine.outcome import CallerId, Machine, Outcome, ReplaysBatches, Reply
 from penstock.model import Millis, Offset
 
 StateT = TypeVar("StateT")
@@ -35,6 +35,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
         self.failed = (
             False  # an append failed: memory is ahead of the log, so the owner must reload
         )
+        self._replay_batch = machine.replay_batch if isinstance(machine, ReplaysBatches) else None
         self._journal = journal
         self._answer = answer
         self._send = send
@@ -46,6 +47,15 @@ class Runner(Generic[StateT, CommandT, EventT]):
         for record, stamp in records:
             for event in read_events(record, stamp):
                 apply(state, event)
+
+    def replay_batch(
+        self, records: Sequence[tuple[bytes, bytes | None]], stamp: TransactionStamp | None
+    ) -> None:
+        """As `replay`, for the records of one batch; a machine may know a shorter way."""
+        if self._replay_batch is not None:
+            self._replay_batch(self.state, records, stamp)
+        else:
+            self.replay((JournalRecord(*record), stamp) for record in records)
 
     def submit(self, command: CommandT, caller: CallerId, now: Millis) -> None:
         """Decide one command; its replies follow through `answer`, now or when committed."""

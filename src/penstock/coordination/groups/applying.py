@@ -27,6 +27,7 @@ from penstock.coordination.groups.events import (
     TopicsSeen,
     TransactionEnded,
 )
+from penstock.coordination.groups.offset_records import read_offset_key
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
     JOINING,
@@ -64,6 +65,17 @@ def _apply_offset(state: Groups, event: OffsetSet) -> None:
         offsets.pop((topic, partition), None)
         if not offsets:
             del state.offsets[group_id]
+            state.replayed.clear()  # it may hold what was deleted now
+
+
+def replay_offset(state: Groups, key: bytes, value: bytes) -> None:
+    """As the event of a plain commit. Group and topic are decoded once for all their partitions."""
+    named = key[:-4]
+    place = state.replayed.get(named)
+    if place is None:
+        group_id, topic, _ = read_offset_key(key)
+        place = state.replayed[named] = (state.offsets.setdefault(group_id, {}), topic)
+    place[0][place[1], int.from_bytes(key[-4:], "big")] = value
 
 
 def _outrun(state: Groups, group_id: str, partition: PartitionKey) -> None:
@@ -258,6 +270,7 @@ def _apply_time(state: Groups, note: TimersAdvanced) -> None:
 
 def _apply_awake(state: Groups, note: Awake) -> None:
     state.is_awake = True
+    state.replayed.clear()
 
 
 _APPLY: Final[dict[type, Callable[[Groups, Any], None]]] = {

@@ -8,7 +8,7 @@ changes nothing; what was committed stays until it is deleted or expires.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from penstock.coordination.groups.applying import apply_event
+from penstock.coordination.groups.applying import apply_event, replay_offset
 from penstock.coordination.groups.commands import (
     Beat,
     Command,
@@ -44,6 +44,7 @@ from penstock.coordination.groups.inventory import (
 from penstock.coordination.groups.joining import decide_join
 from penstock.coordination.groups.journal import read_events, write_event
 from penstock.coordination.groups.membership import decide_beat, decide_leave, decide_sync
+from penstock.coordination.groups.offset_records import OFFSET_KEY
 from penstock.coordination.groups.offsets import (
     decide_commit,
     decide_delete_offsets,
@@ -143,6 +144,21 @@ class GroupMachine:
     def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
         """What a stored record stands for."""
         return read_events(record, stamp)
+
+    def replay_batch(
+        self,
+        state: Groups,
+        records: Sequence[tuple[bytes, bytes | None]],
+        stamp: TransactionStamp | None,
+    ) -> None:
+        """Apply stored records. Nearly all are plain commits, which go the short way."""
+        is_plain = stamp is None and not state.unstable
+        for key, value in records:
+            if is_plain and value is not None and key[:2] == OFFSET_KEY:
+                replay_offset(state, key, value)
+                continue
+            for event in read_events(JournalRecord(key, value), stamp):
+                apply_event(state, event)
 
     def on_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Event:
         """What a transaction marker in this partition means."""

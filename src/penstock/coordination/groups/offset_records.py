@@ -17,6 +17,7 @@ from penstock.errors import Malformed
 from penstock.model import NO_EPOCH, LeaderEpoch, Millis, Offset
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
+OFFSET_KEY: Final = b"\x00\x01"  # how the key of a commit begins
 NO_TOPIC_ID: Final = UUID(int=0)
 
 _VALUE_HEAD: Final = Struct(
@@ -29,7 +30,6 @@ _VALUE_TIME: Final = Struct(">q")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
 _PARTITION: Final = Struct(">i")
 _SIZE: Final = Struct(">h")
-_KEY_VERSION: Final = b"\x00\x01"
 
 
 class CommittedOffset(NamedTuple):
@@ -48,7 +48,7 @@ def write_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     group, name = group_id.encode(), topic.encode()
     return b"".join(
         (
-            _KEY_VERSION,
+            OFFSET_KEY,
             _SIZE.pack(len(group)),
             group,
             _SIZE.pack(len(name)),

@@ -216,13 +216,14 @@ PartitionKey = tuple[str, int]  # topic, partition
 class Groups:
     """The state of one coordinator: one partition of `__consumer_offsets`."""
 
-    __slots__ = ("groups", "is_awake", "offsets", "pending", "timers", "unstable")
+    __slots__ = ("groups", "is_awake", "offsets", "pending", "replayed", "timers", "unstable")
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, dict[PartitionKey, bytes]] = {}  # group -> partition -> value
         self.pending: dict[ProducerId, dict[tuple[str, PartitionKey], PendingOffset]] = {}
         self.unstable: dict[str, dict[PartitionKey, int]] = {}  # how many transactions hold it
+        self.replayed: dict[bytes, tuple[dict[PartitionKey, bytes], str]] = {}  # while reading
         self.timers = Timers()
         self.is_awake = False  # sessions were started after the log was read
 
