@@ -1,0 +1,225 @@
+"""Frames of real clients and of every API, broken in every way, leave the broker serving.
+
+Each frame is sent on a connection that may or may not survive it; what must survive is the broker:
+it answers the next well-formed request, its log is whole, and no handler raised a bug.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pytest
+
+from penstock.broker.handlers import API_TABLE
+from penstock.protocol.batch import iterate_headers
+from penstock.protocol.headers import write_request_header
+from penstock.protocol.messages import encode, fill, request_type
+from penstock.protocol.schema import EntityType, shapes_of
+
+if TYPE_CHECKING:
+    from tests.broker.conftest import RunningBroker
+
+FRAMES_PER_CONNECTION = 20
+INTERESTING = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+
+
+class Recorder:
+    """A proxy that keeps every frame a client sends."""
+
+    def __init__(self, port: int) -> None:
+        self.frames: list[bytes] = []
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = []
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+        for one in self._sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                broker = socket.create_connection(("127.0.0.1", self._port))
+                self._sockets += (client, broker)
+                for source, target, kept in ((client, broker, True), (broker, client, False)):
+                    threading.Thread(
+                        target=self._carry, args=(source, target, kept), daemon=True
+                    ).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, kept: bool) -> None:
+        stream = b""
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(1 << 16):
+                target.sendall(chunk)
+                if not kept:
+                    continue
+                stream += chunk
+                while len(stream) >= 4 and len(stream) >= 4 + (
+                    size := struct.unpack_from(">i", stream)[0]
+                ):
+                    self.frames.append(stream[4 : 4 + size])
+                    stream = stream[4 + size :]
+
+
+@contextlib.contextmanager
+def recording(port: int) -> Iterator[Recorder]:
+    recorder = Recorder(port)
+    try:
+        yield recorder
+    finally:
+        recorder.close()
+
+
+def recorded_frames(broker: RunningBroker) -> list[bytes]:
+    """What librdkafka sends to write and to look around. Reads go straight to the broker."""
+    with recording(broker.port) as recorder:
+        settings = {"bootstrap.servers": f"127.0.0.1:{recorder.port}"}
+        producer = confluent_kafka.Producer({**settings, "enable.idempotence": True})
+        producer.list_topics(timeout=10)
+        producer.flush(10)
+        del producer
+        return list(recorder.frames)
+
+
+def made_frames() -> list[bytes]:
+    """A request of every served API and version, with something in every field."""
+    frames = []
+    for row in API_TABLE.rows:
+        for version in range(row.versions[0], row.versions[1] + 1):
+            kind = request_type(row.api_key, version)
+            header = write_request_header(
+                api_key=row.api_key, api_version=version, correlation_id=7, client_id="fuzz"
+            )
+            for depth in (0, 3):
+                frames.append(header + encode(fill(kind, **filled(kind, depth))))
+    return frames
+
+
+def filled(kind: EntityType, depth: int) -> dict[str, Any]:
+    """Plausible values: arrays of one, names that exist, small numbers."""
+    values: dict[str, Any] = {}
+    for shape in shapes_of(kind):
+        if shape.structure is not None:
+            if depth == 0:
+                continue
+            inner = filled(shape.structure, depth - 1)
+            values[shape.name] = [inner] if shape.is_array else inner
+        elif shape.primitive in SAMPLES:
+            sample = SAMPLES[shape.primitive]
+            values[shape.name] = [sample] if shape.is_array else sample
+    return values
+
+
+SAMPLES: dict[str | None, Any] = {
+    "string": "t",
+    "int32": 0,
+    "int64": 0,
+    "bytes": b"xyz",
+    "timedelta_i32": 1,
+    "timedelta_i64": 1,
+}
+
+
+def broken(frame: bytes, chance: random.Random) -> bytes:
+    """One to four mutations."""
+    changed = bytearray(frame)
+    for _ in range(chance.randint(1, 4)):
+        place = chance.randrange(4, len(changed)) if len(changed) > 4 else 0
+        match chance.randrange(6):
+            case 0:
+                changed[place] = chance.choice(INTERESTING)
+            case 1:
+                changed[place] ^= 1 << chance.randrange(8)
+            case 2:
+                del changed[place:]
+            case 3:
+                changed[place:place] = chance.randbytes(chance.randint(1, 8))
+            case 4:
+                changed[place : place + 4] = struct.pack(
+                    ">i", chance.choice((-1, 2**31 - 1, -(2**31), 65536, 1 << 24))
+                )
+            case _:
+                del changed[place : place + chance.randint(1, 4)]
+        if len(changed) < 8:
+            changed += bytes(8 - len(changed))
+    return bytes(changed)
+
+
+def send_all(port: int, frames: list[bytes]) -> None:
+    """On one connection, as far as it lasts; answers are drained, not read."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connected:
+        with contextlib.suppress(ConnectionError):
+            connected.sendall(b"".join(struct.pack(">i", len(one)) + one for one in frames))
+            connected.shutdown(socket.SHUT_WR)
+            connected.settimeout(0.05)
+            with contextlib.suppress(TimeoutError):
+                while connected.recv(1 << 16):
+                    pass
+
+
+def fuzz(broker: RunningBroker, corpus: list[bytes], count: int, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(count // FRAMES_PER_CONNECTION):
+        frames = [broken(chance.choice(corpus), chance) for _ in range(FRAMES_PER_CONNECTION)]
+        send_all(broker.port, frames)
+
+
+def check_serving(broker: RunningBroker, make_batch: Callable[..., bytearray]) -> None:
+    broker.create_topic("after")
+    with broker.connect() as wire:
+        assert wire.ask(18, 3).error_code == 0
+        assert wire.produce("after", make_batch()).error_code == 0
+        records = wire.fetch("after", 0).records
+        assert [header.base_offset for _, header in iterate_headers(records)] == [0]
+
+
+def run_fuzz(
+    broker: RunningBroker,
+    make_batch: Callable[..., bytearray],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    count: int,
+    seed: int,
+) -> None:
+    broker.create_topic("t", 2)
+    corpus = made_frames() + recorded_frames(broker)
+    assert len({frame[:4] for frame in corpus}) > 100
+    with caplog.at_level(logging.ERROR):
+        fuzz(broker, corpus, count, seed)
+    bugs = [row.getMessage() for row in caplog.records if row.exc_info]
+    assert bugs == []
+    check_serving(broker, make_batch)
+
+
+def test_two_thousand_broken_frames_leave_it_serving(
+    broker: RunningBroker,
+    make_batch: Callable[..., bytearray],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_fuzz(broker, make_batch, caplog, count=2000, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_tens_of_thousands_of_broken_frames_leave_it_serving(
+    broker: RunningBroker,
+    make_batch: Callable[..., bytearray],
+    caplog: pytest.LogCaptureFixture,
+    seed: int,
+) -> None:
+    run_fuzz(broker, make_batch, caplog, count=10_000, seed=seed)
