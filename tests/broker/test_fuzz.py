@@ -11,8 +11,7 @@ import logging
 import random
 import socket
 import struct
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -27,72 +26,42 @@ from penstock.protocol.schema import EntityType, shapes_of
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker
 
-FRAMES_PER_CONNECTION = 20
+FRAMES_PER_CONNECTION = 2
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 
 
-class Recorder:
-    """A proxy that keeps every frame a client sends."""
-
-    def __init__(self, port: int) -> None:
-        self.frames: list[bytes] = []
-        self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._sockets: list[socket.socket] = []
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-        for one in self._sockets:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                broker = socket.create_connection(("127.0.0.1", self._port))
-                self._sockets += (client, broker)
-                for source, target, kept in ((client, broker, True), (broker, client, False)):
-                    threading.Thread(
-                        target=self._carry, args=(source, target, kept), daemon=True
-                    ).start()
-
-    def _carry(self, source: socket.socket, target: socket.socket, kept: bool) -> None:
-        stream = b""
-        with contextlib.suppress(OSError):
-            while chunk := source.recv(1 << 16):
-                target.sendall(chunk)
-                if not kept:
-                    continue
-                stream += chunk
-                while len(stream) >= 4 and len(stream) >= 4 + (
-                    size := struct.unpack_from(">i", stream)[0]
-                ):
-                    self.frames.append(stream[4 : 4 + size])
-                    stream = stream[4 + size :]
-
-
-@contextlib.contextmanager
-def recording(port: int) -> Iterator[Recorder]:
-    recorder = Recorder(port)
-    try:
-        yield recorder
-    finally:
-        recorder.close()
-
-
 def recorded_frames(broker: RunningBroker) -> list[bytes]:
-    """What librdkafka sends to write and to look around. Reads go straight to the broker."""
-    with recording(broker.port) as recorder:
-        settings = {"bootstrap.servers": f"127.0.0.1:{recorder.port}"}
-        producer = confluent_kafka.Producer({**settings, "enable.idempotence": True})
-        producer.list_topics(timeout=10)
-        producer.flush(10)
-        del producer
-        return list(recorder.frames)
+    """What librdkafka sends to write, in and out of transactions, to read in a group, to look."""
+    frames: list[bytes] = []
+    dispatcher = broker.server.dispatcher
+    begin = dispatcher.begin
+
+    def record(client: Any, frame: memoryview) -> Any:
+        frames.append(bytes(frame))
+        return begin(client, frame)
+
+    broker.call(lambda: setattr(dispatcher, "begin", record))
+    settings = {"bootstrap.servers": broker.bootstrap}
+    for extra in ({"compression.type": "lz4"}, {"transactional.id": "x"}):
+        producer: Any = confluent_kafka.Producer({**settings, **extra})
+        if "transactional.id" in extra:
+            producer.init_transactions(20)
+            producer.begin_transaction()
+        for number in range(50):
+            producer.produce("t", b"%d" % number, b"key", headers=[("a", b"b")])
+        assert producer.flush(20) == 0
+        if "transactional.id" in extra:
+            producer.commit_transaction(20)
+    consumer: Any = confluent_kafka.Consumer(
+        {**settings, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["t"])
+    assert len(consumer.consume(100, 20)) == 100
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    broker.call(lambda: setattr(dispatcher, "begin", begin))
+    assert len({frame[:2] for frame in frames}) > 12
+    return frames
 
 
 def made_frames() -> list[bytes]:
@@ -104,8 +73,7 @@ def made_frames() -> list[bytes]:
             header = write_request_header(
                 api_key=row.api_key, api_version=version, correlation_id=7, client_id="fuzz"
             )
-            for depth in (0, 3):
-                frames.append(header + encode(fill(kind, **filled(kind, depth))))
+            frames += [header + encode(fill(kind, **filled(kind, depth))) for depth in (0, 3)]
     return frames
 
 
@@ -161,14 +129,15 @@ def broken(frame: bytes, chance: random.Random) -> bytes:
 
 def send_all(port: int, frames: list[bytes]) -> None:
     """On one connection, as far as it lasts; answers are drained, not read."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connected:
-        with contextlib.suppress(ConnectionError):
-            connected.sendall(b"".join(struct.pack(">i", len(one)) + one for one in frames))
-            connected.shutdown(socket.SHUT_WR)
-            connected.settimeout(0.05)
-            with contextlib.suppress(TimeoutError):
-                while connected.recv(1 << 16):
-                    pass
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connected,
+        contextlib.suppress(ConnectionError, TimeoutError),
+    ):
+        connected.sendall(b"".join(struct.pack(">i", len(one)) + one for one in frames))
+        connected.shutdown(socket.SHUT_WR)
+        connected.settimeout(0.02)  # a fetch or a join may wait for longer than anybody should
+        while connected.recv(1 << 16):
+            pass
 
 
 def fuzz(broker: RunningBroker, corpus: list[bytes], count: int, seed: int) -> None:
