@@ -45,7 +45,7 @@ bench: $(READY) java
 	$(BIN)/python -m bench
 
 demo: $(READY)
-	$(BIN)/penstock demo
+	$(BIN)/python examples/hello.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/out
