@@ -227,12 +227,15 @@ def _replay(
         if not is_last and segments[number + 1].base_offset <= known_from:
             continue
         position = 0 if known_from <= segment.base_offset else segment.position_of(known_from)
-        if known_from < segment.base_offset and segment.base_offset not in snapshots:
+        is_suspect = segment in rebuild
+        if known_from < segment.base_offset and (
+            is_suspect or segment.base_offset not in snapshots
+        ):
             save_snapshot(segment.folder, segment.base_offset, table)
         for scanned in scan_headers(segment.log, position):
             if scanned.header.producer_id >= 0:
                 staged = stage_written(table, segment.log, scanned)
-                if segment in rebuild:
+                if is_suspect:
                     for aborted in table.aborted_by(staged):
                         segment.transaction_index.append(aborted)
                 table.commit(staged)

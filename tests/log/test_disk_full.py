@@ -1,0 +1,129 @@
+"""A full disk refuses the append and nothing else: what was written stays, and it goes on later."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.config.views import LogSettings
+from penstock.log import OpenFiles, PartitionLog
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
+from penstock.protocol.control import build_marker
+
+Batch = Callable[..., bytearray]
+Offsets = Callable[[PartitionLog], list[int]]
+
+
+class SmallDisk(OpenFiles):
+    """A disk with so much room for log files."""
+
+    room_bytes = 1 << 30
+
+    def write(self, descriptor: int, chunk: bytes, position: int) -> int:  # type: ignore[override] # a method where the real one is static
+        taken = min(len(chunk), self.room_bytes)
+        if taken == 0:
+            raise OSError(errno.ENOSPC, "no room")
+        self.room_bytes -= taken
+        return os.pwrite(descriptor, chunk[:taken], position)
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1, 50, 61, 100])
+def test_a_failed_append_changes_nothing_and_can_be_repeated(
+    tmp_path: Path, batch: Batch, offsets: Offsets, room_bytes: int
+) -> None:
+    files = SmallDisk(4)
+    log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
+
+    def append(sequence: int, *, leader_epoch: int = 0) -> int:
+        produced = batch(producer=1, epoch=0, sequence=sequence, transactional=True)
+        appended = log.append(produced, leader_epoch=LeaderEpoch(leader_epoch), now=Millis(0))
+        return appended.base_offset
+
+    append(0)
+    before = (log.size_bytes, log.end_offset, dict(log.producers.producers))
+    files.room_bytes = room_bytes
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"written|no room"):
+            append(1, leader_epoch=1)
+        files.room_bytes = 0
+        assert (log.size_bytes, log.end_offset, dict(log.producers.producers)) == before
+        assert offsets(log) == [0]
+    files.room_bytes = 1 << 20
+    assert append(1, leader_epoch=2) == 1
+    assert offsets(log) == [0, 1]
+    assert log.epochs.entries == [(0, 0), (2, 1)]
+    log.abandon()
+    again = PartitionLog.open(
+        tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=False
+    )
+    assert offsets(again) == [0, 1]
+    assert again.producers.producers == log.producers.producers
+    files.close_all()
+
+
+def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batch) -> None:
+    files = SmallDisk(4)
+    log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
+    produced = batch(producer=1, epoch=0, sequence=0, transactional=True)
+    log.append(produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
+    marker = build_marker(
+        commit=False,
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        coordinator_epoch=0,
+        timestamp=Millis(1),
+    )
+    files.room_bytes = 10
+    with pytest.raises(OSError, match="written"):
+        log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+    assert log.aborted_transactions(Offset(0), Offset(10)) == []
+    assert log.producers.first_unstable_offset == 0
+    files.room_bytes = 1 << 20
+    log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+    assert len(log.aborted_transactions(Offset(0), Offset(10))) == 1
+    files.close_all()
+
+
+FILLS_ITS_LIMIT = """
+import resource, signal, sys
+from pathlib import Path
+from penstock.config.views import LogSettings
+from penstock.log import OpenFiles, PartitionLog
+from penstock.protocol.batch import iterate_headers
+from penstock.protocol.records import build_batch
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+log = PartitionLog.open(Path(sys.argv[1]) / "t-0", LogSettings(), OpenFiles(4), now=0, clean=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+refused = 0
+while refused < 3:
+    try:
+        log.append(build_batch([(b"k", bytes(999))]), leader_epoch=0, now=0)
+    except OSError:
+        refused += 1
+whole = [h.base_offset for _, h in iterate_headers(log.read(0, max_bytes=1 << 20).view)]
+assert whole == list(range(log.end_offset)), whole
+assert log.size_bytes <= 100_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.append(build_batch([(b"k", bytes(999))]), leader_epoch=0, now=0)
+log.close()
+print(log.end_offset)
+"""
+
+
+def test_a_file_at_its_size_limit_is_a_real_failed_write(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FILLS_ITS_LIMIT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    log = PartitionLog.open(
+        tmp_path / "t-0", LogSettings(), OpenFiles(4), now=Millis(0), clean=True
+    )
+    assert log.end_offset == int(done.stdout)
+    log.close()

@@ -1,0 +1,143 @@
+"""A broker's folder: whose it is, how it was left, and what it remembers of its partitions."""
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from penstock.config.views import LogSettings
+from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles, PartitionLog
+from penstock.log.checkpoints import read_offsets, read_rows, write_offsets
+from penstock.log.folder import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from penstock.log.identity import load_identity
+from penstock.model import Millis, NodeId, Offset, TopicId, TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+DASHED = TopicPartition("a-b-c.d", 12)
+TOPIC_ID = TopicId(UUID("12345678-1234-5678-1234-567812345678"))
+OWNER = FolderIdentity("cluster-one", NodeId(1), UUID(int=7))
+
+Fill = Callable[..., None]
+
+
+def opened(path: Path) -> LogFolder:
+    return LogFolder.open(path, OpenFiles(8), identity=OWNER)
+
+
+def partition(folder: LogFolder, name: TopicPartition = ORDERS) -> PartitionLog:
+    return folder.open_partition(name, LogSettings(), topic_id=TOPIC_ID, now=Millis(0))
+
+
+def test_a_clean_stop_is_known_at_the_next_start_and_only_then(tmp_path: Path, fill: Fill) -> None:
+    folder = opened(tmp_path)
+    assert not folder.was_clean
+    fill(partition(folder), 10)
+    folder.close()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+    again = opened(tmp_path)
+    assert again.was_clean
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    log = partition(again)
+    assert (log.end_offset, log.high_watermark, log.recovery_point) == (10, 10, 10)
+    again.release()  # as a kill would
+    assert not opened(tmp_path).was_clean
+
+
+def test_partitions_are_found_with_their_topic_ids(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    partition(folder)
+    partition(folder, DASHED)
+    (tmp_path / "not a partition").mkdir()
+    assert sorted(folder.found()) == [(DASHED, TOPIC_ID), (ORDERS, TOPIC_ID)]
+    text = (tmp_path / "orders-0" / "partition.metadata").read_text()
+    assert text == "version: 0\ntopic_id: EjRWeBI0VngSNFZ4EjRWeA"
+    folder.close()
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    with pytest.raises(FolderUnusable, match="in use by another broker"):
+        opened(tmp_path)
+    folder.close()
+    opened(tmp_path).close()
+
+
+def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    assert load_identity(tmp_path) == OWNER
+    stranger = OWNER._replace(node_id=NodeId(2))
+    with pytest.raises(FolderUnusable, match="belongs to node 1"):
+        LogFolder.open(tmp_path, OpenFiles(8), identity=stranger)
+    opened(tmp_path).close()
+
+
+def test_checkpoints_have_kafkas_format_and_keep_closed_partitions(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    log = partition(folder)
+    fill(log, 10)
+    log.advance_start_offset(Offset(4), Millis(0))
+    log.flush()
+    fill(log, 1)
+    folder.checkpoint()
+    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\norders 0 10\n"
+    assert (tmp_path / START_OFFSETS).read_text() == "0\n1\norders 0 4\n"
+    assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\norders 0 11\n"
+    folder.release()
+    other = opened(tmp_path)
+    partition(other, DASHED)
+    other.checkpoint()
+    assert read_offsets(tmp_path / START_OFFSETS) == {ORDERS: 4}
+    assert partition(other).start_offset == 4
+    other.close()
+
+
+def test_a_stop_is_not_clean_while_partitions_wait_for_recovery(tmp_path: Path, fill: Fill) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.release()
+    unclean = opened(tmp_path)
+    unclean.close()
+    assert not opened(tmp_path).was_clean
+
+
+def test_a_deleted_partition_is_out_of_sight_at_once_and_gone_later(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    log = partition(folder)
+    fill(log, 10)
+    view = log.read(Offset(0), max_bytes=10_000).view
+    folder.delete_partition(ORDERS, token="0" * 32, now=Millis(0))
+    assert list(folder.found()) == []
+    assert (tmp_path / f"orders-0.{'0' * 32}-delete").is_dir()
+    assert partition(folder).end_offset == 0, "the name is free"
+    assert folder.remove_deleted(Millis(59_999)) == 0
+    assert folder.remove_deleted(Millis(60_000)) == 1
+    assert len(list(tmp_path.glob("*-delete"))) == 0
+    assert len(view) > 0
+    folder.close()
+
+
+def test_what_was_being_deleted_is_gone_after_a_start(tmp_path: Path) -> None:
+    (tmp_path / "orders-0.abc-delete").mkdir()
+    opened(tmp_path).close()
+    assert not list(tmp_path.glob("*-delete"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0\n", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\nrubbish\n", "\xff"]
+)
+def test_a_damaged_checkpoint_counts_as_absent(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(text.encode("latin-1"))
+    assert read_offsets(path) == {}
+
+
+def test_checkpoints_come_back_as_written(tmp_path: Path) -> None:
+    offsets = {ORDERS: Offset(1 << 40), DASHED: Offset(0)}
+    write_offsets(tmp_path / "checkpoint", offsets)
+    assert read_offsets(tmp_path / "checkpoint") == offsets
+    assert read_rows(tmp_path / "missing") == []

@@ -1,0 +1,77 @@
+"""Ten thousand partitions: few descriptors, little memory each."""
+
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from penstock.config.views import LogSettings
+from penstock.log import OpenFiles, PartitionLog
+from penstock.model import Millis
+
+TEN_THOUSAND = """
+import resource, sys, os
+from pathlib import Path
+from penstock.config.views import LogSettings
+from penstock.log import OpenFiles, PartitionLog
+from penstock.protocol.records import build_batch
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+files, settings, root = OpenFiles(512), LogSettings(), Path(sys.argv[1])
+count = int(sys.argv[2])
+logs = [
+    PartitionLog.open(root / f"t-{n}", settings, files, now=0, clean=True) for n in range(count)
+]
+for _ in range(2):
+    for log in logs:
+        log.append(build_batch([(b"k", b"v")], timestamp=5), leader_epoch=0, now=0)
+views = [log.read(0, max_bytes=1 << 20).view for log in logs]
+assert all(len(view) == log.size_bytes for view, log in zip(views, logs))
+for log in logs:
+    log.close(sync=False)
+again = [
+    PartitionLog.open(root / f"t-{n}", settings, files, now=0, clean=n % 2 == 0)
+    for n in range(count)
+]
+assert all(log.end_offset == 2 for log in again)
+assert len(os.listdir("/proc/self/fd")) < 600
+print("ok")
+"""
+
+
+def open_with_few_descriptors(folder: Path, count: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TEN_THOUSAND, str(folder), str(count)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+def test_two_thousand_partitions_open_with_the_usual_limit_of_descriptors(tmp_path: Path) -> None:
+    open_with_few_descriptors(tmp_path, 2_000)
+
+
+@pytest.mark.slow
+def test_ten_thousand_partitions_open_with_the_usual_limit_of_descriptors(tmp_path: Path) -> None:
+    open_with_few_descriptors(tmp_path, 10_000)
+
+
+def test_a_partition_nobody_touches_costs_less_than_ten_kilobytes(tmp_path: Path) -> None:
+    files, settings = OpenFiles(16), LogSettings()
+
+    def opened(number: int) -> PartitionLog:
+        folder = tmp_path / f"a-topic-with-an-ordinary-name-{number}"
+        return PartitionLog.open(folder, settings, files, now=Millis(0), clean=True)
+
+    first = opened(0)  # what is loaded once is not counted
+    tracemalloc.start()
+    logs = [opened(number) for number in range(1, 201)]
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used_bytes / len(logs) < 10_000
+    assert first.end_offset == 0
+    files.close_all()
