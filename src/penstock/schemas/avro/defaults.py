@@ -15,6 +15,7 @@ from penstock.schemas.avro.tree import (
     Map,
     Node,
     Pending,
+    Primitive,
     Record,
     Union,
 )
@@ -26,6 +27,8 @@ _FLOATING: Final = frozenset((Kind.FLOAT, Kind.DOUBLE))
 
 def fits(node: Node, value: JsonValue, depth: int = 0) -> bool:
     """Whether `value` is a default for a field of type `node`."""
+    if isinstance(node, Primitive):
+        return _fits_scalar(node.kind, value)
     if depth > NESTING_MAX:  # a record whose default holds itself
         return False
     if isinstance(node, Union):

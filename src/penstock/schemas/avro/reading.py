@@ -5,7 +5,7 @@ the definition is the same. Whatever else is wrong is an InvalidSchema that says
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from penstock.schemas.avro.defaults import fits
@@ -39,11 +39,11 @@ _RESERVED: Final = frozenset(
 )
 _ENUM_RESERVED: Final = _RESERVED | {"default"}
 _FIELD_RESERVED: Final = frozenset(("default", "doc", "name", "order", "type", "aliases"))
-_STRICT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LENIENT_NAME: Final = re.compile(r"(?:[^\W\d]|_)\w*")
 _ORDERS: Final = frozenset(("ascending", "descending", "ignore"))
 _FIXED_BYTES_MAX: Final = (1 << 31) - 9  # the longest array a Java reader can make
 _SHOWN_CHARACTERS_MAX: Final = 120
+_NO_PROPERTIES: Final[Properties] = {}
 
 _Object = dict[str, JsonValue]
 
@@ -54,9 +54,11 @@ class Reader:
     def __init__(self, *, strict: bool = True) -> None:
         self._strict = strict
         self._names: dict[str, Named] = {}
+        self._spaces: set[str] = set()  # namespaces that were found right
         self._holders: list[Node] = []  # everything with parts, while pending names are unresolved
         self._defaults: list[tuple[Record, str]] = []
         self._has_pending = False
+        self.uses_names = False  # whether any type was used by its name
 
     def read(self, text: str) -> Node:
         """The schema in `text`."""
@@ -115,6 +117,7 @@ class Reader:
         return self._by_name(kind, space, path)
 
     def _by_name(self, name: str, space: str | None, path: str) -> Node:
+        self.uses_names = True
         qualified = f"{space}.{name}" if space is not None and "." not in name else name
         known = self._names.get(qualified) or self._names.get(name)
         if known is not None:
@@ -148,7 +151,10 @@ class Reader:
                 raise _wrong("No field name", member, where)
             if "type" not in member:
                 raise _wrong("No field type", member, where)
-            node = self._type(member["type"], name.space, f"{where}/type", depth + 1)
+            kind = member["type"]
+            node: Node | None = PRIMITIVES.get(kind) if isinstance(kind, str) else None
+            if node is None:
+                node = self._type(kind, name.space, f"{where}/type", depth + 1)
             field = self._field(member, node, where)
             if field.name in seen:
                 raise _wrong(f"Duplicate field {field.name} in record {name.full}", member, where)
@@ -168,13 +174,15 @@ class Reader:
 
     def _field(self, member: _Object, node: Node, path: str) -> Field:
         name = self._checked(str(member["name"]), path)
+        if len(member) == 2:  # name and type: most fields of most schemas
+            return Field(name, node, None, ABSENT, "ascending", (), _NO_PROPERTIES)
         default: JsonValue | Absent = ABSENT
         if "default" in member:
             default = self._default(name, node, member["default"], path)
         order = member.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
             raise _wrong("order is none of ascending, descending, ignore", order, path)
-        aliases = _alias_texts(member, path)
+        aliases = _alias_texts(member, path) if "aliases" in member else ()
         properties = _properties(member, _FIELD_RESERVED, path)
         doc = _text(member, "doc")
         return Field(name, node, doc, default, order.lower(), aliases, properties)
@@ -182,7 +190,7 @@ class Reader:
     def _default(self, name: str, node: Node, value: JsonValue, path: str) -> JsonValue:
         if isinstance(value, str) and node.kind in (Kind.FLOAT, Kind.DOUBLE):
             value = _double(value, path)
-        if is_too_deep(value):
+        if isinstance(value, dict | list) and is_too_deep(value):
             raise InvalidSchema(f"the default is nested too deep at {path}")
         if self._strict and not fits(node, value):
             raise _wrong(f"Invalid default for field {name}: not a {_named(node)}", value, path)
@@ -239,24 +247,33 @@ class Reader:
         if name.full in PRIMITIVES:
             raise _wrong("Schemas may not be named after primitives", name.full, path)
         if self._strict and name.space is not None:
-            for part in name.space.rstrip(".").split("."):
-                self._checked(part, path, "namespace part")
-            if name.space.endswith("."):
-                raise _wrong("Empty namespace part", name.space, path)
+            self._check_space(name.space, path)
         return name
+
+    def _check_space(self, space: str, path: str) -> None:
+        if space in self._spaces:
+            return
+        for part in space.split("."):
+            self._checked(part, path, "namespace part")
+        self._spaces.add(space)
 
     def _split(self, text: str, space: str | None, path: str) -> Name:
         before, dot, simple = text.rpartition(".")
         return Name(self._checked(simple, path), (before if dot else space) or None)
 
     def _checked(self, name: str, path: str, what: str = "name") -> str:
-        rule = _STRICT_NAME if self._strict else _LENIENT_NAME
-        if rule.fullmatch(name) is None:
+        if self._strict:
+            is_right = name.isidentifier() and name.isascii()
+        else:
+            is_right = _LENIENT_NAME.fullmatch(name) is not None
+        if not is_right:
             hint = "letters, digits and underscores, not starting with a digit"
             raise _wrong(f"Illegal {what} (allowed: {hint})", name, path)
         return name
 
-    def _aliases(self, value: _Object, name: Name, path: str) -> list[Name]:
+    def _aliases(self, value: _Object, name: Name, path: str) -> Sequence[Name]:
+        if "aliases" not in value:
+            return ()
         aliases: dict[str, Name] = {}
         for text in _alias_texts(value, path):
             alias = self._split(text, name.space, path)
@@ -311,7 +328,7 @@ def _text(value: _Object, key: str) -> str | None:
 
 
 def _alias_texts(value: _Object, path: str) -> list[str]:
-    aliases = value.get("aliases", [])
+    aliases = value["aliases"]
     if not isinstance(aliases, list):
         raise _wrong("aliases not an array", aliases, path)
     texts: dict[str, None] = {}
@@ -323,6 +340,8 @@ def _alias_texts(value: _Object, path: str) -> list[str]:
 
 
 def _properties(value: _Object, reserved: frozenset[str], path: str) -> Properties:
+    if value.keys() <= reserved:
+        return _NO_PROPERTIES
     properties = {key: one for key, one in value.items() if key not in reserved}
     for key, one in properties.items():
         if isinstance(one, dict | list) and is_too_deep(one):

@@ -18,6 +18,7 @@ from penstock.schemas.avro.tree import (
     Map,
     Named,
     Node,
+    Primitive,
     Record,
     Union,
 )
@@ -56,6 +57,8 @@ class _Resolution:
         self._compared: dict[tuple[int, int], Differences] = {}
 
     def compare(self, reader: Node, writer: Node, path: str) -> Differences:
+        if reader.kind is writer.kind and isinstance(reader, Primitive):
+            return ()
         shape = self._reader_shapes.get(id(reader))
         if shape is not None and shape == self._writer_shapes.get(id(writer)):
             return ()

@@ -39,7 +39,12 @@ def parse(
     """
     reader, known = _reader(imports, strict=strict)
     root = reader.read(text)
-    return _checked(AvroSchema(root, references, imports, known, strict=strict))
+    if reader.uses_names:  # without, types nest no deeper than the text does
+        check_reach(root)
+    schema = AvroSchema(root, references, imports, known, strict=strict)
+    if "\\u" in text:  # an escape is the only way to half of a surrogate pair
+        _check_surrogates(schema.canonical)
+    return schema
 
 
 def _reader(imports: Imports, *, strict: bool) -> tuple[Reader, frozenset[str]]:
@@ -53,13 +58,11 @@ def _reader(imports: Imports, *, strict: bool) -> tuple[Reader, frozenset[str]]:
     return reader, frozenset(known)
 
 
-def _checked(schema: "AvroSchema") -> "AvroSchema":
-    check_reach(schema.root)
+def _check_surrogates(text: str) -> None:
     try:
-        schema.canonical.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise InvalidSchema("a text in the schema holds half of a surrogate pair") from None
-    return schema
 
 
 class AvroSchema:
