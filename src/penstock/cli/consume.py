@@ -15,6 +15,7 @@ from penstock.cli.reaching import (
     WAIT_S,
     AsJson,
     Bootstrap,
+    check_reachable,
     client_settings,
     show_json,
     tell,
@@ -55,6 +56,7 @@ def consume(
     as_json: AsJson = False,
 ) -> None:
     """Print messages, from the start and on until Ctrl-C unless told otherwise."""
+    check_reachable(bootstrap)
     show = _show_json if as_json else _shower(format_text)
     consumer = Consumer(
         client_settings(

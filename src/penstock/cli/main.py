@@ -26,7 +26,7 @@ def build(names: list[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_version)
+    app.callback(invoke_without_command=True)(_version)
     for name in names:
         where, has_commands = COMMANDS[name]
         module, _, attribute = where.partition(":")

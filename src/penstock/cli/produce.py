@@ -14,6 +14,7 @@ from penstock.cli.reaching import (
     WAIT_S,
     AsJson,
     Bootstrap,
+    check_reachable,
     client_settings,
     fail,
     show_json,
@@ -84,6 +85,7 @@ class _Sender:
         self, topic: str, bootstrap: str, as_json: bool, *, compression: str, acks: str
     ) -> None:
         self.topic, self.bootstrap, self.as_json = topic, bootstrap, as_json
+        check_reachable(bootstrap)
         self.sent = 0
         self.error: KafkaError | None = None
         settings = client_settings(

@@ -5,6 +5,7 @@ Exit status: 0 all went well, 1 the cluster refused something, 2 the command was
 """
 
 import json
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 REFUSED: Final = 1
 UNREACHABLE: Final = 3
 WAIT_S: Final = 10.0
+CONNECT_S: Final = 3.0
 _NOBODY: Final = (  # librdkafka's own codes: no broker was reached
     KafkaError._TRANSPORT,  # noqa: SLF001 - its names begin so
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - its names begin so
@@ -42,12 +44,24 @@ def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def check_reachable(bootstrap: str) -> None:
+    """Say at once that nobody is there, where the client would go on trying for long."""
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+        if not port.isdecimal():
+            raise typer.BadParameter(f"{address!r} is not host:port")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S):
+                return
+        except OSError:
+            continue
+    _tell_unreachable(bootstrap)
+
+
 def admin(bootstrap: str) -> AdminClient:
-    """A client for administration, once a broker has answered."""
-    client = AdminClient(client_settings(bootstrap))
-    with telling(bootstrap):
-        client.list_topics(timeout=WAIT_S / 2)
-    return client
+    """A client for administration of a cluster that is there."""
+    check_reachable(bootstrap)
+    return AdminClient(client_settings(bootstrap))
 
 
 @contextmanager
@@ -63,11 +77,7 @@ def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoRetur
     """Say what is wrong and what to do, and leave."""
     code = error.code()
     if code in _NOBODY:
-        fail(
-            f"nobody answers at {bootstrap}. Is the broker running? Start one with `penstock up`, "
-            "or name another with --bootstrap host:port.",
-            UNREACHABLE,
-        )
+        _tell_unreachable(bootstrap)
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001 - as above
         fail(
             f"there is no topic {topic or ''!r}. `penstock topic list` shows what there is, "
@@ -76,6 +86,14 @@ def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoRetur
     if code == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - as above
         fail(f"{topic} has no such partition; `penstock topic describe {topic}` shows them.")
     fail(error.str())
+
+
+def _tell_unreachable(bootstrap: str) -> NoReturn:
+    fail(
+        f"nobody answers at {bootstrap}. Is the broker running? Start one with `penstock up`, "
+        "or name another with --bootstrap host:port.",
+        UNREACHABLE,
+    )
 
 
 def fail(message: str, status: int = REFUSED) -> NoReturn:

@@ -51,8 +51,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make topics."""
-    client = admin(bootstrap)
     settings = read_settings(config)
+    client = admin(bootstrap)
     wanted = [
         NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
         for name in names

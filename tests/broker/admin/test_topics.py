@@ -57,7 +57,7 @@ def test_a_topic_is_made_described_widened_and_deleted(
         ("bad", (1,), {"config": {"cleanup.policy": "foo"}}, 40),
         ("bad", (1,), {"config": {"remote.storage.enable": "true"}}, 40),
         ("hand", (1,), {"replica_assignment": [[2]]}, 39),
-        ("wide", (10_001,), {}, 44),
+        ("too-wide", (10_001,), {}, 44),
     ],
 )
 def test_what_cannot_be_made_is_refused_with_kafkas_code(

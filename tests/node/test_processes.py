@@ -1,0 +1,160 @@
+"""Brokers as processes: started, refused, stopped, killed."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from penstock.node.broker_process import BrokerOptions, command_line
+from penstock.node.supervisor import BrokerProcess, CannotStart
+from penstock.testing.embedded import EmbeddedBroker
+
+UP = [sys.executable, "-m", "penstock.cli.main", "up", "--kafka-port", "0", "--json"]
+
+
+def start_up(*options: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    process = subprocess.Popen([*UP, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())
+
+
+def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> int:
+    process.send_signal(number)
+    status = process.wait(20)
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
+    return status
+
+
+def produced(bootstrap: str, value: bytes = b"v") -> bool:
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
+    return producer.flush(10) == 0 and errors == [None]
+
+
+def end_offset(bootstrap: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+    _, found = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=10)
+    consumer.close()
+    return int(found)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_says_where_it_is_serves_and_stops_in_good_order(tmp_path: Path, number: int) -> None:
+    process, told = start_up("--dir", str(tmp_path))
+    assert set(told) == {"kafka", "http", "pid", "dir"}
+    assert (told["http"], told["pid"], told["dir"]) == (None, process.pid, str(tmp_path))
+    assert produced(told["kafka"])
+    assert end(process, number) == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_an_ephemeral_folder_is_gone_afterwards() -> None:
+    process, told = start_up("--ephemeral")
+    assert Path(told["dir"]).is_dir()
+    assert produced(told["kafka"])
+    assert end(process) == 0
+    assert not Path(told["dir"]).exists()
+
+
+def test_a_second_start_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path):
+        refused = subprocess.run(
+            [*UP, "--dir", str(tmp_path)], capture_output=True, text=True, check=False
+        )
+    assert refused.returncode == 1
+    assert "in use by another broker" in refused.stderr
+
+
+def test_a_port_that_is_taken_is_said_and_the_folder_stays_clean(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        assert produced(broker.bootstrap)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = BrokerOptions(folder=str(tmp_path), kafka_port=taken.getsockname()[1])
+        with pytest.raises(CannotStart, match="is in use: stop who has it"):
+            BrokerProcess(options).wait_ready()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_python_without_its_checks_is_refused(tmp_path: Path) -> None:
+    command = command_line(BrokerOptions(folder=str(tmp_path), kafka_port=0))
+    command.insert(1, "-O")
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "python -O" in json.loads(refused.stdout)["error"]
+
+
+def test_a_setting_that_cannot_be_is_said(tmp_path: Path) -> None:
+    options = BrokerOptions(folder=str(tmp_path), kafka_port=0, settings={"num.partitions": "x"})
+    with pytest.raises(CannotStart, match=r"num\.partitions"):
+        BrokerProcess(options).wait_ready()
+
+
+def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        for count in range(1, 4):
+            assert produced(broker.bootstrap)
+            assert end_offset(broker.bootstrap) == count
+            broker.kill()
+            broker.start()
+        assert end_offset(broker.bootstrap) == 3
+
+
+def test_a_leader_leads_anew_after_a_kill_but_not_after_a_stop(tmp_path: Path) -> None:
+    def epochs() -> list[str]:
+        return (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+
+    with EmbeddedBroker(tmp_path) as broker:
+        assert produced(broker.bootstrap)
+        broker.restart()
+        assert produced(broker.bootstrap)
+        broker.restart()
+        assert epochs() == ["0 0"]
+        broker.kill()
+        broker.start()
+        assert produced(broker.bootstrap)
+        broker.restart()
+        assert epochs() == ["0 0", "1 2"]
+
+
+def test_a_broker_ends_when_nobody_watches_it_any_more(tmp_path: Path) -> None:
+    process, _ = start_up("--dir", str(tmp_path))
+    end(process, signal.SIGKILL)
+    with EmbeddedBroker(tmp_path / "other") as other:  # while the orphan stops by itself
+        assert produced(other.bootstrap)
+    give_up_at = time.monotonic() + 30
+    while not (tmp_path / ".kafka_cleanshutdown").exists() and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_partition_that_no_topic_knows_is_set_aside(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        assert produced(broker.bootstrap)
+        broker.kill()
+        (tmp_path / "stranger-0").mkdir()
+        (tmp_path / "stranger-0" / "note").write_text("mine")
+        broker.start()
+        assert end_offset(broker.bootstrap) == 1
+    assert not (tmp_path / "stranger-0").exists()
+    (aside,) = tmp_path.glob("stranger-0.*-stray")
+    assert (aside / "note").read_text() == "mine"
+
+
+def test_the_log_of_the_controller_is_no_topic_of_clients(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2000})
+        errors: list[Any] = []
+        producer.produce("__cluster_metadata", b"x", on_delivery=lambda e, _: errors.append(e))
+        producer.flush(10)
+        assert errors[0] is not None
+        assert "__cluster_metadata" not in producer.list_topics(timeout=10).topics
