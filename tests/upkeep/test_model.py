@@ -66,7 +66,7 @@ class History:
         self.records: list[Written] = []
         self.aborted: dict[int, bool] = {}  # by transaction, once it has ended
         self.horizons: dict[int, tuple[int, int | None]] = {}  # offset: earliest, latest
-        self.clean_end = 0
+        self.clean_end = self.attempted_end = 0
         self.cleaned_at = START
         self.map_bytes = map_bytes
         self._open_transactions: dict[ProducerId, int] = {}
@@ -164,8 +164,9 @@ class History:
                 if done and latest is None and record.offset < job.end_offset:
                     latest = self.now + GRACE
                 self.horizons[record.offset] = earliest, latest
+        self.attempted_end = int(job.end_offset)
         if done:
-            self.clean_end = int(job.end_offset)
+            self.clean_end = self.attempted_end
             self.cleaned_at = self.now
 
     def producers(self) -> list[tuple[int, ...]]:
@@ -190,16 +191,27 @@ class History:
             assert (record.key, record.value) == (original.key, original.value)
         assert self.state_of(shown) == self.state_of(self.committed())
         assert [r.offset for r in shown] == sorted({r.offset for r in shown})
-        below = [record for record in self.committed() if record.offset < self.clean_end]
-        last = {record.key: record for record in below if record.key is not None}
-        wanted = {record.offset: record for record in last.values()}
+        # What a finished round left, and what a killed one may have taken already.
+        finished = self.last_of_each_key(self.clean_end)
+        started = self.last_of_each_key(self.attempted_end)
         for record in shown:
             if record.offset < self.clean_end:
-                assert record.offset in wanted, "an old value, or one without a key, is still there"
+                assert record.offset in finished, "an old value, or one without a key, is there"
         offsets = {record.offset for record in shown}
-        for offset, record in wanted.items():
-            if record.value is not None or self.now < self.horizons[offset][0]:
-                assert offset in offsets, f"{record} is lost"
+        for record in self.committed():
+            if record.offset < self.attempted_end:
+                is_in_grace = record.offset in started and (
+                    record.value is not None or self.now < self.horizons[record.offset][0]
+                )
+                assert record.offset in offsets or not is_in_grace, f"{record} is lost"
+            else:
+                assert record.offset in offsets, f"{record} was never compacted and is lost"
+
+    def last_of_each_key(self, end: int) -> set[int]:
+        """The offsets that compaction up to `end` has to leave."""
+        below = [record for record in self.committed() if record.offset < end]
+        last = {record.key: record.offset for record in below if record.key is not None}
+        return set(last.values())
 
     def check_grace_is_over(self) -> None:
         """What a round met after its horizon is gone."""

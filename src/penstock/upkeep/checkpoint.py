@@ -3,6 +3,7 @@
 Only saves work: a partition without a row is compacted from its start again, to the same end.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +29,14 @@ class CleanerCheckpoints:
         rows[partition] = offset
         write_offsets(log_folder / NAME, dict(rows))
 
-    def forget(self, log_folder: Path, partition: TopicPartition) -> None:
-        """The partition is gone: one that takes its name starts unclean. Written with the next."""
-        self._rows(log_folder).pop(partition, None)
+    def forget(self, log_folder: Path, partitions: Iterable[TopicPartition]) -> None:
+        """These are gone: whatever takes their names starts unclean."""
+        rows = self._rows(log_folder)
+        known = [partition for partition in partitions if partition in rows]
+        for partition in known:
+            del rows[partition]
+        if known:
+            write_offsets(log_folder / NAME, rows)
 
     def _rows(self, log_folder: Path) -> dict[TopicPartition, Offset]:
         if log_folder not in self._by_folder:

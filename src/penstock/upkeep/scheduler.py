@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from penstock.config.views import CompactionSettings, RetentionSettings
@@ -166,11 +167,14 @@ class Upkeep:
     def _forget_gone(self, partitions: Iterable[Kept]) -> None:
         """A topic that was deleted, and perhaps made again, is another log with the same name."""
         present = {kept.log.topic_partition: kept.log for kept in partitions}
+        gone: dict[Path, list[TopicPartition]] = {}
         for partition, log in self._known.items():
             if present.get(partition) is not log:
-                self._checkpoints.forget(log.folder.parent, partition)
+                gone.setdefault(log.folder.parent, []).append(partition)
                 self._retry_at.pop(partition, None)
                 self.rotten.pop(partition, None)
+        for log_folder, names in gone.items():
+            self._checkpoints.forget(log_folder, names)
         self._known = present
 
     def _facts(self, kept: Kept) -> LogFacts:

@@ -1,0 +1,185 @@
+"""Compaction: how fast it goes, and what it costs appends that happen beside it.
+
+The worker compacts a partition of small records, once with most of it overwritten and once with
+nothing to drop; its peer is a plain copy of the same files, synced. Then appends are made at a
+steady rate while the worker compacts another partition without pause; the peer is the same rate in
+the same run with the worker idle.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench.figures import Figure, report
+from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.log.files import OpenFiles
+from penstock.log.partition import PartitionLog
+from penstock.model import LeaderEpoch, Millis
+from penstock.protocol.records import build_batch
+from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.worker_process import WorkerProcess
+
+NOW: Final = Millis(1_700_000_000_000)
+RECORD_BYTES: Final = 320
+IN_BATCH: Final = 100
+LOG_BYTES: Final = 256 << 20
+SEGMENT: Final = LogSettings(segment_bytes=64 << 20)
+APPENDS_PER_SECOND: Final = 500
+PHASE_SECONDS: Final = 3
+PHASES: Final = 7  # of each kind, taking turns; the median phase counts
+MB: Final = 1e6
+
+
+def main() -> None:
+    report(measure(), __doc__)
+
+
+def measure() -> Iterator[Figure]:
+    """One figure after another, each in a folder and an event loop of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield asyncio.run(speed(Path(folder), "overwritten", key_count=10_000))
+    with tempfile.TemporaryDirectory() as folder:
+        alive = LOG_BYTES // RECORD_BYTES
+        yield asyncio.run(speed(Path(folder), "all alive", key_count=alive))
+    with tempfile.TemporaryDirectory() as folder:
+        yield asyncio.run(appends_beside_it(Path(folder)))
+
+
+def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
+    """A partition of about LOG_BYTES whose records repeat `key_count` keys in turn."""
+    log = PartitionLog.open(folder, SEGMENT, OpenFiles(64), now=NOW, clean=True)
+    value = random.Random(1).randbytes(RECORD_BYTES - 30)
+    keys = [b"key-%010d" % key for key in range(key_count)]
+    key = 0
+    while log.size_bytes < LOG_BYTES:
+        records = [(keys[(key + n) % key_count], value) for n in range(IN_BATCH)]
+        key = (key + IN_BATCH) % key_count
+        log.append(build_batch(records, timestamp=NOW), leader_epoch=LeaderEpoch(0), now=NOW)
+    log.set_high_watermark(log.end_offset)
+    log.roll(NOW)
+    log.flush()
+    return log
+
+
+def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
+    compaction = CompactionSettings(compact=True, min_cleanable_dirty_ratio=0.0)
+    kept = Kept(log, RetentionSettings(delete=False), compaction)
+    return Upkeep(lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW)
+
+
+async def warm_up(folder: Path, worker: WorkerProcess) -> None:
+    """Let the worker start and load its kernels."""
+    log = PartitionLog.open(folder / "warm-0", SEGMENT, OpenFiles(8), now=NOW, clean=True)
+    for _ in range(2):
+        batch = build_batch([(b"a", b"1"), (b"b", None)], timestamp=NOW)
+        log.append(batch, leader_epoch=LeaderEpoch(0), now=NOW)
+        log.set_high_watermark(log.end_offset)
+        log.roll(NOW)
+    assert await upkeep_of(log, worker).compact_one()
+    log.close(sync=False)
+    shutil.rmtree(log.folder)
+
+
+async def speed(folder: Path, name: str, *, key_count: int) -> Figure:
+    """Megabytes a second, from the job to the swap, against a synced copy of the same files."""
+    log = dirty_log(folder / "speed-0", key_count=key_count)
+    worker = WorkerProcess()
+    await warm_up(folder, worker)
+    size_bytes = log.size_bytes
+    copied_s = await asyncio.to_thread(copy_synced, log.folder, folder / "copy")
+    started = time.perf_counter()
+    assert await upkeep_of(log, worker).compact_one()
+    compacted_s = time.perf_counter() - started
+    kept_bytes = log.size_bytes
+    await worker.stop()
+    log.close(sync=False)
+    shutil.rmtree(log.folder)
+    return Figure(
+        f"compaction, {name}",
+        ours=size_bytes / compacted_s / MB,
+        peer=size_bytes / copied_s / MB,
+        unit="MB/s",
+        note=f"{size_bytes / MB:.0f} MB to {kept_bytes / MB:.1f} MB; peer: a synced copy",
+    )
+
+
+def copy_synced(folder: Path, target: Path) -> float:
+    """Seconds to copy each log file to disk for good."""
+    started = time.perf_counter()
+    for path in sorted(folder.glob("*.log")):
+        shutil.copyfile(path, target)
+        with open(target, "rb+") as copy:
+            os.fsync(copy.fileno())
+    return time.perf_counter() - started
+
+
+async def appends_beside_it(folder: Path) -> Figure:
+    """p99 of an append, from when it was due to when it was done, with and without compaction."""
+    appended = PartitionLog.open(folder / "live-0", SEGMENT, OpenFiles(8), now=NOW, clean=True)
+    worker = WorkerProcess()
+    await warm_up(folder, worker)
+    source = folder / "dirty-0"
+    dirty_log(source, key_count=10_000).close(sync=False)
+    quiet_ms: list[float] = []
+    busy_ms: list[float] = []
+    for _ in range(PHASES):
+        quiet_ms.append(percentile(await append_steadily(appended), 0.99))
+        compaction = asyncio.create_task(compact_again_and_again(source, worker))
+        busy_ms.append(percentile(await append_steadily(appended), 0.99))
+        compaction.cancel()
+        await asyncio.gather(compaction, return_exceptions=True)
+        await warm_up(folder, worker)
+    await worker.stop()
+    appended.close(sync=False)
+    return Figure(
+        "append p99 while compacting",
+        ours=median(busy_ms),
+        peer=median(quiet_ms),
+        unit="ms",
+        target="<= 1.5",
+        note="peer: the same appends with the worker idle",
+    )
+
+
+async def append_steadily(log: PartitionLog) -> list[float]:
+    """Batches of 16 kB at a steady rate; how late each of them was done, in milliseconds."""
+    batch = build_batch([(b"key-%d" % n, b"v" * 300) for n in range(50)], timestamp=NOW)
+    late_ms = []
+    due = time.perf_counter()
+    for _ in range(APPENDS_PER_SECOND * PHASE_SECONDS):
+        due += 1 / APPENDS_PER_SECOND
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        log.append(batch, leader_epoch=LeaderEpoch(0), now=NOW)
+        late_ms.append((time.perf_counter() - due) * 1000)
+    return late_ms
+
+
+async def compact_again_and_again(source: Path, worker: WorkerProcess) -> None:
+    """The same dirty partition, linked anew for each round so that there is always work."""
+    target = source.parent / "again" / "round-0"
+    while True:
+        await asyncio.to_thread(link_anew, source, target)
+        log = PartitionLog.open(target, SEGMENT, OpenFiles(8), now=NOW, clean=True)
+        log.set_high_watermark(log.end_offset)
+        await upkeep_of(log, worker).compact_one()
+        log.close(sync=False)
+
+
+def link_anew(source: Path, target: Path) -> None:
+    shutil.rmtree(target.parent, ignore_errors=True)
+    shutil.copytree(source, target, copy_function=os.link)
+
+
+def percentile(values: list[float], part: float) -> float:
+    return sorted(values)[int(len(values) * part)]
+
+
+if __name__ == "__main__":
+    main()
