@@ -90,6 +90,7 @@ def test_an_index_that_points_elsewhere_is_made_anew(
     fill(log, 30)
     log.close(sync=False)
     path = Path(log.active.offset_index.file.path)
+    assert len(log.segments) > 1
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"\7")
     again = open_log()
@@ -138,6 +139,28 @@ def test_open_transactions_and_aborts_are_the_same_after_a_kill(
     assert again.producers.producers == log.producers.producers
     assert again.last_stable_offset == log.last_stable_offset == 1
     assert again.aborted_transactions(Offset(0), again.end_offset) == aborted
+
+
+def test_aborts_of_a_small_log_are_listed_after_a_clean_stop(
+    open_log: OpenLog, batch: Batch
+) -> None:
+    log = open_log()
+    produced = batch(producer=1, epoch=0, sequence=0, transactional=True)
+    log.append(produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
+    marker = build_marker(
+        commit=False,
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        coordinator_epoch=2,
+        timestamp=Millis(5),
+    )
+    log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+    aborted = log.aborted_transactions(Offset(0), Offset(2))
+    assert len(aborted) == 1
+    log.close(sync=False)
+    again = open_log()
+    assert again.aborted_transactions(Offset(0), Offset(2)) == aborted
+    assert again.producers.producers == log.producers.producers
 
 
 def test_a_start_ends_what_was_on_its_way_out(open_log: OpenLog, fill: Fill) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import Malformed
-from penstock.log.files import replace_file
+from penstock.log.files import create_file, replace_file
 from penstock.model import NodeId, TopicId
 
 META_PROPERTIES = "meta.properties"
@@ -60,7 +60,7 @@ def load_identity(folder: Path) -> FolderIdentity | None:
 
 def save_topic_id(folder: Path, topic_id: TopicId) -> None:
     text = f"version: 0\ntopic_id: {write_uuid(topic_id)}"
-    replace_file(str(folder / PARTITION_METADATA), text.encode())
+    create_file(str(folder / PARTITION_METADATA), text.encode())
 
 
 def load_topic_id(folder: Path) -> TopicId | None:

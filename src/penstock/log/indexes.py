@@ -12,7 +12,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.log.files import InMemory
+from penstock.log.files import InMemory, remove_files
 from penstock.model import Millis, Offset
 
 OFFSET_ENTRY: Final = Struct(
@@ -28,6 +28,8 @@ TIME_ENTRY: Final = Struct(
 assert OFFSET_ENTRY.size == 8
 assert TIME_ENTRY.size == 12
 
+MISSING: Final = -2  # in place of a count: there is no such file
+DAMAGED: Final = -1  # it does not hold whole entries
 _UNWRITTEN_MAX: Final = 1024  # then they go to the file in one write
 _LOW: Final = (1 << 32) - 1
 _MUST_SWAP: Final = sys.byteorder == "little"
@@ -54,6 +56,12 @@ class EntryFile:
         finally:
             os.close(descriptor)
         self.count += len(entries) // self._entry_bytes
+
+    def remove(self) -> None:
+        """So that it can be written anew."""
+        if self.count != MISSING:
+            remove_files([self.path])
+        self.count = 0
 
     def read(self) -> bytes:
         """All entries, or what is left of them."""

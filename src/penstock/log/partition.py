@@ -7,7 +7,7 @@ record on the way in or out: only headers are read. An append that raised has ch
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
@@ -27,6 +27,10 @@ from penstock.log.timestamps import Found, find_by_timestamp, find_max_timestamp
 from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
 from penstock.protocol.primitives import Buffer, WritableBuffer
+
+# Up to here a start walks the log as quickly as it reads indexes and a snapshot; a broker with
+# thousands of small partitions stops and starts in the time it takes to make those files.
+_SMALL_BYTES: Final = 64 << 10
 
 
 class Appended(NamedTuple):
@@ -420,8 +424,9 @@ class PartitionLog:
 
     def close(self, *, sync: bool = True) -> None:
         """Write down all that a clean start trusts. Without `sync` the caller syncs the disk."""
-        self.active.write_indexes()
-        self._snapshot(self.end_offset)
+        if len(self.segments) > 1 or self.size_bytes > _SMALL_BYTES:
+            self.active.write_indexes()
+            self._snapshot(self.end_offset)
         if sync:
             self.flush()
         self._segments.close()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.errors import Malformed
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import LogFile, OpenFiles, remove_files
-from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY
+from penstock.log.indexes import DAMAGED, MISSING, OFFSET_ENTRY, TIME_ENTRY
 from penstock.log.producers import ProducerTable, Staged
 from penstock.log.scan import Scanned, scan_batches, scan_headers
 from penstock.log.segment import Segment
@@ -55,16 +55,15 @@ def load_partition(
         segments = [Segment.create(folder, start_offset, files, now=now)]
         return Loaded(segments, start_offset, ProducerTable(), epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
-    segments = _mend(segments, suspects, index_interval_bytes)
-    suspects = [segment for segment in suspects if segment in segments]
+    segments, rebuilt = _mend(segments, suspects, index_interval_bytes)
     end_offset = _end_of(segments)
     producers = ProducerTable()
-    replay_from = suspects[0].base_offset if suspects else end_offset
+    replay_from = rebuilt[0].base_offset if rebuilt else end_offset
     snapshots = [Offset(int(n[:-9])) for n in sizes if n.endswith(".snapshot") and n[:-9].isdigit()]
     known_from = _load_producers(folder, producers, snapshots, replay_from, segments[0].base_offset)
-    _replay(segments, producers, known_from, snapshots, rebuild=suspects)
+    _replay(segments, producers, known_from, snapshots, rebuild=rebuilt)
     if suspects:
-        _recall_epochs(epochs, suspects, end_offset)
+        _recall_epochs(epochs, rebuilt, end_offset)
         epochs.cut_start(start_offset)
     _drop_snapshots(folder, snapshots, segments, end_offset)
     return Loaded(segments, end_offset, producers, epochs)
@@ -86,7 +85,6 @@ def _find_segments(
             Offset(int(stem)),
             files,
             size_bytes=sizes[stem + ".log"],
-            # -1 marks what is missing or not whole entries: it is rebuilt
             offset_entries=_count(sizes.get(stem + ".index"), OFFSET_ENTRY.size),
             time_entries=_count(sizes.get(stem + ".timeindex"), TIME_ENTRY.size),
             created_at=created_at,
@@ -96,9 +94,9 @@ def _find_segments(
 
 
 def _count(size_bytes: int | None, entry_bytes: int) -> int:
-    if size_bytes is None or size_bytes % entry_bytes:
-        return -1
-    return size_bytes // entry_bytes
+    if size_bytes is None:
+        return MISSING
+    return DAMAGED if size_bytes % entry_bytes else size_bytes // entry_bytes
 
 
 def _suspects(segments: list[Segment], recovery_point: Offset) -> list[Segment]:
@@ -111,25 +109,23 @@ def _suspects(segments: list[Segment], recovery_point: Offset) -> list[Segment]:
     ]
 
 
-def _mend(segments: list[Segment], suspects: list[Segment], interval_bytes: int) -> list[Segment]:
-    """Every segment that remains is sound afterwards."""
-    whole: list[Segment] = []
-    for segment in segments:
-        is_suspect = segment in suspects
-        looks_sound = _looks_sound(segment, look_inside=bool(suspects) or segment is segments[-1])
-        if is_suspect or not looks_sound:
-            was_whole = rebuild_segment(segment, interval_bytes)
-            if is_suspect:  # the replay notes its aborts again
-                remove_files((segment.transaction_index.path,))
-            if segment is not segments[-1]:
-                segment.write_indexes()
-            whole.append(segment)
-            if not was_whole:
-                _discard(segments[len(whole) :])
-                break
-        else:
-            whole.append(segment)
-    return whole
+def _mend(
+    segments: list[Segment], suspects: list[Segment], interval_bytes: int
+) -> tuple[list[Segment], list[Segment]]:
+    """The segments that remain, all of them sound, and which of them were rebuilt."""
+    rebuilt: list[Segment] = []
+    for number, segment in enumerate(segments):
+        look_inside = bool(suspects) or segment is segments[-1]
+        if segment not in suspects and _looks_sound(segment, look_inside=look_inside):
+            continue
+        rebuilt.append(segment)
+        was_whole = rebuild_segment(segment, interval_bytes)
+        if segment is not segments[-1]:
+            segment.write_indexes()
+        if not was_whole:
+            _discard(segments[number + 1 :])
+            return segments[: number + 1], rebuilt
+    return segments, rebuilt
 
 
 def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
@@ -253,9 +249,9 @@ def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Stage
     return staged
 
 
-def _recall_epochs(epochs: LeaderEpochs, suspects: list[Segment], end_offset: Offset) -> None:
+def _recall_epochs(epochs: LeaderEpochs, rebuilt: list[Segment], end_offset: Offset) -> None:
     epochs.cut_end(end_offset)
-    for segment in suspects:
+    for segment in rebuilt:
         for scanned in scan_headers(segment.log):
             epochs.assign(
                 LeaderEpoch(scanned.header.leader_epoch), Offset(scanned.header.base_offset)

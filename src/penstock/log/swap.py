@@ -73,8 +73,7 @@ def install(folder: str, cleaned: Sequence[Offset]) -> None:
 
 def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     """End what a crash interrupted; returns the names that remain, with their sizes."""
-    with os.scandir(folder) as entries:
-        sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    sizes = _list_sizes(folder)
     cleaned = _bases(sizes, CLEANED)
     handed_over = [base for base in _bases(sizes, SWAP) if base < min(cleaned, default=base + 1)]
     if handed_over:
@@ -83,9 +82,18 @@ def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     gone = [name for name in sizes if name.endswith(leftover)]
     if gone or handed_over:
         remove_files(f"{folder}/{name}" for name in gone)
-        with os.scandir(folder) as entries:
-            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        sizes = _list_sizes(folder)
     return sizes
+
+
+def _list_sizes(folder: str) -> dict[str, int]:
+    """Names and sizes; only of logs and indexes does the size matter."""
+    with os.scandir(folder) as entries:
+        return {
+            entry.name: entry.stat().st_size if entry.name[:20].isdigit() else 0
+            for entry in entries
+            if entry.is_file()
+        }
 
 
 def _bases(sizes: dict[str, int], suffix: str) -> list[Offset]:
