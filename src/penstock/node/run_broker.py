@@ -33,7 +33,6 @@ from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
 from penstock.broker.net import Server
 from penstock.broker.partitions import Leadership, Partition, Partitions, TopicSettings
-from penstock.broker.plain_inspector import PlainInspector
 from penstock.broker.quotas import Quotas
 from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
@@ -41,6 +40,7 @@ from penstock.coordination.controller import Cluster
 from penstock.log import FolderIdentity, LogFolder, OpenFiles
 from penstock.log.identity import load_identity
 from penstock.model import LeaderEpoch, Millis, NodeId
+from penstock.node.inspector import Inspector
 from penstock.node.log_store import FolderStore
 from penstock.node.settings import (
     BadSettings,
@@ -96,7 +96,7 @@ class RunningBroker:
             cluster=self.cluster,
             quotas=quotas,
             api_table=API_TABLE,
-            inspector=PlainInspector(),
+            inspector=Inspector(),
             fetch_sessions=FetchSessions(
                 sessions_max=views.fetch_sessions_max,
                 idle_ms=views.fetch_session_idle_ms,

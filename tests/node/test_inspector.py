@@ -1,0 +1,50 @@
+"""Large batches are opened as vectors, and found to be what the plain way finds."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.broker.plain_inspector import PlainInspector
+from penstock.errors import Malformed
+from penstock.model import Millis, Offset
+from penstock.node.inspector import VECTOR_RECORDS_LEAST, Inspector
+from penstock.protocol.codecs import Codec
+from penstock.protocol.records import Record, build_batch
+
+many = st.lists(
+    st.tuples(st.none() | st.binary(max_size=3), st.integers(0, 1000)),
+    min_size=VECTOR_RECORDS_LEAST,
+    max_size=VECTOR_RECORDS_LEAST + 50,
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    rows=many,
+    codec=st.sampled_from(list(Codec)),
+    earliest=st.none() | st.integers(0, 1000),
+    latest=st.none() | st.integers(0, 1000),
+)
+def test_both_ways_find_the_same(
+    rows: list[tuple[bytes | None, int]], codec: Codec, earliest: int | None, latest: int | None
+) -> None:
+    records = [
+        Record(Offset(index), Millis(timestamp), key, b"value", ())
+        for index, (key, timestamp) in enumerate(rows)
+    ]
+    batch = bytearray(build_batch(records, codec=codec))
+    bounds = {
+        "earliest": None if earliest is None else Millis(earliest),
+        "latest": None if latest is None else Millis(latest),
+    }
+    plain, vector = PlainInspector().inspect(batch, **bounds), Inspector().inspect(batch, **bounds)
+    assert list(plain.unkeyed) == list(vector.unkeyed)
+    assert list(plain.outside) == list(vector.outside)
+
+
+def test_bytes_that_lie_are_malformed_either_way() -> None:
+    for count in (3, VECTOR_RECORDS_LEAST):
+        batch = bytearray(build_batch([(b"k", b"v")] * count))
+        batch[-2] ^= 0xFF
+        with pytest.raises(Malformed):
+            Inspector().inspect(batch, earliest=None, latest=None)
