@@ -208,3 +208,33 @@ def test_topics_are_not_deleted_where_that_is_forbidden(start_broker: Any) -> No
     with broker.connect() as wire:
         (refused,) = wire.ask(20, 6, topics=[{"name": "a"}]).responses
     assert refused.error_code == ErrorCode.topic_deletion_disabled
+
+
+def test_a_partition_cannot_move_to_a_folder_that_is_not_there(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    (folder,) = wire.ask(35, 4, topics=None).results
+    asked = [
+        {"path": path, "topics": [{"name": "a", "partitions": [index]}]}
+        for path, index in ((folder.log_dir, 0), (folder.log_dir, 7), ("/nowhere", 0))
+    ]
+    (topic,) = wire.ask(34, 2, dirs=asked).results
+    assert [row.error_code for row in topic.partitions] == [
+        NONE,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.log_dir_not_found,
+    ]
+
+
+def test_nobody_has_credentials(wire: Any) -> None:
+    assert wire.ask(50, 0, users=None).results == ()
+    (named,) = wire.ask(50, 0, users=[{"name": "alice"}]).results
+    assert named.error_code == ErrorCode.resource_not_found
+
+
+def test_features_stay_at_their_level(wire: Any) -> None:
+    same = {"feature": "transaction.version", "max_version_level": 2}
+    other = {"feature": "transaction.version", "max_version_level": 1}
+    assert wire.ask(57, 2, feature_updates=[same]).error_code == NONE
+    assert wire.ask(57, 2, feature_updates=[other]).error_code == ErrorCode.invalid_update_version
+    (row,) = wire.ask(57, 1, feature_updates=[other]).results
+    assert row.error_code == ErrorCode.invalid_update_version

@@ -22,16 +22,19 @@ from penstock.coordination.controller.commands import ElectLeaders, ReassignPart
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.answers.metadata import OPERATIONS_UNASKED
 
+ALTER_REPLICA_LOG_DIRS: Final = 34
 DESCRIBE_LOG_DIRS: Final = 35
 ELECT_LEADERS: Final = 43
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 DESCRIBE_QUORUM: Final = 55
+UPDATE_FEATURES: Final = 57
 DESCRIBE_CLUSTER: Final = 60
 
 BROKERS: Final = 1  # endpoint types
 CONTROLLERS: Final = 2
 UNCLEAN: Final = 1  # an election type
+RESULTS_GONE_FROM: Final = 2  # UpdateFeatures: one error for all
 
 
 def describe_cluster(context: Context, request: Any) -> Answer:
@@ -95,6 +98,47 @@ def describe_log_dirs(context: Context, request: Any) -> Answer:
             }
         ],
     )
+
+
+def alter_replica_log_dirs(context: Context, request: Any) -> Answer:
+    """There is one folder: moving partitions there is done at once, elsewhere cannot be."""
+    folder = controller_of(context).metadata.log.folder.parent
+    results: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in request.dirs:
+        for topic in row.topics:
+            for index in topic.partitions:
+                if row.path != str(folder):
+                    code = ErrorCode.log_dir_not_found
+                elif context.broker.partitions.find(topic.name, index) is None:
+                    code = ErrorCode.unknown_topic_or_partition
+                else:
+                    code = ErrorCode.none
+                results[topic.name].append({"partition_index": index, "error_code": code})
+    return respond(
+        context,
+        results=[{"topic_name": name, "partitions": rows} for name, rows in results.items()],
+    )
+
+
+def update_features(context: Context, request: Any) -> Answer:
+    """Every feature is finalised at the level this broker has: any other cannot be had."""
+    finalised = controller_of(context).state.features
+    refusals = {
+        update.feature: Refused(
+            ErrorCode.invalid_update_version,
+            f"{update.feature} stays at {finalised.get(update.feature, 0)}",
+        )
+        for update in request.feature_updates
+        if finalised.get(update.feature) != update.max_version_level
+    }
+    results = [
+        {"feature": update.feature, **error_fields(refusals.get(update.feature))}
+        for update in request.feature_updates
+    ]
+    top = error_fields(next(iter(refusals.values()), None))
+    if context.api_version < RESULTS_GONE_FROM:  # there each feature has its own
+        return respond(context, error_code=ErrorCode.none, results=results)
+    return respond(context, **top)
 
 
 def elect_leaders(context: Context, request: Any) -> Answer:
@@ -198,10 +242,12 @@ def describe_quorum(context: Context, request: Any) -> Answer:
 
 
 HANDLERS = (
+    Handler(ALTER_REPLICA_LOG_DIRS, versions=(1, 2), handle=alter_replica_log_dirs),
     Handler(DESCRIBE_LOG_DIRS, versions=(1, 5), handle=describe_log_dirs),
     Handler(ELECT_LEADERS, versions=(0, 2), handle=elect_leaders),
     Handler(ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), handle=alter_partition_reassignments),
     Handler(LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), handle=list_partition_reassignments),
     Handler(DESCRIBE_QUORUM, versions=(0, 2), handle=describe_quorum),
+    Handler(UPDATE_FEATURES, versions=(0, 2), handle=update_features),
     Handler(DESCRIBE_CLUSTER, versions=(0, 2), handle=describe_cluster),
 )

@@ -1,4 +1,4 @@
-"""ACLs and delegation tokens on a broker without an authoriser: answered, and refused.
+"""ACLs, credentials and tokens on a broker without an authoriser: answered, and refused.
 
 The codes are those of Apache Kafka without an authoriser, which clients and tools know.
 """
@@ -18,6 +18,7 @@ CREATE_DELEGATION_TOKEN: Final = 38
 RENEW_DELEGATION_TOKEN: Final = 39
 EXPIRE_DELEGATION_TOKEN: Final = 40
 DESCRIBE_DELEGATION_TOKEN: Final = 41
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 
 _NO_ACLS: Final = {
     "error_code": ErrorCode.security_disabled,
@@ -46,6 +47,22 @@ def refuse_token(context: Context, request: Any) -> Answer:
     return respond(context, **_NO_TOKENS)
 
 
+def describe_user_scram_credentials(context: Context, request: Any) -> Answer:
+    """Nobody has any: of all users that is an empty list, of a named one it is "not found"."""
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        results=[
+            {
+                "user": user.name,
+                "error_code": ErrorCode.resource_not_found,
+                "error_message": "the user has no credentials here",
+            }
+            for user in request.users or ()
+        ],
+    )
+
+
 HANDLERS = (
     Handler(DESCRIBE_ACLS, versions=(1, 3), handle=describe_acls),
     Handler(CREATE_ACLS, versions=(1, 3), handle=create_acls),
@@ -54,4 +71,7 @@ HANDLERS = (
     Handler(RENEW_DELEGATION_TOKEN, versions=(1, 2), handle=refuse_token),
     Handler(EXPIRE_DELEGATION_TOKEN, versions=(1, 2), handle=refuse_token),
     Handler(DESCRIBE_DELEGATION_TOKEN, versions=(1, 3), handle=refuse_token),
+    Handler(
+        DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), handle=describe_user_scram_credentials
+    ),
 )
