@@ -128,7 +128,6 @@ _TOPICS: Final = (
         "log.retention.check.interval.ms", Kind.LONG, 300_000, least=1,
         doc="How often old segments are looked for.",
     ),
-    _key("log.cleaner.enable", Kind.BOOLEAN, True, doc="Compact the topics that ask for it."),
     _key(
         "log.cleaner.backoff.ms", Kind.LONG, 15_000, least=0, change=Change.PER_BROKER,
         doc="How long compaction rests when there was nothing to do.",

@@ -118,7 +118,8 @@ class RunningBroker:
         )
         self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
         self.server = Server(Dispatcher(self.broker), views.network)
-        self.upkeep = Upkeep(self._kept, WorkerProcess(), upkeep_view(settings), clock=clock)
+        self._worker = WorkerProcess()
+        self.upkeep = Upkeep(self._kept, self._worker, upkeep_view(settings), clock=clock)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
@@ -150,6 +151,7 @@ class RunningBroker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._worker.stop()
         self.transactions.close()
         self.cluster.close()
         self.flusher.close()
