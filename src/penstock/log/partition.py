@@ -71,6 +71,7 @@ class PartitionLog:
         segments: Segments,
         end_offset: Offset,
         producers: ProducerTable,
+        snapshot_offset: Offset,
         epochs: LeaderEpochs,
     ) -> None:
         topic, _, partition = folder.name.rpartition("-")
@@ -85,7 +86,7 @@ class PartitionLog:
         self.producers = producers
         self.epochs = epochs
         self._segments = segments
-        self._snapshot_offset = end_offset  # the newest snapshot says nothing less than this
+        self._snapshot_offset = snapshot_offset  # the newest snapshot there is
 
     @classmethod
     def open(
@@ -116,13 +117,13 @@ class PartitionLog:
             segments=Segments(str(folder), files, loaded.segments),
             end_offset=loaded.end_offset,
             producers=loaded.producers,
+            snapshot_offset=loaded.snapshot_offset,
             epochs=loaded.epochs,
         )
         log.start_offset = Offset(min(max(log.start_offset, start_offset), log.end_offset))
         log.high_watermark = log.start_offset
         if not clean:
             log.recovery_point = Offset(min(recovery_point, log.end_offset))
-            log._snapshot_offset = log.segments[0].base_offset
         return log
 
     @property
@@ -342,11 +343,10 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, end)
         self.epochs.cut_end(end)
         folder = self._segments.folder
-        self.producers = reload_producers(
+        self.producers, self._snapshot_offset = reload_producers(
             folder, list(self.segments), snapshot_offsets(folder), end
         )
         self.producers.on_high_watermark(self.high_watermark)
-        self._snapshot_offset = min(self._snapshot_offset, end)
 
     def restart_at(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Take away everything and begin anew at `offset`."""
@@ -424,7 +424,8 @@ class PartitionLog:
 
     def close(self, *, sync: bool = True) -> None:
         """Write down all that a clean start trusts. Without `sync` the caller syncs the disk."""
-        if len(self.segments) > 1 or self.size_bytes > _SMALL_BYTES:
+        is_small = len(self.segments) == 1 and self.size_bytes <= _SMALL_BYTES
+        if not is_small or self.active.has_index_files:
             self.active.write_indexes()
             self._snapshot(self.end_offset)
         if sync:

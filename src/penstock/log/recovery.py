@@ -34,6 +34,7 @@ class Loaded(NamedTuple):
     segments: list[Segment]
     end_offset: Offset
     producers: ProducerTable
+    snapshot_offset: Offset  # how far the producers are written down
     epochs: LeaderEpochs
 
 
@@ -53,7 +54,7 @@ def load_partition(
     if not segments:
         remove_files(f"{folder}/{name}" for name in sizes if name.endswith(".snapshot"))
         segments = [Segment.create(folder, start_offset, files, now=now)]
-        return Loaded(segments, start_offset, ProducerTable(), epochs)
+        return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
     segments, rebuilt = _mend(segments, suspects, index_interval_bytes)
     end_offset = _end_of(segments)
@@ -66,7 +67,7 @@ def load_partition(
         _recall_epochs(epochs, rebuilt, end_offset)
         epochs.cut_start(start_offset)
     _drop_snapshots(folder, snapshots, segments, end_offset)
-    return Loaded(segments, end_offset, producers, epochs)
+    return Loaded(segments, end_offset, producers, known_from, epochs)
 
 
 def _find_segments(
@@ -269,12 +270,15 @@ def _drop_snapshots(
 
 def reload_producers(
     folder: str, segments: list[Segment], snapshots: Iterable[Offset], end_offset: Offset
-) -> ProducerTable:
-    """The table as it was when the log ended here; later snapshots are removed."""
+) -> tuple[ProducerTable, Offset]:
+    """The table as it was when the log ended here, and how far of it is written down.
+
+    Later snapshots are removed.
+    """
     later = [offset for offset in snapshots if offset > end_offset]
     remove_files(snapshot_path(folder, offset) for offset in later)
     table = ProducerTable()
     earlier = [offset for offset in snapshots if offset <= end_offset]
     known_from = _load_producers(folder, table, earlier, end_offset, segments[0].base_offset)
     _replay(segments, table, known_from, earlier, rebuild=[])
-    return table
+    return table, known_from

@@ -115,6 +115,11 @@ class Segment:
         return self._first_timestamp
 
     @property
+    def has_index_files(self) -> bool:
+        """Whether a start would find entries, which then had better be all there are."""
+        return self.offset_index.file.count > 0 or self.time_index.file.count > 0
+
+    @property
     def folder(self) -> str:
         return self.log.path.rpartition("/")[0]
 
