@@ -11,6 +11,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 SECONDS_MAX = 20.0
+COMMON = {
+    # when its only broker goes away librdkafka 2.16 starts over with its list of brokers, but not
+    # with its cached group coordinator: offsets would then never be sent to the transaction
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
 
 
 def main(bootstrap: str, source: str, target: str, total: int, batch: int) -> None:
@@ -22,7 +28,7 @@ def main(bootstrap: str, source: str, target: str, total: int, batch: int) -> No
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            "log_level": 0,
+            **COMMON,
         }
     )
     producer = Producer(
@@ -30,12 +36,14 @@ def main(bootstrap: str, source: str, target: str, total: int, batch: int) -> No
             "bootstrap.servers": bootstrap,
             "transactional.id": f"move-{source}",
             "transaction.timeout.ms": 10_000,
-            "log_level": 0,
+            **COMMON,
         }
     )
     producer.init_transactions(SECONDS_MAX)
     consumer.subscribe([source])
-    while moved(consumer, source) < total:
+    topic = consumer.list_topics(source, timeout=SECONDS_MAX).topics[source]
+    everywhere = [TopicPartition(source, index) for index in topic.partitions]
+    while moved(consumer, everywhere) < total:
         messages = [m for m in consumer.consume(batch, 0.5) if fine(m)]
         if messages:
             move(producer, consumer, messages, target)
@@ -64,12 +72,9 @@ def move(producer: Any, consumer: Any, messages: list[Any], target: str) -> None
     producer.commit_transaction(SECONDS_MAX)
 
 
-def moved(consumer: Any, source: str) -> int:
+def moved(consumer: Any, everywhere: list[TopicPartition]) -> int:
     """How many records the group has committed, by its offsets."""
-    partitions = consumer.list_topics(source, timeout=SECONDS_MAX).topics[source].partitions
-    asked = [TopicPartition(source, index) for index in partitions]
-    found = consumer.committed(asked, SECONDS_MAX)
-    return sum(max(each.offset, 0) for each in found)
+    return sum(max(each.offset, 0) for each in consumer.committed(everywhere, SECONDS_MAX))
 
 
 if __name__ == "__main__":

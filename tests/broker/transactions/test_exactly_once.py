@@ -100,7 +100,7 @@ def read_target(bootstrap: str) -> dict[int, list[int]]:
     values: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
     ended = 0
     while ended < PARTITIONS:
-        for message in consumer.consume(10_000, 10):
+        for message in consumer.consume(10_000, 0.5):
             value, partition = message.value(), message.partition()
             assert partition is not None
             if message.error() is not None:
