@@ -95,9 +95,9 @@ def _raise_file_limit() -> None:
 
 
 def _settings(options: BrokerOptions, folder: Path | None) -> Any:
-    from penstock.node.settings import node_settings
+    from penstock.node.settings import node_settings, unknown_properties
 
-    return node_settings(
+    settings = node_settings(
         folder=folder,
         kafka_port=options.kafka_port,
         host=options.host,
@@ -106,6 +106,9 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         given=options.settings,
         quick=options.quick,
     )
+    if options.properties is not None and (idle := unknown_properties(Path(options.properties))):
+        logging.getLogger(__name__).warning("without effect here: %s", ", ".join(idle))
+    return settings
 
 
 @contextmanager

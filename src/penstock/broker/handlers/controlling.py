@@ -52,8 +52,15 @@ def _response(
 ) -> Entity:
     refusal = decided.exception()
     if isinstance(refusal, Refused):
-        return refuse(refusal)
+        return refuse(_of_controller(refusal))
     return answer(decided.result())
+
+
+def _of_controller(refusal: Refused) -> Refused:
+    """A machine that cannot be asked now speaks of a coordinator; this one is the controller."""
+    if refusal.code in (ErrorCode.coordinator_not_available, ErrorCode.not_coordinator):
+        return Refused(ErrorCode.not_controller, refusal.message)
+    return refusal
 
 
 def error_fields(result: object) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from penstock.model import TopicId
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
 CREATE_PARTITIONS: Final = 37
+SETTINGS_FROM: Final = 5  # the version of CreateTopics that tells them
 NO_TOPIC: Final = TopicId(UUID(int=0))
 
 
@@ -41,10 +42,11 @@ def create_topics(context: Context, request: Any) -> Answer:
     def answer(results: Sequence[MadeTopic | Refused]) -> Entity:
         seen: set[str] = set()
         rows = []
+        settings: _Described = {}
         for topic, result in zip(wanted, results, strict=True):
             if topic.name not in seen:  # a name given twice is answered once
                 seen.add(topic.name)
-                rows.append({"name": topic.name, **_made_fields(context, topic, result)})
+                rows.append({"name": topic.name, **_made_fields(context, topic, result, settings)})
         return respond(context, topics=rows)
 
     return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
@@ -61,25 +63,32 @@ def _new_topic(topic: Any, topic_id: TopicId) -> NewTopic:
     )
 
 
-def _made_fields(context: Context, topic: NewTopic, result: MadeTopic | Refused) -> dict[str, Any]:
+_Described = dict[tuple[tuple[str, str | None], ...], list[dict[str, Any]]]
+
+
+def _made_fields(
+    context: Context, topic: NewTopic, result: MadeTopic | Refused, settings: _Described
+) -> dict[str, Any]:
+    """What became of one topic; `settings` are those already described for others like it."""
     if isinstance(result, Refused):
         return error_fields(result)
-    own = {name: value for name, value in topic.overrides if value is not None}
-    layers = controller_of(context).layers
-    # older versions have no room for the settings, so they are not looked up
-    with_configs = context.api_version >= 5
-    return {
+    fields = {
         **error_fields(None),
         "topic_id": result.topic_id,
         "num_partitions": result.partition_count,
         "replication_factor": result.replication_factor,
-        "configs": [
+    }
+    if context.api_version < SETTINGS_FROM:
+        return fields
+    known = settings.get(topic.overrides)
+    if known is None:
+        own = {name: value for name, value in topic.overrides if value is not None}
+        layers = controller_of(context).layers
+        known = settings[topic.overrides] = [
             {name: row[name] for name in _CREATED_CONFIG_FIELDS}
             for row in described_configs(TOPIC_KEYS, own, Source.TOPIC, layers)
         ]
-        if with_configs
-        else None,
-    }
+    return {**fields, "configs": known}
 
 
 _CREATED_CONFIG_FIELDS: Final = ("name", "value", "read_only", "config_source", "is_sensitive")
