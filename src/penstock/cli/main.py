@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "topic": ("penstock.cli.topic:app", True),
     "produce": ("penstock.cli.produce:produce", False),
     "consume": ("penstock.cli.consume:consume", False),
+    "group": ("penstock.cli.group:app", True),
     "doctor": ("penstock.cli.doctor:doctor", False),
 }
 
