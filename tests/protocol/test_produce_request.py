@@ -126,3 +126,24 @@ def test_a_name_that_is_not_utf8_is_malformed() -> None:
     )
     with pytest.raises(Malformed, match="UTF-8"):
         read_produce_request(memoryview(body), 0, 9)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    name=st.text(min_size=0, max_size=200),
+    records=st.none() | st.binary(max_size=300),
+    acks=st.sampled_from([-1, 0, 1]),
+    transactional_id=st.none() | st.just("x"),
+)
+def test_the_usual_request_reads_as_any_other(
+    name: str, records: bytes | None, acks: int, transactional_id: str | None
+) -> None:
+    body = written(9, transactional_id, acks, [(name, bytes(15) + b"x", [(5, records)])])
+    request, reached = read_produce_request(memoryview(body), 0, 9)
+    assert reached == len(body)
+    assert (request.transactional_id, request.acks) == (transactional_id, acks)
+    (topic,) = request.topics
+    assert topic.name == name
+    ((index, found),) = topic.partitions
+    assert index == 5
+    assert (None if found is None else bytes(found)) == records

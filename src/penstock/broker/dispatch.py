@@ -69,7 +69,8 @@ class Dispatcher:
         if route is None:
             # Nothing more is read: how the header of an unknown version goes on is unknown too.
             (correlation_id,) = _CORRELATION_ID.unpack_from(frame, _WANTED.size)
-            context = Context(self._broker, client, None, *wanted, correlation_id)
+            api_key, api_version = wanted
+            context = Context(self._broker, client, None, api_key, api_version, correlation_id)
             return context, self._refuse_version(context)
         api_key, api_version, correlation_id, client_id, position = read_request_header(frame)
         context = Context(self._broker, client, client_id, api_key, api_version, correlation_id)

@@ -84,6 +84,8 @@ class Partition:
         "node_id",
         "polls",
         "settings",
+        "takes_all_in_sync",
+        "takes_writes",
         "topic_id",
         "topic_partition",
     )
@@ -104,6 +106,8 @@ class Partition:
         self.node_id = node_id
         self.leadership = leadership
         self.settings = settings
+        self.takes_writes = False  # this broker leads it
+        self.takes_all_in_sync = False  # and enough replicas are in sync for acks=all
         self.polls: set[Poll] = set()
         self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
@@ -132,6 +136,7 @@ class Partition:
         led_before, self.leadership = self.is_led_here, leadership
         if led_before and not self.is_led_here:
             self.abandon()
+        self._judge()
         self._advance_high_watermark()
 
     def check_leader(self, current_leader_epoch: int) -> None:
@@ -144,14 +149,20 @@ class Partition:
             raise Refused(ErrorCode.fenced_leader_epoch, "the leader has changed since")
         raise Refused(ErrorCode.unknown_leader_epoch, "this broker has not heard of that leader")
 
-    def check_in_sync(self) -> None:
-        """Refuse a write for which too few replicas are in sync. Never more than there are."""
-        needed = min(self.settings.accept.min_insync_replicas, len(self.leadership.replicas))
-        if len(self.leadership.isr) < needed:
+    def check_writable(self) -> None:
+        """Say why a write that waits for all in-sync replicas is not taken, if it is not."""
+        self.check_leader(-1)
+        if not self.takes_all_in_sync:
             raise Refused(
                 ErrorCode.not_enough_replicas,
-                f"{len(self.leadership.isr)} in sync, {needed} needed",
+                f"{len(self.leadership.isr)} in sync; min.insync.replicas wants more",
             )
+
+    def _judge(self) -> None:
+        """What is asked by every write is found once. Never are more replicas needed than exist."""
+        needed = min(self.settings.accept.min_insync_replicas, len(self.leadership.replicas))
+        self.takes_writes = self.is_led_here
+        self.takes_all_in_sync = self.takes_writes and len(self.leadership.isr) >= needed
 
     def append(
         self, batches: bytearray | memoryview, *, now: Millis, origin: Origin = "client"
@@ -202,13 +213,16 @@ class Partition:
         if settings.log != self.settings.log:
             self.log.replace_settings(settings.log)
         self.settings = settings
+        self._judge()
         self._flush = self._flush_port if _has_flush_policy(settings.log) else None
         self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> None:
         """A leader that is the only in-sync replica commits what it appends."""
         isr = self.leadership.isr
-        if len(isr) == 1 and isr[0] == self.node_id and not self.waits_for_flush:
+        if len(isr) != 1 or isr[0] != self.node_id:
+            return
+        if self._flush is None or not self.waits_for_flush:
             self.set_high_watermark(self.log.end_offset)
 
     @property
@@ -242,16 +256,20 @@ class Partition:
     def set_high_watermark(self, offset: Offset) -> None:
         """Every in-sync replica has all below `offset`; release those who waited for it."""
         self.log.set_high_watermark(offset)
-        while self._acknowledged and self._acknowledged[0][0] <= offset:
-            _, future = self._acknowledged.popleft()
-            if not future.done():
-                future.set_result(None)
+        if self._acknowledged:
+            self._acknowledge(offset)
         for listener in self.commit_listeners:
             listener()
         size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if self.polls:
             for poll in tuple(self.polls):
                 poll.on_readable(self, size_bytes)
+
+    def _acknowledge(self, offset: Offset) -> None:
+        while self._acknowledged and self._acknowledged[0][0] <= offset:
+            _, future = self._acknowledged.popleft()
+            if not future.done():
+                future.set_result(None)
 
 
 class HostedTopic:

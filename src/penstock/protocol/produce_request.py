@@ -26,6 +26,22 @@ _PARTITION: Final = Struct(
 )
 _TOPIC_ID_BYTES: Final = 16
 _FLEXIBLE_FROM: Final = 9
+_USUAL_START: Final = Struct(
+    ">"
+    "B"  # transactional_id  0: null
+    "h"  # acks
+    "i"  # timeout_ms
+    "B"  # topics            one more than there are
+    "B"  # name              one more than its length, while that is a single byte
+)
+_USUAL_PARTITION: Final = Struct(
+    ">"
+    "B"  # partitions        one more than there are
+    "i"  # partition
+)
+_USUAL_END: Final = b"\0\0\0"  # no tagged fields: of the partition, the topic, the request
+_ONE: Final = 2
+_TWO_BYTES_FROM: Final = 0x80
 _TOPIC_IDS_FROM: Final = 13
 
 
@@ -58,6 +74,10 @@ def read_produce_request(
 ) -> tuple[ProduceRequest, int]:
     """The request whose body starts at `position` and ends with the frame."""
     try:
+        if _FLEXIBLE_FROM <= version < _TOPIC_IDS_FROM:
+            usual = _read_usual(frame, position)
+            if usual is not None:
+                return usual, len(frame)
         if version >= _FLEXIBLE_FROM:
             request, reached = _read_flexible(frame, position, version >= _TOPIC_IDS_FROM)
         else:
@@ -67,6 +87,37 @@ def read_produce_request(
     if reached != len(frame):
         raise Malformed(f"{len(frame) - reached} bytes are left after the request", reached)
     return request, reached
+
+
+def _read_usual(frame: memoryview, position: int) -> ProduceRequest | None:
+    """One batch for one partition outside a transaction, with no tagged fields; None if not that.
+
+    Most requests are: librdkafka sends no others. Read in a fraction of the time.
+    """
+    end = len(frame)
+    if end - position < _USUAL_START.size:
+        return None
+    no_id, acks, timeout_ms, topics, name_size = _USUAL_START.unpack_from(frame, position)
+    if no_id or topics != _ONE or not 1 < name_size < _TWO_BYTES_FROM:
+        return None
+    position += _USUAL_START.size
+    name_end = position + name_size - 1
+    if end - name_end <= _USUAL_PARTITION.size:
+        return None
+    partitions, index = _USUAL_PARTITION.unpack_from(frame, name_end)
+    if partitions != _ONE:
+        return None
+    size, start = read_unsigned_varint(frame, name_end + _USUAL_PARTITION.size, end)
+    records_end = start + size - 1
+    if (
+        size == 0
+        or records_end + len(_USUAL_END) != end
+        or bytes(frame[records_end:]) != _USUAL_END
+    ):
+        return None
+    name = _text(frame[position:name_end], position)
+    topic = TopicRecords(name, None, [PartitionRecords(index, frame[start:records_end])])
+    return ProduceRequest(None, acks, timeout_ms, [topic])
 
 
 def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:

@@ -21,7 +21,12 @@ from penstock.errors import ErrorCode, Refused
 from penstock.log.partition import Appended
 from penstock.model import Millis, ProducerEpoch, ProducerId
 from penstock.protocol.answers.dialect import NO_TOPIC_ID
-from penstock.protocol.answers.produce import PartitionAnswer, TopicAnswer, pack_produce
+from penstock.protocol.answers.produce import (
+    PartitionAnswer,
+    TopicAnswer,
+    pack_produce,
+    pack_produced,
+)
 from penstock.protocol.batch import TRANSACTIONAL, BatchHeader
 from penstock.protocol.produce_request import (
     ProduceRequest,
@@ -31,6 +36,7 @@ from penstock.protocol.produce_request import (
 
 PRODUCE: Final = 0
 ALL_IN_SYNC: Final = -1
+FLEXIBLE_FROM: Final = 9
 ADDS_PARTITIONS_FROM: Final = 12  # a transactional produce adds its partition from this version on
 ABORTABLE_FROM: Final = 11  # older clients know no TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3
@@ -96,7 +102,8 @@ def produce(context: Context, request: ProduceRequest) -> Answer:
             except Refused as refusal:
                 part.refusal = refusal
             else:
-                waits = waits or part.must_open or _is_unverified(part)
+                if part.must_open or _is_unverified(part):
+                    waits = True
         topics.append((topic, parts))
     context.throttle_ms = context.broker.quotas.charge(
         Kind.PRODUCE_BYTES, context.principal, context.client_id, size_bytes
@@ -129,9 +136,8 @@ def _check(
         raise _unknown(topic, hosted)
     if records is None:
         raise Refused(ErrorCode.invalid_record, "no records were sent")
-    partition.check_leader(-1)
-    if acks == ALL_IN_SYNC:
-        partition.check_in_sync()
+    if not (partition.takes_all_in_sync if acks == ALL_IN_SYNC else partition.takes_writes):
+        partition.check_writable()
     accept = partition.settings.accept
     part.partition = partition
     part.batch = records
@@ -197,6 +203,8 @@ def _waiting(acks: int, topics: _Topics) -> dict[asyncio.Future[None], _Part]:
             partition, appended = part.partition, part.appended
             if appended is None or partition is None:
                 continue
+            if appended.end_offset <= partition.log.high_watermark:
+                continue
             if acks == ALL_IN_SYNC or partition.waits_for_flush:
                 committed = partition.when_committed(appended.end_offset)
                 if committed is not None:
@@ -227,6 +235,10 @@ def _answer(context: Context, request: ProduceRequest, topics: _Topics) -> Answe
                 if part.refusal is not None:
                     raise Disconnect(f"a produce with acks=0 failed: {part.refusal}")
         return None
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        answered = _answer_one(context, topics[0][0], topics[0][1][0])
+        if answered is not None:
+            return answered
     return pack_produce(
         context.api_version,
         [
@@ -236,6 +248,27 @@ def _answer(context: Context, request: ProduceRequest, topics: _Topics) -> Answe
             for topic, parts in topics
         ],
         throttle_ms=context.throttle_ms,
+    )
+
+
+def _answer_one(context: Context, topic: TopicRecords, part: _Part) -> bytes | None:
+    """The usual answer, in a hurry."""
+    appended = part.appended
+    if (
+        appended is None
+        or part.refusal is not None
+        or topic.name is None
+        or context.api_version < FLEXIBLE_FROM
+    ):
+        return None
+    return pack_produced(
+        context.api_version,
+        topic.name,
+        part.index,
+        appended.base_offset,
+        part.log_append_time,
+        appended.start_offset,
+        context.throttle_ms,
     )
 
 

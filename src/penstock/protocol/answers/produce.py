@@ -1,10 +1,12 @@
 """The answer to Produce, versions 3 to 13."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
 from penstock.protocol.answers.dialect import (
+    FLEXIBLE,
     NO_TOPIC_ID,
     Dialect,
     LeaderAndEpoch,
@@ -16,6 +18,7 @@ from penstock.protocol.answers.dialect import (
 )
 
 PRODUCE: Final = 0
+_FLEXIBLE_FROM: Final = 9
 _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
 _LEADERS_FROM: Final = 10
@@ -39,6 +42,22 @@ _PARTITION_5: Final = Struct(
 _RECORD_ERROR: Final = Struct(">i")  # index of the record in its batch; a message follows
 _THROTTLE: Final = Struct(">i")
 _NO_ERRORS_NOR_TAGS: Final = b"\x01\x00\x00"  # flexible: no record errors, null message, no tags
+
+
+_PRODUCED: Final = Struct(
+    ">"
+    "i"  # partition
+    "h"  # error_code
+    "q"  # base_offset
+    "q"  # log_append_time
+    "q"  # log_start_offset
+    "B"  # record errors   1: an array of none
+    "x"  # error message   null
+    "x"  # no tagged fields of the partition
+    "x"  # nor of the topic
+    "i"  # throttle_ms
+    "x"  # nor of the answer
+)
 
 
 class PartitionAnswer(NamedTuple):
@@ -82,6 +101,30 @@ def pack_produce(
         tagged(nodes_field(0, nodes)) if nodes and version >= _LEADERS_FROM else dialect.no_tags
     )
     return b"".join(parts)
+
+
+def pack_produced(
+    version: int,
+    name: str,
+    partition: int,
+    base_offset: int,
+    log_append_time: int,
+    log_start_offset: int,
+    throttle_ms: int,
+) -> bytes:
+    """The body when one batch for one partition was taken, which most answers say.
+
+    For flexible versions with topic names; `pack_produce` says the same in a multiple of the time.
+    """
+    assert _FLEXIBLE_FROM <= version < _TOPIC_IDS_FROM
+    return _one_of(name) + _PRODUCED.pack(
+        partition, 0, base_offset, log_append_time, log_start_offset, 1, throttle_ms
+    )
+
+
+@lru_cache(maxsize=4096)
+def _one_of(name: str) -> bytes:
+    return FLEXIBLE.count(1) + FLEXIBLE.string(name) + FLEXIBLE.count(1)
 
 
 def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
