@@ -74,24 +74,25 @@ def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
     return Upkeep(lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW)
 
 
-async def warm_up(folder: Path, worker: WorkerProcess) -> None:
+async def warm_up(worker: WorkerProcess) -> None:
     """Let the worker start and load its kernels."""
-    log = PartitionLog.open(folder / "warm-0", SEGMENT, OpenFiles(8), now=NOW, clean=True)
-    for _ in range(2):
-        batch = build_batch([(b"a", b"1"), (b"b", None)], timestamp=NOW)
-        log.append(batch, leader_epoch=LeaderEpoch(0), now=NOW)
-        log.set_high_watermark(log.end_offset)
-        log.roll(NOW)
-    assert await upkeep_of(log, worker).compact_one()
-    log.close(sync=False)
-    shutil.rmtree(log.folder)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "warm-0"
+        log = PartitionLog.open(path, SEGMENT, OpenFiles(8), now=NOW, clean=True)
+        for _ in range(2):
+            batch = build_batch([(b"a", b"1"), (b"b", None)], timestamp=NOW)
+            log.append(batch, leader_epoch=LeaderEpoch(0), now=NOW)
+            log.set_high_watermark(log.end_offset)
+            log.roll(NOW)
+        assert await upkeep_of(log, worker).compact_one()
+        log.close(sync=False)
 
 
 async def speed(folder: Path, name: str, *, key_count: int) -> Figure:
     """Megabytes a second, from the job to the swap, against a synced copy of the same files."""
     log = dirty_log(folder / "speed-0", key_count=key_count)
     worker = WorkerProcess()
-    await warm_up(folder, worker)
+    await warm_up(worker)
     size_bytes = log.size_bytes
     copied_s = await asyncio.to_thread(copy_synced, log.folder, folder / "copy")
     started = time.perf_counter()
@@ -124,7 +125,7 @@ async def appends_beside_it(folder: Path) -> Figure:
     """p99 of an append, from when it was due to when it was done, with and without compaction."""
     appended = PartitionLog.open(folder / "live-0", SEGMENT, OpenFiles(8), now=NOW, clean=True)
     worker = WorkerProcess()
-    await warm_up(folder, worker)
+    await warm_up(worker)
     source = folder / "dirty-0"
     dirty_log(source, key_count=10_000).close(sync=False)
     quiet_ms: list[float] = []
@@ -135,7 +136,7 @@ async def appends_beside_it(folder: Path) -> Figure:
         busy_ms.append(percentile(await append_steadily(appended), 0.99))
         compaction.cancel()
         await asyncio.gather(compaction, return_exceptions=True)
-        await warm_up(folder, worker)
+        await warm_up(worker)
     await worker.stop()
     appended.close(sync=False)
     return Figure(

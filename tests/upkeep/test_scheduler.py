@@ -241,6 +241,30 @@ def test_retention_deletes_what_is_too_old_and_leaves_what_is_in_work(house: Hou
     assert house.upkeep.stats.deleted_segments == 2
 
 
+def test_a_partition_gone_between_two_looks_does_not_stop_the_others(house: House) -> None:
+    day = RetentionSettings(delete=True, retention_ms=Millis(1000))
+    gone, other = house.partition("gone-0", retention=day), house.partition(retention=day)
+    for log in (gone, other):
+        house.write(log, b"a")
+    gone.folder.rename(house.folder / "moved")
+    house.now = Millis(house.now + 5000)
+    asyncio.run(house.upkeep.retain())
+    assert other.start_offset == 1
+    (house.folder / "moved").rename(gone.folder)
+
+
+def test_deleted_files_are_unlinked_after_their_delay(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    house.compact()
+    assert list(log.folder.glob("*.deleted"))
+    asyncio.run(house.upkeep.sweep())
+    assert list(log.folder.glob("*.deleted"))
+    house.now = Millis(house.now + LogSettings().file_delete_delay_ms)
+    asyncio.run(house.upkeep.sweep())
+    assert not list(log.folder.glob("*.deleted"))
+
+
 def test_it_runs_until_cancelled_and_ends_its_worker(house: House) -> None:
     log = house.partition()
     house.write(log, b"a", b"a")

@@ -8,7 +8,8 @@ partition gone) makes the answer void, never the log wrong. Reaches no numba.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -39,7 +40,9 @@ class UpkeepSettings:
     """How often and how hard. The defaults are Apache Kafka's."""
 
     retention_interval_ms: Millis = Millis(300_000)
+    sweep_interval_ms: Millis = Millis(30_000)  # for files and producers whose time is over
     compaction_interval_ms: Millis = Millis(15_000)  # between looks when nothing is dirty
+    worker_idle_ms: Millis = Millis(120_000)  # then its process ends: it is large
     retry_ms: Millis = Millis(60_000)  # before a partition whose round failed is tried again
     map_bytes: int = 128 << 20
     bytes_per_second: int | None = None
@@ -99,6 +102,7 @@ class Upkeep:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._retain_for_ever())
+                tasks.create_task(self._sweep_for_ever())
                 tasks.create_task(self._compact_for_ever())
         finally:
             await self._worker.stop()
@@ -108,26 +112,36 @@ class Upkeep:
             await self.retain()
             await asyncio.sleep(self._settings.retention_interval_ms / 1000)
 
-    async def _compact_for_ever(self) -> None:
+    async def _sweep_for_ever(self) -> None:
         while True:
-            if not await self.compact_one():
+            await self.sweep()
+            await asyncio.sleep(self._settings.sweep_interval_ms / 1000)
+
+    async def _compact_for_ever(self) -> None:
+        worked_at = self._clock()
+        while True:
+            if await self.compact_one():
+                worked_at = self._clock()
+                continue
+            if self._clock() - worked_at >= self._settings.worker_idle_ms:
                 await self._worker.stop()
-                await asyncio.sleep(self._settings.compaction_interval_ms / 1000)
+            await asyncio.sleep(self._settings.compaction_interval_ms / 1000)
 
     async def retain(self) -> None:
         """One round of retention over all partitions, with room for requests in between."""
         for kept in list(self._partitions()):
             if kept.log is not self._in_work:
-                self._retain_one(kept)
+                with _put_off(kept.log, "old segments stay"):
+                    deleted = kept.log.delete_expired(kept.retention, self._clock())
+                    self.stats.deleted_segments += deleted
             await asyncio.sleep(0)
 
-    def _retain_one(self, kept: Kept) -> None:
-        now = self._clock()
-        try:
-            self.stats.deleted_segments += kept.log.delete_expired(kept.retention, now)
-            kept.log.sweep(now)
-        except OSError as error:
-            logger.warning("%s: old segments stay for now: %s", kept.log.topic_partition, error)
+    async def sweep(self) -> None:
+        """Unlink what was deleted a while ago, and forget producers that have gone silent."""
+        for kept in list(self._partitions()):
+            with _put_off(kept.log, "deleted files stay"):
+                kept.log.sweep(self._clock())
+            await asyncio.sleep(0)
 
     async def compact_one(self) -> bool:
         """One round over the dirtiest partition; False when there is none."""
@@ -254,6 +268,15 @@ class Upkeep:
             retry_at = Millis(self._clock() + self._settings.retry_ms)
             self._retry_at[log.topic_partition] = retry_at
             logger.warning("%s not compacted now: %s", log.topic_partition, answer.reason)
+
+
+@contextmanager
+def _put_off(log: PartitionLog, consequence: str) -> Iterator[None]:
+    """The disk refused: the next round tries again, and the other partitions have their turn."""
+    try:
+        yield
+    except OSError as error:
+        logger.warning("%s: %s for now: %s", log.topic_partition, consequence, error)
 
 
 def active_producers(log: PartitionLog) -> tuple[ActiveProducer, ...]:

@@ -7,6 +7,7 @@ It ends when its input does, and stops in the middle of a job when the broker is
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import BinaryIO, Final
@@ -34,6 +35,7 @@ _NICEST: Final = 19
 def main() -> None:
     """Serve until the broker closes the pipe."""
     step_back()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends its worker
     answers = sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever a library prints must not reach the broker as an answer
     serve(sys.stdin.buffer, answers, _alive_check(os.getppid()))
