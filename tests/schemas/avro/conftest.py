@@ -1,11 +1,16 @@
 """Random Avro schemas, right and wrong, and random changes to them: what peers are compared on."""
 
 import copy
+import os
 import random
-from typing import Any
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+AVRO_JAVA_VERSION: Final = "1.12.1"
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 LOGICAL = (
     {"type": "long", "logicalType": "timestamp-millis"},
@@ -111,9 +116,7 @@ class SchemaMaker:
                 {"type": "map", "values": self._type(depth + 1, in_union=False)}
             )
         if choice < 0.72 and not in_union:
-            return [
-                self._type(depth + 1, in_union=True) for _ in range(self.random.randint(1, 4))
-            ]
+            return [self._type(depth + 1, in_union=True) for _ in range(self.random.randint(1, 4))]
         return self._named(depth)
 
     def _named(self, depth: int) -> Any:
@@ -127,7 +130,7 @@ class SchemaMaker:
         if self.random.random() < 0.2:
             named["aliases"] = [self.random.choice(WORDS), "x.y.Old"]
         if self.random.random() < 0.2:
-            named["doc"] = "what \"it\" is / ünïcode \u2028"
+            named["doc"] = 'what "it" is / ünïcode \u2028'
         self._names.append(name)
         choice = self.random.random()
         if choice < 0.15:
@@ -165,7 +168,7 @@ class SchemaMaker:
         name = kind["type"] if isinstance(kind, dict) else kind
         if name in ("array", "map"):
             return [] if name == "array" else {}
-        by_kind = {
+        by_kind: dict[str, tuple[Any, ...]] = {
             "null": (None,),
             "boolean": (True, False),
             "int": (0, -5, 1 << 20),
@@ -184,7 +187,44 @@ class SchemaMaker:
         return value
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_schemas() -> type[SchemaMaker]:
     """The maker of random schemas; give it a seed."""
     return SchemaMaker
+
+
+@pytest.fixture(scope="session")
+def avro_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with Avro's Java library, fetched with Maven once per machine."""
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        pytest.skip("needs Java and Maven")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "penstock" / f"apache-avro-{AVRO_JAVA_VERSION}"
+    if not folder.exists():
+        fetch(folder, tmp_path_factory.mktemp("maven"))
+    return folder
+
+
+def fetch(folder: Path, work: Path) -> None:
+    pom = work / "pom.xml"
+    coordinates = (
+        ("org.apache.avro", "avro", AVRO_JAVA_VERSION),
+        ("org.slf4j", "slf4j-nop", "2.0.13"),
+    )
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in coordinates
+    )
+    pom.write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>penstock</groupId><artifactId>avro</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom)]
+    copying = ["dependency:copy-dependencies", f"-DoutputDirectory={work / 'jars'}"]
+    done = subprocess.run([*command, *copying], capture_output=True, text=True, timeout=100)
+    if done.returncode != 0:
+        pytest.skip(f"Maven could not fetch Avro: {done.stdout[-500:]}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(work / "jars", folder, dirs_exist_ok=True)
