@@ -165,8 +165,8 @@ class OffsetIndex:
         self._in_memory.forget(self)
 
     def start_over(self) -> None:
-        """Forget every entry; the file is gone."""
-        self.file.count = 0
+        """Forget every entry."""
+        self.file.remove()
         self._unwritten = None
         self.drop()
 
@@ -261,8 +261,8 @@ class TimeIndex:
             self._unwritten = None
 
     def start_over(self) -> None:
-        """Forget every entry; the file is gone."""
-        self.file.count = 0
+        """Forget every entry."""
+        self.file.remove()
         self._unwritten = None
         self._last = None
 

@@ -338,7 +338,11 @@ class PartitionLog:
         if offset < self.start_offset:
             self.restart_at(offset, now)
             return
-        self.end_offset = end = self._segments.cut(offset)
+        end = self._segments.cut(offset)
+        if end < self.start_offset:  # the batch with the first record is gone as well
+            self.restart_at(offset, now)
+            return
+        self.end_offset = end
         self.high_watermark = min(self.high_watermark, end)
         self.recovery_point = min(self.recovery_point, end)
         self.epochs.cut_end(end)

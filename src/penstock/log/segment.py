@@ -236,10 +236,10 @@ class Segment:
             self._first_timestamp = None
 
     def start_over(self) -> None:
-        """Forget what the indexes say; the batches will be noted again. Aborts stay noted."""
-        remove_files((self.offset_index.file.path, self.time_index.file.path))
+        """Forget what the indexes say; the batches and aborts will be noted again."""
         self.offset_index.start_over()
         self.time_index.start_over()
+        remove_files([self.transaction_index.path])
         self._largest = _NO_TIME
         self._first_timestamp = None
         self._since_entry_bytes = 0
