@@ -1,0 +1,57 @@
+"""Keys and values read in one loop, against the plain reader."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import Malformed
+from penstock.model import NO_OFFSET
+from penstock.protocol.batch import HEADER_BYTES, seal
+from penstock.protocol.codecs import Codec
+from penstock.protocol.pairs import read_pairs
+from penstock.protocol.records import Record, build_batch, read_records
+
+content = st.none() | st.binary(max_size=300)
+records = st.lists(
+    st.builds(
+        Record,
+        offset=st.just(NO_OFFSET),
+        timestamp=st.integers(0, 2**40),
+        key=content,
+        value=content,
+        headers=st.lists(st.tuples(st.text(max_size=5), content), max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(records, st.sampled_from(Codec))
+@settings(deadline=None, max_examples=100)
+def test_pairs_are_those_of_the_plain_reader(written: list[Record], codec: Codec) -> None:
+    batch = build_batch(written, codec=codec)
+    expected = [(record.key, record.value) for record in read_records(batch)]
+    assert read_pairs(batch) == expected
+
+
+@given(records, st.data())
+@settings(deadline=None, max_examples=100)
+def test_rotten_records_are_malformed_and_nothing_else(
+    written: list[Record], data: st.DataObject
+) -> None:
+    batch = build_batch(written)
+    place = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
+    batch[place] = data.draw(st.integers(0, 255))
+    seal(batch)
+    try:
+        read_pairs(batch)
+    except Malformed:
+        return
+
+
+def test_a_record_that_runs_past_its_batch_is_malformed() -> None:
+    batch = build_batch([(b"k", b"v")])
+    batch[HEADER_BYTES] = 0x7E  # the record says that it has 63 bytes
+    seal(batch)
+    with pytest.raises(Malformed):
+        read_pairs(batch)
