@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 from typing import Any
 
 import fastavro
@@ -217,14 +218,14 @@ def test_the_normal_form_orders_what_has_no_meaning() -> None:
     field["type"]["logicalType"] = "decimal"  # type: ignore[index]  # a nested dict
     doubled = {"name": "d", "type": "double", "default": 1, "z": {"y": 1, "x": 2}, "b": 0}
     floated = {"name": "f", "type": "float", "default": 0.1}
-    dropped = {"name": "u", "type": ["null", "int"], "default": 5}
-    text = record(field, doubled, floated, dropped, aliases=["Z", "A"], doc="")
+    second = {"name": "u", "type": ["null", "int"], "default": 5}
+    text = record(field, doubled, floated, second, aliases=["Z", "A"], doc="")
     assert parse(text).normalized().canonical == (
         '{"type":"record","name":"R","fields":['
         '{"name":"p","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2,"a":1}},'
         '{"name":"d","type":"double","default":1.0,"b":0,"z":{"x":2,"y":1}},'
         '{"name":"f","type":"float","default":0.1},'
-        '{"name":"u","type":["null","int"]}],"aliases":["A","Z"]}'
+        '{"name":"u","type":["null","int"],"default":5}],"aliases":["A","Z"]}'
     )
 
 
@@ -261,16 +262,17 @@ def test_what_is_taken_is_taken_again_from_its_own_text(make_schemas: Any, seed:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32))
-def test_what_fastavro_takes_is_taken(make_schemas: Any, seed: int) -> None:
-    """Random schemas without defaults and names, where the two have the same rules."""
+def test_what_is_taken_fastavro_takes_as_well(make_schemas: Any, seed: int) -> None:
     maker = make_schemas(seed)
     for _ in range(5):
         schema = maker.schema()
         text = json.dumps(schema)
-        if '"default"' in text or '"namespace"' in text or '"order"' in text or "shop" in text:
+        if '"scale": 12' in text:  # fastavro refuses a wrong decimal instead of ignoring it
             continue
         try:
-            parse(text)
+            canonical = parse(text).canonical
         except InvalidSchema:
-            with pytest.raises((fastavro.schema.SchemaParseException, fastavro.schema.UnknownType)):
-                fastavro.parse_schema(schema)
+            continue
+        # Like Java, and unlike fastavro, a name that its namespace lacks is looked for outside.
+        with suppress(fastavro.schema.UnknownType):
+            fastavro.parse_schema(json.loads(canonical))

@@ -1,8 +1,9 @@
 """Tree to its normal form, as a JSON value that `reading` reads again.
 
 What has no meaning is put in one order: aliases and properties are sorted, a logical type and its
-parameters come first, numbers in defaults get the form of their type. As the peer does it, with its
-quirk that a union's default is taken for its first branch and dropped where it does not fit.
+parameters come first, numbers in defaults get the form of their type, a union's being that of its
+first branch. As the peer does it, but nothing that has a meaning is lost: the peer drops a default
+that does not fit the first branch, and moves a type without namespace into the one around it.
 """
 
 import struct
@@ -11,7 +12,6 @@ from typing import Final, TypeVar
 
 from penstock.schemas.avro.logical import LOGICAL_TYPE, logical_type
 from penstock.schemas.avro.tree import (
-    ABSENT,
     Absent,
     Array,
     Enum,
@@ -90,9 +90,7 @@ class _Normalizer:
         if field.aliases:
             members["aliases"] = list(_sorted(dict.fromkeys(field.aliases)))
         if not isinstance(field.default, Absent):
-            default = _default(field.default, field.type)
-            if not isinstance(default, Absent):
-                members["default"] = default
+            members["default"] = _default(field.default, field.type)
         return members | _sorted_deep(field.properties)
 
 
@@ -125,28 +123,20 @@ def _sorted(members: Mapping[str, _Value]) -> dict[str, _Value]:
     return dict(sorted(members.items(), key=lambda member: member[0].encode("utf-16-be")))
 
 
-def _default(value: JsonValue, node: Node | None) -> JsonValue | Absent:
+def _default(value: JsonValue, node: Node | None) -> JsonValue:
     while isinstance(node, Union):
         node = node.branches[0] if node.branches else None
     match value:
-        case bool() | None:
+        case bool() | None | str():
             return value
         case int() | float():
             return _number(value, node)
-        case str():
-            return _default_text(value, node)
         case list():
             items = node.items if isinstance(node, Array) else None
-            return [_kept(_default(one, items), one) for one in value]
+            return [_default(one, items) for one in value]
         case dict():
-            inner = {
-                key: _kept(_default(one, _member(node, key)), one) for key, one in value.items()
-            }
-            return _sorted(inner)
-
-
-def _kept(converted: JsonValue | Absent, value: JsonValue) -> JsonValue:
-    return value if isinstance(converted, Absent) else converted
+            inner = {key: _default(one, _member(node, key)) for key, one in value.items()}
+            return dict(_sorted(inner))
 
 
 def _member(node: Node | None, key: str) -> Node | None:
@@ -157,24 +147,12 @@ def _member(node: Node | None, key: str) -> Node | None:
     return None
 
 
-def _number(value: int | float, node: Node | None) -> JsonValue | Absent:
-    if node is None:
-        return value
-    if node.kind is Kind.DOUBLE:
+def _number(value: int | float, node: Node | None) -> JsonValue:
+    if node is not None and node.kind is Kind.DOUBLE:
         return float(value)
-    if node.kind is Kind.FLOAT:
+    if node is not None and node.kind is Kind.FLOAT:
         return _shortest_float(float(value))
-    if isinstance(value, int) and node.kind in (Kind.INT, Kind.LONG):
-        return value
-    return ABSENT
-
-
-def _default_text(value: str, node: Node | None) -> JsonValue | Absent:
-    if node is None or node.kind in (Kind.STRING, Kind.ENUM):
-        return value
-    if node.kind in (Kind.BYTES, Kind.FIXED):
-        return value.encode("iso-8859-1", "replace").decode("iso-8859-1")
-    return ABSENT
+    return value
 
 
 def _shortest_float(value: float) -> float:
