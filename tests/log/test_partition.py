@@ -266,6 +266,18 @@ def test_truncation_takes_batches_producers_and_epochs_back(
     assert read_header(view).base_offset == 0
 
 
+def test_a_batch_that_holds_the_start_goes_with_what_follows_it(
+    open_log: OpenLog, batch: Batch
+) -> None:
+    log = open_log()
+    append(log, batch(records=5))
+    log.set_high_watermark(Offset(5))
+    log.advance_start_offset(Offset(2), Millis(0))
+    log.truncate_to(Offset(4))
+    assert (log.start_offset, log.high_watermark, log.end_offset) == (4, 4, 4)
+    assert append(log, batch()) == 4
+
+
 def test_a_log_can_begin_anew_at_any_offset(open_log: OpenLog, fill: Fill, batch: Batch) -> None:
     log = open_log()
     fill(log, 40)

@@ -172,32 +172,36 @@ class Segment:
 
     def slice_from(
         self, position: int, end: int, *, max_bytes: int, whole_first: bool
-    ) -> memoryview:
-        """Whole batches from `position`, at most `max_bytes` of them; see PartitionLog.read."""
+    ) -> tuple[memoryview, Offset]:
+        """Whole batches from `position`, at most `max_bytes` of them; see PartitionLog.read.
+
+        Also the offset that follows them when it was met on the way, -1 when not.
+        """
         if end - position <= max_bytes:
-            return self.log.read(position, end)
-        cut = position
+            return self.log.read(position, end), NO_OFFSET
         if max_bytes > 0:
             view = self.log.read(position, position + max_bytes)
-            cut = self._last_boundary(view, position)
-            if cut > position:
-                return view[: cut - position]
+            size_bytes, following = self._whole_batches(view, position)
+            if size_bytes:
+                return view[:size_bytes], following
         if not whole_first:
-            return NOTHING
-        (_, length, _) = _GLANCE.unpack_from(self.log.read(position, position + _GLANCE.size))
-        return self.log.read(position, position + length + LOG_OVERHEAD_BYTES)
+            return NOTHING, NO_OFFSET
+        base, length, delta = _GLANCE.unpack_from(self.log.read(position, position + _GLANCE.size))
+        first = self.log.read(position, position + length + LOG_OVERHEAD_BYTES)
+        return first, Offset(base + delta + 1)
 
-    def _last_boundary(self, view: memoryview, position: int) -> int:
-        """The end of the last batch that is whole in the view, which starts at `position`."""
-        end = position + len(view)
-        at = max(self.offset_index.boundary_before(end), position) - position
-        while at + _GLANCE.size <= len(view):
-            (_, length, _) = _GLANCE.unpack_from(view, at)
-            following = at + length + LOG_OVERHEAD_BYTES
-            if following > len(view):
+    def _whole_batches(self, view: memoryview, position: int) -> tuple[int, Offset]:
+        """How much of the view, which starts at `position`, is whole; the offset after that."""
+        size_bytes = len(view)
+        at = max(self.offset_index.boundary_before(position + size_bytes), position) - position
+        following = -1
+        while at + _GLANCE.size <= size_bytes:
+            base_offset, length, last_offset_delta = _GLANCE.unpack_from(view, at)
+            if at + length + LOG_OVERHEAD_BYTES > size_bytes:
                 break
-            at = following
-        return position + at
+            at += length + LOG_OVERHEAD_BYTES
+            following = base_offset + last_offset_delta + 1
+        return at, Offset(following)
 
     def end_offset(self) -> Offset:
         """One past the last offset, found from the last index entry on."""

@@ -8,14 +8,15 @@ later; views of it stay as they are.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.log.files import OpenFiles, remove_files
 from penstock.log.segment import NOTHING, Segment
 from penstock.log.swap import Replacement, accept_cleaned, install, retire
-from penstock.model import Millis, Offset
+from penstock.model import NO_OFFSET, Millis, Offset
 
-_NOWHERE: Final = (Offset(-1), 0)
+_Place: TypeAlias = tuple[Offset, Segment | None, int]
+_NOWHERE: Final[_Place] = (NO_OFFSET, None, 0)
 
 
 class LogSlice(NamedTuple):
@@ -37,8 +38,9 @@ class Segments:
         self._list = segments
         self._bases = [segment.base_offset for segment in segments]
         self._to_unlink: list[tuple[Millis, str]] = []
-        # Two places in the active segment that are asked for again and again.
-        self._read_to = self._appended_at = _NOWHERE
+        # Two places that are asked for next: where a read ended, and where the newest batches are.
+        self._read_to: _Place = _NOWHERE
+        self._appended_at: _Place = _NOWHERE
 
     @property
     def all(self) -> Sequence[Segment]:
@@ -50,7 +52,7 @@ class Segments:
 
     def appended(self, base_offset: Offset, position: int) -> None:
         """The newest batches lie there: who waits for them asks for just this offset."""
-        self._appended_at = (base_offset, position)
+        self._appended_at = (base_offset, self._list[-1], position)
 
     def read(
         self,
@@ -71,21 +73,20 @@ class Segments:
             )
             end = segment.size_bytes if is_all_below else self._position_of(segment, limit)
             if position < end:
-                view = segment.slice_from(
+                view, following = segment.slice_from(
                     position, end, max_bytes=max_bytes, whole_first=whole_first
                 )
-                if segment is self.active and position + len(view) == end:
-                    self._read_to = (limit, end)
+                read_to = position + len(view)
+                if following >= 0 or segment is self.active:
+                    self._read_to = (limit if read_to == end else following, segment, read_to)
                 return LogSlice(view, segment.base_offset, position)
             number += 1
         return LogSlice(NOTHING, self._bases[-1], 0)
 
     def _position_of(self, segment: Segment, offset: Offset) -> int:
-        if segment is self._list[-1]:
-            if self._read_to[0] == offset:
-                return self._read_to[1]
-            if self._appended_at[0] == offset:
-                return self._appended_at[1]
+        for known_offset, known_segment, position in (self._read_to, self._appended_at):
+            if known_offset == offset and known_segment is segment:
+                return position
         return segment.position_of(offset)
 
     def holding(self, offset: Offset) -> int:
@@ -108,6 +109,7 @@ class Segments:
         assert count < len(self._list)
         self._retire([segment.base_offset for segment in self._list[:count]], unlink_at=unlink_at)
         del self._list[:count], self._bases[:count]
+        self._forget_places()
 
     def cut(self, offset: Offset) -> Offset:
         """Take away every batch that ends after `offset`; returns where the log ends now."""
@@ -143,6 +145,7 @@ class Segments:
         install(self.folder, replacement.cleaned)
         fresh = [Segment.found(self.folder, base, self.files) for base in replacement.cleaned]
         self._list[first:end] = fresh
+        self._forget_places()
         self._bases[first:end] = replacement.cleaned
 
     def _retire(self, base_offsets: Sequence[Offset], *, unlink_at: Millis) -> None:
