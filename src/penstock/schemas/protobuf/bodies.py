@@ -1,0 +1,268 @@
+"""Reads what stands between braces: messages, groups, oneofs, enums, extend blocks, services."""
+
+from typing import Final
+
+from penstock.schemas.protobuf.cursor import Cursor
+from penstock.schemas.protobuf.options import read_bracketed, read_option_statement
+from penstock.schemas.protobuf.tokens import Kind
+from penstock.schemas.protobuf.tree import (
+    ENUM_NUMBER_MAX,
+    FIELD_NUMBER_MAX,
+    Enum,
+    EnumValue,
+    Extend,
+    Extensions,
+    Field,
+    Group,
+    MapType,
+    Message,
+    OneOf,
+    Option,
+    Range,
+    Reserved,
+    Rpc,
+    Service,
+)
+
+_LABELS: Final = frozenset(("optional", "required", "repeated"))
+
+
+def read_message(cursor: Cursor) -> Message:
+    """What follows the keyword `message`."""
+    return _MessageBody(cursor, cursor.word()).read()
+
+
+class _MessageBody:
+    def __init__(self, cursor: Cursor, name: str) -> None:
+        self._cursor = cursor
+        self._name = name
+        self._members = _Members(cursor)
+        self._oneofs: list[OneOf] = []
+        self._nested: list[Message] = []
+        self._enums: list[Enum] = []
+        self._reserved: list[Reserved] = []
+        self._extensions: list[Extensions] = []
+        self._extends: list[Extend] = []
+        self._options: list[Option] = []
+
+    def read(self) -> Message:
+        cursor = self._cursor
+        with cursor.deeper():
+            cursor.expect("{")
+            while not cursor.take("}"):
+                self._read_statement()
+        return Message(
+            name=self._name,
+            fields=tuple(self._members.fields),
+            oneofs=tuple(self._oneofs),
+            groups=tuple(self._members.groups),
+            nested=tuple(self._nested),
+            enums=tuple(self._enums),
+            reserved=tuple(self._reserved),
+            extensions=tuple(self._extensions),
+            extends=tuple(self._extends),
+            options=tuple(self._options),
+        )
+
+    def _read_statement(self) -> None:
+        cursor = self._cursor
+        if cursor.take(";"):
+            return
+        if cursor.take("message"):
+            self._nested.append(read_message(cursor))
+        elif cursor.take("enum"):
+            self._enums.append(read_enum(cursor))
+        elif cursor.take("oneof"):
+            self._oneofs.append(_read_oneof(cursor))
+        elif cursor.take("extend"):
+            self._extends.append(read_extend(cursor))
+        elif cursor.take("option"):
+            self._options.append(read_option_statement(cursor))
+        elif cursor.take("reserved"):
+            self._reserved.append(_read_reserved(cursor, FIELD_NUMBER_MAX))
+        elif cursor.take("extensions"):
+            self._extensions.append(_read_extensions(cursor))
+        else:
+            self._members.read()
+
+
+class _Members:
+    """Fields and groups, wherever they may stand."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self.fields: list[Field] = []
+        self.groups: list[Group] = []
+
+    def read(self) -> None:
+        cursor = self._cursor
+        label = cursor.next().text if cursor.peek().text in _LABELS else None
+        if cursor.peek().text == "group" and cursor.peek(1).kind is Kind.WORD:
+            cursor.next()
+            self.groups.append(self._read_group(label))
+        else:
+            self.fields.append(self._read_field(label))
+
+    def _read_field(self, label: str | None) -> Field:
+        cursor = self._cursor
+        kind = _read_field_type(cursor)
+        name = cursor.word()
+        cursor.expect("=")
+        number = cursor.integer()
+        options = read_bracketed(cursor)
+        cursor.expect(";")
+        return Field(label, kind, name, number, _special_last(options))
+
+    def _read_group(self, label: str | None) -> Group:
+        cursor = self._cursor
+        name = cursor.word()
+        cursor.expect("=")
+        number = cursor.integer()
+        options = read_bracketed(cursor)
+        return Group(label, number, options, _MessageBody(cursor, name).read())
+
+
+def _special_last(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """`default`, then `json_name`, after the true options: they are parts of the field."""
+    defaults = tuple(one for one in options if one.is_plain("default"))
+    json_names = tuple(one for one in options if one.is_plain("json_name"))
+    if not defaults and not json_names:
+        return options
+    special = (*defaults, *json_names)
+    return (*(one for one in options if one not in special), *special)
+
+
+def _read_field_type(cursor: Cursor) -> str | MapType:
+    if cursor.peek().text == "map" and cursor.peek(1).text == "<":
+        cursor.next()
+        cursor.next()
+        key = cursor.type_name()
+        cursor.expect(",")
+        value = cursor.type_name()
+        cursor.expect(">")
+        return MapType(key, value)
+    return cursor.type_name()
+
+
+def _read_oneof(cursor: Cursor) -> OneOf:
+    name = cursor.word()
+    members = _Members(cursor)
+    options: list[Option] = []
+    cursor.expect("{")
+    while not cursor.take("}"):
+        if cursor.take("option"):
+            options.append(read_option_statement(cursor))
+        elif not cursor.take(";"):
+            members.read()
+    return OneOf(name, tuple(members.fields), tuple(members.groups), tuple(options))
+
+
+def read_extend(cursor: Cursor) -> Extend:
+    """What follows the keyword `extend`."""
+    name = cursor.type_name()
+    members = _Members(cursor)
+    cursor.expect("{")
+    while not cursor.take("}"):
+        if not cursor.take(";"):
+            members.read()
+    return Extend(name, tuple(members.fields), tuple(members.groups))
+
+
+def read_enum(cursor: Cursor) -> Enum:
+    """What follows the keyword `enum`."""
+    name = cursor.word()
+    values: list[EnumValue] = []
+    reserved: list[Reserved] = []
+    options: list[Option] = []
+    cursor.expect("{")
+    while not cursor.take("}"):
+        if cursor.take(";"):
+            continue
+        is_value = cursor.peek(1).text == "="
+        if not is_value and cursor.take("option"):
+            options.append(read_option_statement(cursor))
+        elif not is_value and cursor.take("reserved"):
+            reserved.append(_read_reserved(cursor, ENUM_NUMBER_MAX))
+        else:
+            values.append(_read_enum_value(cursor))
+    return Enum(name, tuple(values), tuple(reserved), tuple(options))
+
+
+def _read_enum_value(cursor: Cursor) -> EnumValue:
+    name = cursor.word()
+    cursor.expect("=")
+    number = cursor.integer(signed=True)
+    options = read_bracketed(cursor)
+    cursor.expect(";")
+    return EnumValue(name, number, options)
+
+
+def _read_reserved(cursor: Cursor, number_max: int) -> Reserved:
+    values: list[Range | str] = []
+    while True:
+        if cursor.peek().kind is Kind.STRING:
+            values.append(cursor.string())
+        else:
+            values.append(_read_range(cursor, number_max))
+        if not cursor.take(","):
+            break
+    cursor.expect(";")
+    return Reserved(tuple(values))
+
+
+def _read_extensions(cursor: Cursor) -> Extensions:
+    ranges = [_read_range(cursor, FIELD_NUMBER_MAX)]
+    while cursor.take(","):
+        ranges.append(_read_range(cursor, FIELD_NUMBER_MAX))
+    options = read_bracketed(cursor)
+    cursor.expect(";")
+    return Extensions(tuple(ranges), options)
+
+
+def _read_range(cursor: Cursor, number_max: int) -> Range:
+    start = cursor.integer(signed=True)
+    if not cursor.take("to"):
+        return Range(start, start, is_single=True)
+    last = number_max if cursor.take("max") else cursor.integer(signed=True)
+    return Range(start, last, is_single=False)
+
+
+def read_service(cursor: Cursor) -> Service:
+    """What follows the keyword `service`."""
+    name = cursor.word()
+    rpcs: list[Rpc] = []
+    options: list[Option] = []
+    cursor.expect("{")
+    while not cursor.take("}"):
+        if cursor.take("option"):
+            options.append(read_option_statement(cursor))
+        elif cursor.take("rpc"):
+            rpcs.append(_read_rpc(cursor))
+        elif not cursor.take(";"):
+            cursor.refuse(cursor.peek(), "expected rpc or option")
+    return Service(name, tuple(rpcs), tuple(options))
+
+
+def _read_rpc(cursor: Cursor) -> Rpc:
+    name = cursor.word()
+    request, request_streams = _read_rpc_type(cursor)
+    cursor.expect("returns")
+    response, response_streams = _read_rpc_type(cursor)
+    options: list[Option] = []
+    if cursor.take("{"):
+        while not cursor.take("}"):
+            if not cursor.take(";"):
+                cursor.expect("option")
+                options.append(read_option_statement(cursor))
+        cursor.take(";")
+    else:
+        cursor.expect(";")
+    return Rpc(name, request, response, request_streams, response_streams, tuple(options))
+
+
+def _read_rpc_type(cursor: Cursor) -> tuple[str, bool]:
+    cursor.expect("(")
+    streams = cursor.take("stream")
+    name = cursor.type_name()
+    cursor.expect(")")
+    return name, streams

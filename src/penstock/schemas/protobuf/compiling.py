@@ -1,0 +1,96 @@
+"""Runs the Protocol Buffers compiler: the last word on whether a schema is valid, and descriptors.
+
+It runs in this process, over a temporary folder that holds the schema and its imports; the file
+names that people choose never reach the file system. What it has to say it says on the process's
+standard error, which is caught for that moment.
+"""
+
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from grpc_tools import protoc
+
+from penstock.schemas.model import InvalidSchema
+from penstock.schemas.protobuf.known import compiler_folder
+
+SCHEMA_NAME: Final = "default"  # what the peer calls the file of a schema
+_STDERR: Final = 2
+_IMPORT_NAME: Final = re.compile(r"(?!/)(?!(?:.*/)?\.{0,2}(?:/|$))[^\\\x00-\x1f\x7f:=]{1,1000}")
+_ERROR: Final = re.compile(r"(?P<line>\d+):(?P<column>\d+): (?P<reason>.*)", re.DOTALL)
+_ERRORS_MAX: Final = 10
+_stderr_lock = threading.Lock()  # standard error belongs to the whole process
+
+
+def check_import_name(name: str) -> None:
+    """Refuse a name that is not a plain relative path."""
+    if not _IMPORT_NAME.fullmatch(name) or not name.isprintable() or name == SCHEMA_NAME:
+        raise InvalidSchema(f"{name!a} is not a name to import a file by")
+
+
+def compile_schema(text: str, imports: Mapping[str, str]) -> tuple[FileDescriptorProto, ...]:
+    """Descriptors of the imports, in an order to load them in, and of the schema, last."""
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        output = os.path.join(folder, "descriptors")
+        arguments = ["protoc", "--include_imports", f"--descriptor_set_out={output}"]
+        for number, (name, content) in enumerate({**imports, SCHEMA_NAME: text}.items()):
+            check_encoding(content)
+            path = os.path.join(folder, str(number))
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(content)
+            arguments.append(f"--proto_path={name}={path}")
+        arguments += [f"--proto_path={compiler_folder()}", SCHEMA_NAME]
+        code, said = _run(arguments)
+        if code != 0:
+            names = {os.path.join(folder, str(number)): name for number, name in enumerate(imports)}
+            names[os.path.join(folder, str(len(imports)))] = ""
+            raise InvalidSchema(_explained(said, names))
+        with open(output, "rb") as file:
+            return tuple(FileDescriptorSet.FromString(file.read()).file)
+
+
+def check_encoding(text: str) -> None:
+    """Refuse what cannot be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema("the text holds half of a surrogate pair") from None
+
+
+def _run(arguments: list[str]) -> tuple[int, str]:
+    """The compiler's exit code and its errors."""
+    with _stderr_lock, tempfile.TemporaryFile() as caught:
+        sys.stderr.flush()
+        kept = os.dup(_STDERR)
+        os.dup2(caught.fileno(), _STDERR)
+        try:
+            code = protoc.main(arguments)
+        finally:
+            os.dup2(kept, _STDERR)
+            os.close(kept)
+        caught.seek(0)
+        return code, caught.read().decode("utf-8", "replace")
+
+
+def _explained(said: str, names: Mapping[str, str]) -> str:
+    """The compiler's errors for people: line and column, and the import if it is in one."""
+    errors = [
+        _placed(line.removeprefix(f"{path}:"), name)
+        for line in said.splitlines()
+        for path, name in names.items()
+        if line.startswith(f"{path}:") and ": warning: " not in line
+    ]
+    return "; ".join(errors[:_ERRORS_MAX]) or "the compiler refused it and did not say why"
+
+
+def _placed(error: str, name: str) -> str:
+    where = f'in the import "{name}", ' if name else ""
+    match = _ERROR.match(error.strip())
+    if match is None:
+        return where + error.strip()
+    return f"{where}line {match['line']}, column {match['column']}: {match['reason']}"

@@ -1,0 +1,335 @@
+"""A compiled file (FileDescriptorProto) as a tree: what clients send when they have no text.
+
+Descriptors name types in full and spell out map entries; the tree keeps it so, because the peer's
+canonical text does. Custom options that only their extension could explain are left out; the
+peer's own `confluent.*_meta` are kept.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+from google.protobuf.message import DecodeError
+
+from penstock.schemas.model import InvalidSchema
+from penstock.schemas.protobuf.compiling import compile_schema
+from penstock.schemas.protobuf.known import known_text
+from penstock.schemas.protobuf.tokens import Kind, Token, unquoted
+from penstock.schemas.protobuf.tree import (
+    Aggregate,
+    Enum,
+    EnumValue,
+    Extend,
+    Extensions,
+    Field,
+    Group,
+    ListValue,
+    Message,
+    Number,
+    OneOf,
+    Option,
+    Part,
+    ProtoFile,
+    Range,
+    Reserved,
+    Rpc,
+    Service,
+    Text,
+    Value,
+    Word,
+)
+
+_META: Final = "confluent/meta.proto"
+_LABELS: Final = {1: "optional", 2: "required", 3: "repeated"}
+_VALUE_FIRST: Final = ("precision", "scale")  # the peer once wrote these so, and still does
+# The peer's order where it is not that of the numbers; what is not named here comes after.
+_ORDER: Final = {
+    "FileOptions": (
+        "java_package", "java_outer_classname", "java_multiple_files",
+        "java_generate_equals_and_hash", "java_string_check_utf8", "optimize_for", "go_package",
+        "cc_generic_services", "java_generic_services", "py_generic_services", "deprecated",
+        "cc_enable_arenas",
+    ),
+    "FieldOptions": (
+        "ctype", "packed", "jstype", "deprecated", "debug_redact", "retention", "targets",
+    ),
+    "ExtensionRangeOptions": ("declaration", "features", "verification"),
+}  # fmt: skip
+
+
+def read_base64(text: str) -> ProtoFile | None:
+    """The tree of a compiled file in base64; None if the text is nothing of the kind."""
+    try:
+        raw = base64.b64decode(text.strip(), validate=True)
+        file = _file_type().FromString(raw)
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    says_something = (
+        file.syntax or file.package or file.message_type or file.enum_type or file.dependency
+    )
+    return read_descriptor(file) if says_something else None
+
+
+@lru_cache(maxsize=1)
+def _file_type() -> Any:
+    """FileDescriptorProto, of a kind that knows Confluent's options."""
+    pool = descriptor_pool.DescriptorPool()
+    text = known_text(_META)
+    assert text is not None
+    for file in compile_schema(f'syntax = "proto3"; import "{_META}";', {_META: text}):
+        pool.AddSerializedFile(file.SerializeToString())
+    found = pool.FindMessageTypeByName(descriptor_pb2.FileDescriptorProto.DESCRIPTOR.full_name)
+    return message_factory.GetMessageClass(found)
+
+
+def read_descriptor(file: Any) -> ProtoFile:
+    """The tree of a compiled file."""
+    if file.syntax not in ("", "proto2", "proto3"):
+        raise InvalidSchema("editions are not supported; write it as proto2 or proto3")
+    public, weak = set(file.public_dependency), set(file.weak_dependency)
+    names = list(enumerate(file.dependency))
+    reader = _Reader(is_proto3=file.syntax == "proto3")
+    return ProtoFile(
+        syntax=file.syntax or None,
+        package=file.package or None,
+        imports=tuple(name for at, name in names if at not in public and at not in weak),
+        public_imports=tuple(name for at, name in names if at in public),
+        weak_imports=tuple(name for at, name in names if at in weak and at not in public),
+        options=read_options(file.options),
+        messages=tuple(map(reader.message, file.message_type)),
+        enums=tuple(map(_enum, file.enum_type)),
+        extends=reader.extends(file.extension, {}),
+        services=tuple(map(_service, file.service)),
+    )
+
+
+class _Reader:
+    def __init__(self, *, is_proto3: bool) -> None:
+        self._is_proto3 = is_proto3
+
+    def message(self, found: Any) -> Message:
+        bodies = {one.name: one for one in found.nested_type}
+        plain: list[Any] = []
+        members: dict[int, list[Any]] = {at: [] for at in range(len(found.oneof_decl))}
+        for field in found.field:
+            if field.HasField("oneof_index") and not field.proto3_optional:
+                members.get(field.oneof_index, plain).append(field)
+            else:
+                plain.append(field)
+        groups = {
+            _last_word(one.type_name)
+            for one in (*found.field, *found.extension)
+            if one.type == FieldDescriptorProto.TYPE_GROUP
+        }
+        return Message(
+            name=found.name,
+            fields=tuple(self._field(one) for one in plain if not _is_group(one)),
+            oneofs=tuple(
+                self._oneof(oneof, members[at], bodies)
+                for at, oneof in enumerate(found.oneof_decl)
+                if members[at]
+            ),
+            groups=self._groups(plain, bodies),
+            nested=tuple(self.message(one) for one in found.nested_type if one.name not in groups),
+            enums=tuple(map(_enum, found.enum_type)),
+            reserved=_reserved(found, end_is_exclusive=True),
+            extensions=tuple(
+                Extensions((_range(one.start, one.end - 1),), read_options(one.options))
+                for one in found.extension_range
+            ),
+            extends=self.extends(found.extension, bodies),
+            options=read_options(found.options),
+        )
+
+    def extends(self, fields: Iterable[Any], bodies: dict[str, Any]) -> tuple[Extend, ...]:
+        by_name: dict[str, list[Any]] = {}
+        for field in fields:
+            by_name.setdefault(field.extendee, []).append(field)
+        return tuple(
+            Extend(
+                name,
+                tuple(self._field(one) for one in found if not _is_group(one)),
+                self._groups(found, bodies),
+            )
+            for name, found in by_name.items()
+        )
+
+    def _oneof(self, oneof: Any, fields: list[Any], bodies: dict[str, Any]) -> OneOf:
+        return OneOf(
+            oneof.name,
+            tuple(self._field(one, in_oneof=True) for one in fields if not _is_group(one)),
+            self._groups(fields, bodies, in_oneof=True),
+            read_options(oneof.options),
+        )
+
+    def _groups(
+        self, fields: list[Any], bodies: dict[str, Any], *, in_oneof: bool = False
+    ) -> tuple[Group, ...]:
+        return tuple(
+            Group(
+                None if in_oneof else self._label(one),
+                one.number,
+                read_options(one.options),
+                self.message(bodies[_last_word(one.type_name)]),
+            )
+            for one in fields
+            if _is_group(one) and _last_word(one.type_name) in bodies
+        )
+
+    def _field(self, field: Any, *, in_oneof: bool = False) -> Field:
+        options = list(read_options(field.options))
+        if field.HasField("default_value") and not self._is_proto3:
+            options.append(_plain("default", _default(field)))
+        if field.HasField("json_name"):
+            options.append(_plain("json_name", Text(field.json_name)))
+        return Field(
+            None if in_oneof else self._label(field),
+            field.type_name or FieldDescriptorProto.Type.Name(field.type)[5:].lower(),
+            field.name,
+            field.number,
+            tuple(options),
+        )
+
+    def _label(self, field: Any) -> str | None:
+        label = _LABELS[field.label]
+        if self._is_proto3 and label != "repeated" and not field.proto3_optional:
+            return None
+        return label
+
+
+def _is_group(field: Any) -> bool:
+    return bool(field.type == FieldDescriptorProto.TYPE_GROUP)
+
+
+def _last_word(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _enum(found: Any) -> Enum:
+    return Enum(
+        found.name,
+        tuple(EnumValue(one.name, one.number, read_options(one.options)) for one in found.value),
+        _reserved(found, end_is_exclusive=False),
+        read_options(found.options),
+    )
+
+
+def _service(found: Any) -> Service:
+    return Service(
+        found.name,
+        tuple(
+            Rpc(
+                one.name,
+                one.input_type,
+                one.output_type,
+                one.client_streaming,
+                one.server_streaming,
+                read_options(one.options),
+            )
+            for one in found.method
+        ),
+        read_options(found.options),
+    )
+
+
+def _reserved(found: Any, *, end_is_exclusive: bool) -> tuple[Reserved, ...]:
+    ranges = (_range(one.start, one.end - end_is_exclusive) for one in found.reserved_range)
+    return tuple(Reserved((value,)) for value in (*ranges, *found.reserved_name))
+
+
+def _range(start: int, last: int) -> Range:
+    return Range(start, last, is_single=start == last)
+
+
+def _default(field: Any) -> Value:
+    text = field.default_value
+    if field.type == FieldDescriptorProto.TYPE_STRING:
+        return Text(text)
+    if field.type == FieldDescriptorProto.TYPE_BYTES:
+        return Text(unquoted(text, Token(Kind.STRING, f'"{text}"', 0)))
+    is_word = text.removeprefix("-")[:1].isalpha() or text.startswith("_")
+    return Word(text) if is_word else Number(text)
+
+
+def _plain(name: str, value: Value) -> Option:
+    return Option((Part(name, is_extension=False),), value)
+
+
+def read_options(options: Any) -> tuple[Option, ...]:
+    """All options that are set and understood, in the peer's order."""
+    found: list[Option] = []
+    order = _ORDER.get(options.DESCRIPTOR.name, ())
+    for descriptor, value in sorted(
+        options.ListFields(), key=lambda entry: _place(entry[0], order)
+    ):
+        if descriptor.is_extension:
+            meta = _meta(value)
+            if meta.entries:
+                found.append(Option((Part(descriptor.full_name, is_extension=True),), meta))
+            continue
+        values = value if descriptor.is_repeated else [value]
+        if descriptor.name == "uninterpreted_option":
+            continue
+        found += [_plain(descriptor.name, _value(descriptor, one)) for one in values]
+    return tuple(found)
+
+
+def _place(descriptor: Any, order: tuple[str, ...]) -> tuple[bool, int, int]:
+    place = order.index(descriptor.name) if descriptor.name in order else len(order)
+    return (descriptor.is_extension, place, descriptor.number)
+
+
+def _value(descriptor: Any, value: Any) -> Value:
+    match descriptor.type:
+        case descriptor.TYPE_ENUM:
+            known = descriptor.enum_type.values_by_number.get(value)
+            return Word(known.name) if known is not None else Number(str(value))
+        case descriptor.TYPE_BOOL:
+            return Word("true" if value else "false")
+        case descriptor.TYPE_STRING:
+            return Text(value)
+        case descriptor.TYPE_MESSAGE:
+            return Aggregate(
+                tuple(
+                    (inner.name, _listed(inner, one))
+                    for inner, one in value.ListFields()
+                    if not inner.is_extension
+                )
+            )
+        case _:
+            return Number(str(value))
+
+
+def _listed(descriptor: Any, value: Any) -> Value:
+    if not descriptor.is_repeated:
+        return _value(descriptor, value)
+    return ListValue(tuple(_value(descriptor, one) for one in value))
+
+
+def _meta(meta: Any) -> Aggregate:
+    """Confluent's notes on a file, message, field or enum."""
+    entries: list[tuple[str, Value]] = []
+    if meta.doc:
+        entries.append(("doc", Text(meta.doc)))
+    if meta.params:
+        pairs = tuple(_pair(key, value) for key, value in meta.params.items())
+        entries.append(("params", ListValue(pairs)))
+    if meta.tags:
+        entries.append(("tags", ListValue(tuple(map(Text, meta.tags)))))
+    rules = [
+        Aggregate(tuple((inner.name, Text(text)) for inner, text in rule.ListFields()))
+        for rule in meta.rules
+    ]
+    rules = [rule for rule in rules if rule.entries]
+    if rules:
+        entries.append(("rules", ListValue(tuple(rules))))
+    return Aggregate(tuple(entries))
+
+
+def _pair(key: str, value: str) -> Aggregate:
+    pair: tuple[tuple[str, Value], ...] = (("key", Text(key)), ("value", Text(value)))
+    return Aggregate(pair[::-1] if key in _VALUE_FIRST else pair)

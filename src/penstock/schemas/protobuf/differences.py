@@ -1,0 +1,393 @@
+"""What changed between two Protobuf schemas, by Confluent's rules and in its words.
+
+Fields are compared by number, whatever oneof they are in. Types that the files themselves define
+are compared where they stand; types that come by import are compared where a field names them,
+unless both sides import them from the same version. Groups are not looked into: the peer has no
+rule for them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from penstock.schemas.model import Difference, Reference
+from penstock.schemas.protobuf.names import LOCAL, Known, Names
+from penstock.schemas.protobuf.tree import SCALARS, Enum, Field, MapType, Message, ProtoFile
+
+DIFFERENCES_MAX: Final = 1000  # a reason more helps nobody
+
+_REASONS: Final[Mapping[str, str]] = {
+    "PACKAGE_CHANGED": (
+        "The package at '{}' in the %(reader)s schema does not match the package in the "
+        "%(writer)s schema"
+    ),
+    "MESSAGE_REMOVED": (
+        "The %(reader)s schema is missing a MESSAGE type at path '{}' in the %(writer)s schema"
+    ),
+    "FIELD_KIND_CHANGED": (
+        "The type of a field at path '{}' in the %(reader)s schema does not match the "
+        "%(writer)s schema"
+    ),
+    "FIELD_SCALAR_KIND_CHANGED": (
+        "The kind of a SCALAR field at path '{}' in the %(reader)s schema does not match its kind "
+        "in the %(writer)s schema"
+    ),
+    "FIELD_NAMED_TYPE_CHANGED": (
+        "The type of a MESSAGE field at path '{}' in the %(reader)s schema does not match its type "
+        "in the %(writer)s schema"
+    ),
+    "FIELD_NUMERIC_LABEL_CHANGED": (
+        "The label for a NUMERIC field at path '{}' in the %(reader)s schema does not match its "
+        "label in the %(writer)s schema"
+    ),
+    # The two blanks are the peer's; people match on the text.
+    "REQUIRED_FIELD_ADDED": (
+        "A required field  at path '{}' in the %(reader)s schema is missing in the "
+        "%(writer)s schema"
+    ),
+    "REQUIRED_FIELD_REMOVED": (
+        "The %(reader)s schema is missing a required field at path: '{}' in the %(writer)s schema"
+    ),
+    "ONEOF_FIELD_REMOVED": (
+        "The %(reader)s schema is missing a oneof field at path '{}' in the %(writer)s schema"
+    ),
+    "MULTIPLE_FIELDS_MOVED_TO_ONEOF": (
+        "Multiple fields in the oneof at path '{}' in the %(reader)s schema are outside a oneof "
+        "in the %(writer)s schema"
+    ),
+    "FIELD_MOVED_TO_EXISTING_ONEOF": (
+        "A field in the oneof at path '{}' in the %(reader)s schema is outside an existing oneof "
+        "in the %(writer)s schema"
+    ),
+}
+
+_SCALAR_GROUPS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "number"),
+    **dict.fromkeys(("sint32", "sint64"), "zigzag number"),
+    **dict.fromkeys(("string", "bytes"), "string or bytes"),
+    **dict.fromkeys(("fixed32", "sfixed32"), "four bytes"),
+    **dict.fromkeys(("fixed64", "sfixed64"), "eight bytes"),
+    "float": "float",
+    "double": "double",
+}
+_ENUM_GROUP: Final = "number"
+
+_Type: TypeAlias = str | MapType
+_Named = TypeVar("_Named", Message, Enum)
+
+
+class Change(NamedTuple):
+    """One difference, compatible or not, by the peer's name for it."""
+
+    kind: str
+    path: str
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether a reader does not mind."""
+        return self.kind not in _REASONS
+
+    def as_difference(self) -> Difference:
+        """An incompatible change, with its sentence."""
+        return Difference(self.kind, self.path, _REASONS[self.kind].format(self.path))
+
+
+class Side(NamedTuple):
+    """One of the two schemas."""
+
+    file: ProtoFile
+    names: Names
+    references: tuple[Reference, ...]
+
+    def reference_of(self, known: Known) -> tuple[str, int] | None:
+        """Where a type comes from; None where only a reference's reference knows."""
+        if known.origin == LOCAL:
+            return ("", -1)
+        for reference in reversed(self.references):
+            if reference.name == known.origin:
+                return (reference.subject, reference.version)
+        return None
+
+
+def changes(writer: Side, reader: Side) -> list[Change]:
+    """All that changed from the writer's schema to the reader's."""
+    return _Comparison(writer, reader).run()
+
+
+class _Scope(NamedTuple):
+    """Where the comparison stands: the path for people, and how names are read here."""
+
+    path: tuple[str, ...]
+    names: tuple[str, ...]
+    old_package: str
+    new_package: str
+
+    def at(self, step: str) -> "_Scope":
+        """One step down the path only."""
+        return self._replace(path=(*self.path, step))
+
+    def inside(self, name: str) -> "_Scope":
+        """Inside a named type."""
+        return self._replace(path=(*self.path, name), names=(*self.names, name))
+
+
+class _Comparison:
+    def __init__(self, old: Side, new: Side) -> None:
+        self._old = old
+        self._new = new
+        self._found: list[Change] = []
+        self._busy: set[int] = set()  # ids of the old messages that are being compared
+        self._imported: dict[tuple[str, str], list[Change]] = {}
+
+    def run(self) -> list[Change]:
+        old, new = self._old.file, self._new.file
+        scope = _Scope((), (), self._old.names.package, self._new.names.package)
+        if old.package != new.package:
+            self._say("PACKAGE_CHANGED", scope)
+        self._compare_types(scope, (old.messages, old.enums), (new.messages, new.enums))
+        return self._found
+
+    def _say(self, kind: str, scope: _Scope) -> None:
+        if len(self._found) < DIFFERENCES_MAX:
+            self._found.append(Change(kind, "#/" + "/".join(scope.path)))
+
+    def _compare_types(
+        self,
+        scope: _Scope,
+        old: tuple[tuple[Message, ...], tuple[Enum, ...]],
+        new: tuple[tuple[Message, ...], tuple[Enum, ...]],
+    ) -> None:
+        old_messages, new_messages = _by_name(old[0]), _by_name(new[0])
+        for name in _keys(old_messages, new_messages):
+            self._compare_message_named(
+                scope.inside(name), old_messages.get(name), new_messages.get(name)
+            )
+        old_enums, new_enums = _by_name(old[1]), _by_name(new[1])
+        for name in _keys(old_enums, new_enums):
+            self._compare_enum(scope.inside(name), old_enums.get(name), new_enums.get(name))
+
+    def _compare_message_named(
+        self, scope: _Scope, old: tuple[int, Message] | None, new: tuple[int, Message] | None
+    ) -> None:
+        if new is None:
+            assert old is not None
+            if not old[1].is_map_entry:
+                self._say("MESSAGE_REMOVED", scope)
+        elif old is None:
+            if not new[1].is_map_entry:
+                self._say("MESSAGE_ADDED", scope)
+        else:
+            self._compare_messages(scope, old[1], new[1])
+            if old[0] != new[0]:
+                self._say("MESSAGE_MOVED", scope)
+
+    def _compare_enum(
+        self, scope: _Scope, old: tuple[int, Enum] | None, new: tuple[int, Enum] | None
+    ) -> None:
+        if new is None:
+            self._say("ENUM_REMOVED", scope)
+            return
+        if old is None:
+            self._say("ENUM_ADDED", scope)
+            return
+        old_values = {value.number: value.name for value in old[1].values}
+        new_values = {value.number: value.name for value in new[1].values}
+        for number in sorted(old_values.keys() | new_values.keys()):
+            here = scope.at(str(number))
+            if number not in new_values:
+                self._say("ENUM_CONST_REMOVED", here)
+            elif number not in old_values:
+                self._say("ENUM_CONST_ADDED", here)
+            elif old_values[number] != new_values[number]:
+                self._say("ENUM_CONST_CHANGED", here)
+
+    def _compare_messages(self, scope: _Scope, old: Message, new: Message) -> None:
+        if id(old) not in self._busy:
+            self._busy.add(id(old))
+            self._compare_members(scope, _Members(old), _Members(new))
+            self._compare_types(scope, (old.nested, old.enums), (new.nested, new.enums))
+            self._busy.remove(id(old))
+
+    def _compare_members(self, scope: _Scope, old: "_Members", new: "_Members") -> None:
+        for name, members in new.oneofs.items():
+            self._compare_origins(scope.at(name), members, old)
+        for name in sorted(old.oneofs.keys() | new.oneofs.keys()):
+            if name not in new.oneofs:
+                self._say("ONEOF_REMOVED", scope.at(name))
+            elif name not in old.oneofs:
+                self._say("ONEOF_ADDED", scope.at(name))
+        gone = old.oneofs_gone_whole(new)
+        for number in sorted(old.fields.keys() | new.fields.keys()):
+            if number not in new.fields:
+                self._say_removed(scope, old, number, gone)
+            elif number not in old.fields:
+                self._say_added(scope, new, number)
+            else:
+                self._compare_field(scope, old, new, number)
+
+    def _compare_origins(self, scope: _Scope, members: Iterable[int], old: "_Members") -> None:
+        """Fields that could be set together and now exclude one another."""
+        oneofs = {old.oneof_of[number] for number in members if number in old.oneof_of}
+        alone = sum(number in old.fields and number not in old.oneof_of for number in members)
+        if len(oneofs) + alone > 1:
+            kind = (
+                "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if alone > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
+            )
+            self._say(kind, scope)
+
+    def _say_removed(
+        self, scope: _Scope, old: "_Members", number: int, gone: frozenset[str]
+    ) -> None:
+        oneof = old.oneof_of.get(number)
+        if oneof is None:
+            required = old.fields[number].label == "required"
+            kind = "REQUIRED_FIELD_REMOVED" if required else "FIELD_REMOVED"
+            self._say(kind, scope.at(str(number)))
+        elif oneof not in gone:
+            self._say("ONEOF_FIELD_REMOVED", scope.at(oneof).at(str(number)))
+
+    def _say_added(self, scope: _Scope, new: "_Members", number: int) -> None:
+        oneof = new.oneof_of.get(number)
+        if oneof is None:
+            required = new.fields[number].label == "required"
+            kind = "REQUIRED_FIELD_ADDED" if required else "FIELD_ADDED"
+            self._say(kind, scope.at(str(number)))
+        else:
+            self._say("ONEOF_FIELD_ADDED", scope.at(oneof).at(str(number)))
+
+    def _compare_field(self, scope: _Scope, old: "_Members", new: "_Members", number: int) -> None:
+        oneof = new.oneof_of.get(number)
+        if oneof is None:
+            here = scope.at(str(number))
+            if number in old.oneof_of:
+                self._say("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
+        else:
+            here = scope.at(oneof).at(str(number))
+        before, after = old.fields[number], new.fields[number]
+        if before.name != after.name:
+            self._say("FIELD_NAME_CHANGED", here)
+        labels = (before.label, after.label)
+        self._compare_field_types(here, labels, before.type, after.type)
+
+    def _compare_field_types(
+        self, scope: _Scope, labels: tuple[str | None, str | None], old: _Type, new: _Type
+    ) -> None:
+        old_meaning = _meaning(self._old.names, old, scope.names, scope.old_package)
+        new_meaning = _meaning(self._new.names, new, scope.names, scope.new_package)
+        if old_meaning.kind != new_meaning.kind:
+            self._say("FIELD_KIND_CHANGED", scope)
+        elif old_meaning.kind == "scalar":
+            self._compare_scalars(scope, labels, old_meaning.scalar, new_meaning.scalar)
+        elif old_meaning.map is not None and new_meaning.map is not None:
+            for part in (0, 1):
+                self._compare_field_types(
+                    scope, (None, None), old_meaning.map[part], new_meaning.map[part]
+                )
+        else:
+            self._compare_named(scope, old_meaning, new_meaning)
+
+    def _compare_scalars(
+        self, scope: _Scope, labels: tuple[str | None, str | None], old: str, new: str
+    ) -> None:
+        if old != new:
+            self._say("FIELD_SCALAR_KIND_CHANGED", scope)
+        elif None not in labels and labels[0] != labels[1]:
+            is_text = old == "string or bytes"
+            self._say(
+                "FIELD_STRING_OR_BYTES_LABEL_CHANGED" if is_text else "FIELD_NUMERIC_LABEL_CHANGED",
+                scope,
+            )
+
+    def _compare_named(self, scope: _Scope, old: "_Meaning", new: "_Meaning") -> None:
+        if old.known is None or new.known is None:
+            if old.name != new.name:
+                self._say("FIELD_NAMED_TYPE_CHANGED", scope)
+            return
+        local_name = _local_name(old.name, old.known)
+        if local_name != _local_name(new.name, new.known):
+            self._say("FIELD_NAMED_TYPE_CHANGED", scope)
+            return
+        old_reference = self._old.reference_of(old.known)
+        if old_reference is None or old_reference != self._new.reference_of(new.known):
+            found = self._imported_changes(local_name, old, new)
+            self._found += found[: max(0, DIFFERENCES_MAX - len(self._found))]
+            if not all(one.is_compatible for one in found):
+                self._say("FIELD_NAMED_TYPE_CHANGED", scope)
+
+    def _imported_changes(self, local_name: str, old: "_Meaning", new: "_Meaning") -> list[Change]:
+        """What changed in a type that comes by import; looked at once for each pair."""
+        pair = (old.name, new.name)
+        if pair in self._imported:
+            return self._imported[pair]
+        self._imported[pair] = []  # a type that names itself has nothing to add
+        assert old.known is not None
+        assert new.known is not None
+        before, after = old.known.element, new.known.element
+        outer, self._found = self._found, []
+        if isinstance(before, Message) and isinstance(after, Message) and before is not after:
+            path = tuple(local_name.split("."))
+            scope = _Scope(path, path, old.known.package, new.known.package)
+            self._compare_messages(scope, before, after)
+        found, self._found = self._found, outer
+        self._imported[pair] = found
+        return found
+
+
+class _Members:
+    """The fields of a message by number, and the oneof each is in."""
+
+    def __init__(self, message: Message) -> None:
+        self.fields: dict[int, Field] = {field.number: field for field in message.fields}
+        self.oneof_of: dict[int, str] = {}
+        self.oneofs: dict[str, list[int]] = {}
+        for oneof in message.oneofs:
+            self.oneofs[oneof.name] = [field.number for field in oneof.fields]
+            for field in oneof.fields:
+                self.fields[field.number] = field
+                self.oneof_of[field.number] = oneof.name
+
+    def oneofs_gone_whole(self, new: "_Members") -> frozenset[str]:
+        """Oneofs of which neither the name nor any member is left: nobody reads half of them."""
+        return frozenset(
+            name
+            for name, members in self.oneofs.items()
+            if name not in new.oneofs and not any(number in new.fields for number in members)
+        )
+
+
+class _Meaning(NamedTuple):
+    """What a field's type is: a scalar (enums count as numbers), a map, or a message."""
+
+    kind: str
+    name: str = ""  # full where it is known
+    scalar: str = ""
+    map: MapType | None = None
+    known: Known | None = None
+
+
+def _meaning(names: Names, type_: _Type, scope: tuple[str, ...], package: str) -> _Meaning:
+    if isinstance(type_, MapType):
+        return _Meaning("map", map=type_)
+    if type_ in SCALARS:
+        return _Meaning("scalar", scalar=_SCALAR_GROUPS[type_])
+    full_name = names.resolved(type_, scope, package)
+    if full_name is None:
+        return _Meaning("message", name=type_)
+    known = names.type_of(full_name)
+    if isinstance(known.element, Enum):
+        return _Meaning("scalar", scalar=_ENUM_GROUP)
+    map_type = known.element.map_type
+    if map_type is not None:
+        return _Meaning("map", map=map_type)
+    return _Meaning("message", name=full_name, known=known)
+
+
+def _local_name(full_name: str, known: Known) -> str:
+    return full_name.removeprefix(f"{known.package}.") if known.package else full_name
+
+
+def _by_name(types: tuple[_Named, ...]) -> dict[str, tuple[int, _Named]]:
+    return {one.name: (index, one) for index, one in enumerate(types)}
+
+
+def _keys(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    return [*old, *(name for name in new if name not in old)]

@@ -1,0 +1,279 @@
+"""A Protobuf schema as the registry handles it. Immutable; what is costly is computed once."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from penstock.schemas.model import (
+    Difference,
+    Imports,
+    InvalidSchema,
+    Policy,
+    Reference,
+    SchemaType,
+)
+from penstock.schemas.protobuf.compiling import check_encoding, check_import_name, compile_schema
+from penstock.schemas.protobuf.descriptors import read_base64
+from penstock.schemas.protobuf.differences import Side, changes
+from penstock.schemas.protobuf.forms import (
+    has_spelled_maps,
+    with_maps_folded,
+    without_extensions,
+)
+from penstock.schemas.protobuf.known import known_text
+from penstock.schemas.protobuf.names import Names
+from penstock.schemas.protobuf.normal import normal_form
+from penstock.schemas.protobuf.printing import print_proto
+from penstock.schemas.protobuf.reading import CHARACTERS_MAX, read_proto
+from penstock.schemas.protobuf.tree import Message, ProtoFile
+
+IMPORTS_MAX: Final = 1000
+_NO_IMPORTS: Final[Imports] = MappingProxyType({})
+
+
+def parse(
+    text: str,
+    references: tuple[Reference, ...] = (),
+    imports: Imports = _NO_IMPORTS,
+    *,
+    strict: bool = True,
+) -> "ProtobufSchema":
+    """The schema in `text`: .proto text, or a FileDescriptorProto in base64.
+
+    Not strict is for schemas that are stored already: the compiler is not asked, and an import
+    that nobody has is left alone.
+    """
+    source = _read(text)
+    files = _imported_files(source.file, imports, strict=strict)
+    schema = ProtobufSchema(source, references, files)
+    if strict:
+        schema.check()
+    return schema
+
+
+class Source:
+    """One file: its tree, and a text of it that the compiler takes."""
+
+    def __init__(self, file: ProtoFile, text: str | None) -> None:
+        self.file = file
+        self._text = text
+
+    def compilable(self, names: Names) -> str:
+        """The text as written where there is one, so that errors name lines people can find."""
+        if self._text is not None and not has_spelled_maps(self.file):
+            return self._text
+        return print_proto(with_maps_folded(self.file, names))
+
+
+def _read(text: str) -> Source:
+    check_encoding(text)
+    try:
+        return Source(read_proto(text), text)
+    except InvalidSchema:
+        file = read_base64(text) if len(text) <= CHARACTERS_MAX else None
+        if file is None:
+            raise
+        return Source(file, None)
+
+
+@lru_cache(maxsize=64)
+def _known_source(name: str) -> Source | None:
+    text = known_text(name)
+    return Source(read_proto(text), text) if text is not None else None
+
+
+def _imported_files(file: ProtoFile, imports: Imports, *, strict: bool) -> dict[str, Source]:
+    """Everything the file reaches, by the name it is imported by."""
+    found: dict[str, Source] = {}
+    waiting = list(file.all_imports)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        source = _import(name, imports)
+        if source is None:
+            if strict:
+                raise InvalidSchema(f'the import "{name}" is not among the references')
+            continue
+        found[name] = source
+        waiting += source.file.all_imports
+        if len(found) > IMPORTS_MAX:
+            raise InvalidSchema(f"more than {IMPORTS_MAX} files are imported")
+    return found
+
+
+def _import(name: str, imports: Imports) -> Source | None:
+    check_import_name(name)
+    if name not in imports:
+        return _known_source(name)
+    try:
+        return _read(imports[name])
+    except InvalidSchema as wrong:
+        raise InvalidSchema(f'in the import "{name}": {wrong}') from None
+
+
+class ProtobufSchema:
+    """A parsed Protobuf schema, with the files it imports."""
+
+    def __init__(
+        self,
+        source: Source,
+        references: tuple[Reference, ...],
+        imports: Mapping[str, Source],
+    ) -> None:
+        self._source = source
+        self._references = references
+        self._imports = imports
+
+    @property
+    def type(self) -> SchemaType:
+        """Always Protobuf."""
+        return SchemaType.PROTOBUF
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The schemas this one builds on."""
+        return self._references
+
+    @property
+    def file(self) -> ProtoFile:
+        """The tree."""
+        return self._source.file
+
+    @cached_property
+    def names(self) -> Names:
+        """What the names in the file mean."""
+        files = {name: source.file for name, source in self._imports.items()}
+        return Names(self.file, files)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text as the registry stores it."""
+        return print_proto(self.file)
+
+    @property
+    def name(self) -> str | None:
+        """The full name of the first message, or of the first enum where there is none."""
+        file = self._file_of_types
+        names = [one.name for one in file.messages] or [one.name for one in file.enums]
+        if not names:
+            return None
+        return f"{file.package}.{names[0]}" if file.package else names[0]
+
+    def normalized(self) -> "ProtobufSchema":
+        """The same schema with everything that has no meaning put in one order."""
+        file = normal_form(self.file, self.names)
+        references = tuple(sorted(set(self._references)))
+        return ProtobufSchema(Source(file, None), references, self._imports)
+
+    def formatted(self, form: str) -> str:
+        """`serialized` is the FileDescriptorProto in base64; `ignore_extensions` drops options."""
+        match form.lower():
+            case "serialized":
+                raw = _without_default_json_names(self.descriptors[-1]).SerializeToString()
+                return base64.b64encode(raw).decode()
+            case "ignore_extensions":
+                return print_proto(without_extensions(self.file))
+            case _:
+                return self.canonical
+
+    def equivalent(self, other: "ProtobufSchema") -> bool:
+        """Whether registering one while the other is there gives the same version."""
+        return self.canonical == other.canonical
+
+    def unreadable(
+        self, writer: "ProtobufSchema", policy: Policy = Policy.STRICT
+    ) -> tuple[Difference, ...]:
+        """Why this schema cannot read what `writer` wrote. Protobuf knows one policy only."""
+        found = changes(writer.side, self.side)
+        return tuple(one.as_difference() for one in found if not one.is_compatible)
+
+    @property
+    def side(self) -> Side:
+        """This schema as one side of a comparison."""
+        return Side(self.file, self.names, self._references)
+
+    def check(self) -> None:
+        """Ask the compiler, which raises InvalidSchema with all it found wrong."""
+        assert self.descriptors
+
+    @cached_property
+    def descriptors(self) -> tuple[Any, ...]:
+        """FileDescriptorProtos of the imports, in an order to load them in; the schema's last."""
+        texts = {
+            name: source.compilable(self._names_in(source))
+            for name, source in self._imports.items()
+        }
+        return compile_schema(self._source.compilable(self.names), texts)
+
+    def _names_in(self, source: Source) -> Names:
+        return Names(source.file, {name: one.file for name, one in self._imports.items()})
+
+    @property
+    def _file_of_types(self) -> ProtoFile:
+        """The file itself, or the one it hands on if it only hands on one."""
+        file = self.file
+        is_empty = not (file.messages or file.enums or file.services or file.extends)
+        if is_empty and not file.imports and len(file.public_imports) == 1:
+            source = self._imports.get(file.public_imports[0])
+            if source is not None and (source.file.messages or source.file.enums):
+                return source.file
+        return file
+
+    def message_at(self, indexes: Sequence[int]) -> str:
+        """The full name of the message at a path of positions; the first for an empty path."""
+        file = self._file_of_types
+        names = [file.package] if file.package else []
+        messages = file.messages
+        for index in indexes or (0,):
+            if not 0 <= index < len(messages):
+                raise InvalidSchema(f"there is no message at {list(indexes)}")
+            names.append(messages[index].name)
+            messages = messages[index].nested
+        return ".".join(names)
+
+    def indexes_of(self, full_name: str) -> tuple[int, ...]:
+        """The path of positions of a message, by its full name."""
+        file = self._file_of_types
+        local_name = full_name.removeprefix(f"{file.package}.") if file.package else full_name
+        indexes: list[int] = []
+        messages = file.messages
+        for word in local_name.split("."):
+            index = _position(messages, word)
+            if index is None:
+                raise InvalidSchema(f'there is no message "{full_name}"')
+            indexes.append(index)
+            messages = messages[index].nested
+        return tuple(indexes)
+
+
+def _position(messages: tuple[Message, ...], name: str) -> int | None:
+    return next((index for index, one in enumerate(messages) if one.name == name), None)
+
+
+def _without_default_json_names(file: Any) -> Any:
+    """A copy without the JSON names that everybody derives alike; the peer sends none either."""
+    copy = type(file)()
+    copy.CopyFrom(file)
+    waiting = list(copy.message_type)
+    _clear_json_names(copy.extension)
+    while waiting:
+        message = waiting.pop()
+        _clear_json_names(message.field)
+        _clear_json_names(message.extension)
+        waiting += message.nested_type
+    return copy
+
+
+def _clear_json_names(fields: Any) -> None:
+    for field in fields:
+        if field.json_name == default_json_name(field.name):
+            field.ClearField("json_name")
+
+
+def default_json_name(name: str) -> str:
+    """lowerCamelCase as the compiler derives it."""
+    head, *rest = name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in rest)

@@ -1,0 +1,236 @@
+"""A .proto file as a tree: all that its canonical text says, and nothing about where it stood.
+
+Immutable. Comments are not kept. Names are as written; what they mean is for `names.py` to say.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+FIELD_NUMBER_MAX: Final = 536_870_911
+ENUM_NUMBER_MAX: Final = 2**31 - 1
+
+SCALARS: Final = frozenset(
+    {
+        "double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32",
+        "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes",
+    }
+)  # fmt: skip
+
+
+# The values of options are dataclasses, not tuples: Text("1") must differ from Number("1").
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A quoted string. Escaped bytes that are not ASCII are lone surrogates (surrogateescape)."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it was written, its sign included."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An enum constant, true, false, inf …"""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListValue:
+    """Several values, in brackets."""
+
+    items: tuple["Value", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A message in braces. A key stands once: what is repeated became a list."""
+
+    entries: tuple[tuple[str, "Value"], ...]
+
+
+Value: TypeAlias = Text | Number | Word | ListValue | Aggregate
+
+
+class Part(NamedTuple):
+    """One step of an option's name: `(a.b)` is an extension, `c` a field of it."""
+
+    name: str
+    is_extension: bool
+
+
+class Option(NamedTuple):
+    """`name = value`, in brackets or as a statement."""
+
+    parts: tuple[Part, ...]
+    value: Value
+
+    @property
+    def name(self) -> str:
+        """The first step without its parentheses: what options are sorted and merged by."""
+        return self.parts[0].name
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether somebody's extension defines it."""
+        return self.parts[0].is_extension
+
+    def is_plain(self, name: str) -> bool:
+        """Whether it is the built-in option of that name."""
+        return len(self.parts) == 1 and self.parts[0] == Part(name, False)
+
+
+class Range(NamedTuple):
+    """Numbers from `start` to `last`, as written: 5 alone is another text than 5 to 5."""
+
+    start: int
+    last: int
+    is_single: bool
+
+
+class Reserved(NamedTuple):
+    """Numbers or names that must not come back."""
+
+    values: tuple[Range | str, ...]
+
+
+class Extensions(NamedTuple):
+    """Numbers left to others."""
+
+    ranges: tuple[Range, ...]
+    options: tuple[Option, ...]
+
+
+class MapType(NamedTuple):
+    """`map<key, value>`."""
+
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"map<{self.key}, {self.value}>"
+
+
+class Field(NamedTuple):
+    """A field of a message, a oneof or an extend block."""
+
+    label: str | None  # optional, required or repeated, if it was spelled out
+    type: str | MapType
+    name: str
+    number: int
+    options: tuple[Option, ...] = ()
+
+
+class Group(NamedTuple):
+    """Proto2's field and message in one."""
+
+    label: str | None
+    number: int
+    options: tuple[Option, ...]
+    body: "Message"
+
+
+class OneOf(NamedTuple):
+    """Fields of which one at most is set."""
+
+    name: str
+    fields: tuple[Field, ...]
+    groups: tuple[Group, ...] = ()
+    options: tuple[Option, ...] = ()
+
+
+class EnumValue(NamedTuple):
+    """One constant."""
+
+    name: str
+    number: int
+    options: tuple[Option, ...] = ()
+
+
+class Enum(NamedTuple):
+    """An enum type."""
+
+    name: str
+    values: tuple[EnumValue, ...]
+    reserved: tuple[Reserved, ...] = ()
+    options: tuple[Option, ...] = ()
+
+
+class Extend(NamedTuple):
+    """Fields added to somebody else's message."""
+
+    name: str
+    fields: tuple[Field, ...]
+    groups: tuple[Group, ...] = ()
+
+
+class Message(NamedTuple):
+    """A message type. `nested` holds messages only; enums have their own place."""
+
+    name: str
+    fields: tuple[Field, ...] = ()
+    oneofs: tuple[OneOf, ...] = ()
+    groups: tuple[Group, ...] = ()
+    nested: tuple["Message", ...] = ()
+    enums: tuple[Enum, ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    extensions: tuple[Extensions, ...] = ()
+    extends: tuple[Extend, ...] = ()
+    options: tuple[Option, ...] = ()
+
+    @property
+    def is_map_entry(self) -> bool:
+        """Whether it is what a compiler made of `map<…>`; descriptors spell that out."""
+        return any(one.is_plain("map_entry") and one.value == Word("true") for one in self.options)
+
+    @property
+    def map_type(self) -> MapType | None:
+        """The map this entry stands for; None for an ordinary message."""
+        if not self.is_map_entry:
+            return None
+        types = {field.name: field.type for field in self.fields}
+        key, value = types.get("key"), types.get("value")
+        return MapType(key, value) if isinstance(key, str) and isinstance(value, str) else None
+
+
+class Rpc(NamedTuple):
+    """One call of a service."""
+
+    name: str
+    request: str
+    response: str
+    request_streams: bool = False
+    response_streams: bool = False
+    options: tuple[Option, ...] = ()
+
+
+class Service(NamedTuple):
+    """A service; events do not use it, but files have it."""
+
+    name: str
+    rpcs: tuple[Rpc, ...] = ()
+    options: tuple[Option, ...] = ()
+
+
+class ProtoFile(NamedTuple):
+    """A whole file."""
+
+    syntax: str | None = None  # None where the file is silent, which means proto2
+    package: str | None = None
+    imports: tuple[str, ...] = ()
+    public_imports: tuple[str, ...] = ()
+    weak_imports: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    messages: tuple[Message, ...] = ()
+    enums: tuple[Enum, ...] = ()
+    extends: tuple[Extend, ...] = ()
+    services: tuple[Service, ...] = ()
+
+    @property
+    def all_imports(self) -> tuple[str, ...]:
+        """Every file this one asks for."""
+        return (*self.imports, *self.public_imports, *self.weak_imports)
