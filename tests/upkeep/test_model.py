@@ -36,13 +36,17 @@ class Killed(BaseException):
 
 
 class Inline:
-    """The worker's work in this process; remembers its last job."""
+    """The worker's work in this process; remembers its last job and how far it came."""
 
     job: CleanJob | None = None
+    clean_end = 0
 
     async def carry_out(self, job: CleanJob) -> Cleaned | Rotten | Failed:
         self.job = job
-        return carry_out(job, lambda: None)
+        answer = carry_out(job, lambda: None)
+        if isinstance(answer, Cleaned):
+            self.clean_end = int(answer.end_offset)
+        return answer
 
     async def stop(self) -> None:
         return
@@ -161,12 +165,12 @@ class History:
         for record in self.records:
             if record.value is None and record.offset < read_to:
                 earliest, latest = self.horizons.get(record.offset, (self.now + GRACE, None))
-                if done and latest is None and record.offset < job.end_offset:
+                if done and latest is None and record.offset < self.worker.clean_end:
                     latest = self.now + GRACE
                 self.horizons[record.offset] = earliest, latest
         self.attempted_end = int(job.end_offset)
         if done:
-            self.clean_end = self.attempted_end
+            self.clean_end = self.worker.clean_end  # short of the job's end when its map was full
             self.cleaned_at = self.now
 
     def producers(self) -> list[tuple[int, ...]]:
