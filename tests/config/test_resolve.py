@@ -66,6 +66,13 @@ def test_overrides_reach_every_view() -> None:
     assert views.accept.keys_required
 
 
+def test_a_compacted_topic_rolls_in_time_for_its_longest_compaction_lag() -> None:
+    lag = {"max.compaction.lag.ms": "1000"}
+    compact = {"cleanup.policy": "compact", **lag}
+    assert topic_views(compact, NO_LAYERS, producer_id_expiration_ms=DAY).log.segment_ms == 1000
+    assert topic_views(lag, NO_LAYERS, producer_id_expiration_ms=DAY).log.segment_ms == 7 * DAY
+
+
 def test_the_topic_wins_over_the_broker_over_all_brokers_over_the_start() -> None:
     key = TOPIC_KEYS["segment.bytes"]
     layers = Layers(

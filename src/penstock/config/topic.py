@@ -263,7 +263,7 @@ def topic_views(
     values = Values(TOPIC_KEYS, overrides, Source.TOPIC, layers)
     policy = values.names("cleanup.policy")
     return TopicViews(
-        log=_log_settings(values, producer_id_expiration_ms),
+        log=_log_settings(values, producer_id_expiration_ms, compact="compact" in policy),
         accept=_accept_settings(values, compact="compact" in policy),
         retention=RetentionSettings(
             delete="delete" in policy,
@@ -280,10 +280,16 @@ def topic_views(
     )
 
 
-def _log_settings(values: Values, producer_id_expiration_ms: Millis) -> LogSettings:
+def _log_settings(
+    values: Values, producer_id_expiration_ms: Millis, *, compact: bool
+) -> LogSettings:
+    segment_ms = values.millis("segment.ms")
+    max_lag_ms = values.limit_ms("max.compaction.lag.ms")
+    if compact and max_lag_ms is not None:
+        segment_ms = min(segment_ms, max_lag_ms)  # an active segment is never compacted
     return LogSettings(
         segment_bytes=values.whole("segment.bytes"),
-        segment_ms=values.millis("segment.ms"),
+        segment_ms=segment_ms,
         segment_jitter_ms=values.millis("segment.jitter.ms"),
         segment_index_bytes=values.whole("segment.index.bytes"),
         index_interval_bytes=values.whole("index.interval.bytes"),
