@@ -3,6 +3,7 @@
 Those that only give a default to topics or groups are made from the rows of those keys.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -131,6 +132,14 @@ _TOPICS: Final = (
     _key(
         "log.cleaner.backoff.ms", Kind.LONG, 15_000, least=0, change=Change.PER_BROKER,
         doc="How long compaction rests when there was nothing to do.",
+    ),
+    _key(
+        "log.cleaner.dedupe.buffer.size", Kind.LONG, 128 << 20, least=1 << 20,
+        doc="Memory for the keys of one round of compaction: 32 bytes for each.",
+    ),
+    _key(
+        "log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max, least=1,
+        doc="What compaction may read in a second; it reads what is dirty twice.",
     ),
     _key(
         "log.flush.offset.checkpoint.interval.ms", Kind.INT, 60_000, least=0,

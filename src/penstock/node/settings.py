@@ -4,6 +4,7 @@ A value comes from the command line, else from a properties file, else from the 
 Everything is checked here, before anything is opened.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,7 +201,10 @@ def group_view(settings: NodeSettings) -> GroupSettings:
 def upkeep_view(settings: NodeSettings) -> UpkeepSettings:
     """What retention and compaction must know."""
     values = settings.values
+    rate = values.fraction("log.cleaner.io.max.bytes.per.second")
     return UpkeepSettings(
         retention_interval_ms=values.millis("log.retention.check.interval.ms"),
         compaction_interval_ms=values.millis("log.cleaner.backoff.ms"),
+        map_bytes=values.whole("log.cleaner.dedupe.buffer.size"),
+        bytes_per_second=int(rate) if rate < sys.float_info.max else None,
     )
