@@ -98,15 +98,16 @@ def read_target(bootstrap: str) -> dict[int, list[int]]:
         [confluent_kafka.TopicPartition("target", index, 0) for index in range(PARTITIONS)]
     )
     values: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
-    ended = 0
-    while ended < PARTITIONS:
+    ended: set[int | None] = set()
+    while len(ended) < PARTITIONS:
         for message in consumer.consume(10_000, 0.5):
-            value, partition = message.value(), message.partition()
-            assert partition is not None
-            if message.error() is not None:
-                ended += 1
+            error, value, partition = message.error(), message.value(), message.partition()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error  # noqa: SLF001 - the library's public constant has that name
+                ended.add(partition)
             else:
                 assert value is not None
+                assert partition is not None
                 values[partition].append(int(value))
     consumer.close()
     return values
