@@ -31,7 +31,8 @@ def must_roll(
         return False
     if used_bytes + size_bytes > settings.segment_bytes:
         return True
-    if _age_ms(active, newest, now) > settings.segment_ms - _jitter_ms(active, settings):
+    jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
+    if _age_ms(active, newest, now) > settings.segment_ms - jitter_ms:
         return True
     # There is at most an entry per interval, so most of the time counting is not needed.
     may_be_full = (
@@ -49,6 +50,4 @@ def _age_ms(active: Segment, newest: Millis, now: Millis) -> int:
 
 def _jitter_ms(active: Segment, settings: LogSettings) -> int:
     """The same for one segment whenever it is asked, and different among partitions."""
-    if not settings.segment_jitter_ms:
-        return 0
     return zlib.crc32(active.log.path.encode()) % settings.segment_jitter_ms
