@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.config.broker import BROKER_KEYS
 from penstock.config.group import GROUP_KEYS
-from penstock.config.keys import Kind, Value, write_value
+from penstock.config.keys import Key, Kind, Value, write_value
 from penstock.config.topic import TOPIC_KEYS
 from penstock.errors import ErrorCode, Refused
 
@@ -14,14 +14,14 @@ ALL_KEYS = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
 
 
 @pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
-def test_a_default_is_a_value_its_key_takes(key) -> None:  # type: ignore[no-untyped-def] # a row
+def test_a_default_is_a_value_its_key_takes(key: Key) -> None:
     text = key.default_text()
     if text is not None and key.default != ():
         assert key.parse(text) == key.default
 
 
 @pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
-def test_every_key_says_what_it_means(key) -> None:  # type: ignore[no-untyped-def] # a row
+def test_every_key_says_what_it_means(key: Key) -> None:
     assert key.doc.endswith(".")
 
 
@@ -80,7 +80,7 @@ def test_a_value_is_read_as_kafka_reads_it(name: str, text: str, value: Value) -
 
 @settings(deadline=None, max_examples=200)
 @given(key=st.sampled_from(ALL_KEYS), text=st.text(max_size=30))
-def test_any_text_is_a_value_or_refused(key, text: str) -> None:  # type: ignore[no-untyped-def] # a row
+def test_any_text_is_a_value_or_refused(key: Key, text: str) -> None:
     try:
         value = key.parse(text)
     except Refused:
