@@ -25,8 +25,8 @@ RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
 
 _RULE = "----"
 
-# A loaded machine is no reason to fail. The gate always tries the same examples, so that it says the
-# same of the same commit; everywhere else each run tries others.
+# A loaded machine is no reason to fail. The gate always tries the same examples, so that it says
+# the same of the same commit; everywhere else each run tries others.
 settings.register_profile(
     "penstock",
     deadline=None,
