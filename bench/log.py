@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from crc32c import crc32c
@@ -142,7 +143,7 @@ def measure_open(folder: Path) -> Iterator[Figure]:
         return spent
 
     for name, clean in (("open a clean partition", True), ("recover a small partition", False)):
-        taken = best_of(lambda clean=clean: opened(clean=clean))
+        taken = best_of(partial(opened, clean=clean))
         yield Figure(name, taken * 1_000_000 / partitions, None, "us")
 
 

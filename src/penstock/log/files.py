@@ -116,7 +116,9 @@ class OpenFiles:
             return file.descriptor
         if len(self._open) >= self.open_max:
             self.close(next(iter(self._open)))
-        file.descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+        # A file without bytes may not have been made yet: thousands of partitions start empty.
+        create = os.O_CREAT if file.size_bytes == 0 else 0
+        file.descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC | create, 0o644)
         self._open[file] = None
         return file.descriptor
 

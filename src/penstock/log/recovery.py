@@ -53,7 +53,7 @@ def load_partition(
     epochs = LeaderEpochs(folder)
     if not segments:
         remove_files(f"{folder}/{name}" for name in sizes if name.endswith(".snapshot"))
-        segments = [Segment.create(folder, start_offset, files, now=now)]
+        segments = [Segment(folder, start_offset, files, created_at=now)]
         return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
     segments, rebuilt = _mend(segments, suspects, index_interval_bytes)

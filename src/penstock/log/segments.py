@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from penstock.log.files import OpenFiles, remove_files
+from penstock.log.files import OpenFiles, create_file, remove_files
 from penstock.log.segment import NOTHING, Segment
 from penstock.log.swap import Replacement, accept_cleaned, install, retire
 from penstock.model import NO_OFFSET, Millis, Offset
@@ -98,6 +98,8 @@ class Segments:
         return self._bases[number + 1] if number + 1 < len(self._bases) else end_offset
 
     def roll(self, base_offset: Offset, now: Millis) -> None:
+        if self.active.size_bytes == 0:
+            create_file(self.active.log.path)  # nothing made it be there, and it is counted on now
         self.active.write_indexes()
         segment = Segment.create(self.folder, base_offset, self.files, now=now)
         self._list.append(segment)
