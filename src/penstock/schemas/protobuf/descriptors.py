@@ -80,6 +80,9 @@ def _file_type() -> Any:
     pool = descriptor_pool.DescriptorPool()
     text = known_text(_META)
     assert text is not None
+    # A map is a list of pairs on the wire; read as a list it keeps its order.
+    text = text.replace("map<string, string> params", "repeated Pair params")
+    text += "message Pair { string key = 1; string value = 2; }"
     for file in compile_schema(f'syntax = "proto3"; import "{_META}";', {_META: text}):
         pool.AddSerializedFile(file.SerializeToString())
     found = pool.FindMessageTypeByName(descriptor_pb2.FileDescriptorProto.DESCRIPTOR.full_name)
@@ -316,7 +319,7 @@ def _meta(meta: Any) -> Aggregate:
     if meta.doc:
         entries.append(("doc", Text(meta.doc)))
     if meta.params:
-        pairs = tuple(_pair(key, value) for key, value in meta.params.items())
+        pairs = tuple(_pair(one.key, one.value) for one in meta.params)
         entries.append(("params", ListValue(pairs)))
     if meta.tags:
         entries.append(("tags", ListValue(tuple(map(Text, meta.tags)))))

@@ -299,7 +299,7 @@ class _Comparison:
 
     def _compare_named(self, scope: _Scope, old: "_Meaning", new: "_Meaning") -> None:
         if old.known is None or new.known is None:
-            if old.name != new.name:
+            if old.written != new.written:
                 self._say("FIELD_NAMED_TYPE_CHANGED", scope)
             return
         local_name = _local_name(old.name, old.known)
@@ -358,7 +358,8 @@ class _Meaning(NamedTuple):
     """What a field's type is: a scalar (enums count as numbers), a map, or a message."""
 
     kind: str
-    name: str = ""  # full where it is known
+    written: str = ""
+    name: str = ""  # in full
     scalar: str = ""
     map: MapType | None = None
     known: Known | None = None
@@ -371,14 +372,14 @@ def _meaning(names: Names, type_: _Type, scope: tuple[str, ...], package: str) -
         return _Meaning("scalar", scalar=_SCALAR_GROUPS[type_])
     full_name = names.resolved(type_, scope, package)
     if full_name is None:
-        return _Meaning("message", name=type_)
+        return _Meaning("message", written=type_)
     known = names.type_of(full_name)
     if isinstance(known.element, Enum):
         return _Meaning("scalar", scalar=_ENUM_GROUP)
     map_type = known.element.map_type
     if map_type is not None:
         return _Meaning("map", map=map_type)
-    return _Meaning("message", name=full_name, known=known)
+    return _Meaning("message", written=type_, name=full_name, known=known)
 
 
 def _local_name(full_name: str, known: Known) -> str:

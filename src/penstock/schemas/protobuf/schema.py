@@ -22,6 +22,7 @@ from penstock.schemas.protobuf.forms import (
     with_maps_folded,
     without_extensions,
 )
+from penstock.schemas.protobuf.json_names import without_default_json_names
 from penstock.schemas.protobuf.known import known_text
 from penstock.schemas.protobuf.names import Names
 from penstock.schemas.protobuf.normal import normal_form
@@ -172,7 +173,7 @@ class ProtobufSchema:
         """`serialized` is the FileDescriptorProto in base64; `ignore_extensions` drops options."""
         match form.lower():
             case "serialized":
-                raw = _without_default_json_names(self.descriptors[-1]).SerializeToString()
+                raw = without_default_json_names(self.descriptors[-1]).SerializeToString()
                 return base64.b64encode(raw).decode()
             case "ignore_extensions":
                 return print_proto(without_extensions(self.file))
@@ -251,29 +252,3 @@ class ProtobufSchema:
 
 def _position(messages: tuple[Message, ...], name: str) -> int | None:
     return next((index for index, one in enumerate(messages) if one.name == name), None)
-
-
-def _without_default_json_names(file: Any) -> Any:
-    """A copy without the JSON names that everybody derives alike; the peer sends none either."""
-    copy = type(file)()
-    copy.CopyFrom(file)
-    waiting = list(copy.message_type)
-    _clear_json_names(copy.extension)
-    while waiting:
-        message = waiting.pop()
-        _clear_json_names(message.field)
-        _clear_json_names(message.extension)
-        waiting += message.nested_type
-    return copy
-
-
-def _clear_json_names(fields: Any) -> None:
-    for field in fields:
-        if field.json_name == default_json_name(field.name):
-            field.ClearField("json_name")
-
-
-def default_json_name(name: str) -> str:
-    """lowerCamelCase as the compiler derives it."""
-    head, *rest = name.split("_")
-    return head + "".join(word[:1].upper() + word[1:] for word in rest)
