@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.model import NO_OFFSET
+from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId
 from penstock.protocol.batch import HEADER_BYTES, seal
 from penstock.protocol.codecs import Codec
-from penstock.protocol.pairs import read_pairs
+from penstock.protocol.pairs import build_pairs, read_pairs
 from penstock.protocol.records import Record, build_batch, read_records
 
 content = st.none() | st.binary(max_size=300)
@@ -32,6 +32,19 @@ def test_pairs_are_those_of_the_plain_reader(written: list[Record], codec: Codec
     batch = build_batch(written, codec=codec)
     expected = [(record.key, record.value) for record in read_records(batch)]
     assert read_pairs(batch) == expected
+
+
+@given(st.lists(st.tuples(content, content), min_size=1, max_size=200), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_a_batch_of_pairs_is_built_as_the_plain_builder_does(
+    pairs: list[tuple[bytes | None, bytes | None]], transactional: bool
+) -> None:
+    now = Millis(1_700_000_000_000)
+    who = (
+        {"producer_id": ProducerId(7), "producer_epoch": ProducerEpoch(2)} if transactional else {}
+    )
+    plain = build_batch(pairs, timestamp=now, transactional=transactional, **who)  # type: ignore[arg-type]  # a dict of two
+    assert build_pairs(pairs, now, transactional=transactional, **who) == plain  # type: ignore[arg-type]  # a dict of two
 
 
 @given(records, st.data())

@@ -11,8 +11,8 @@ from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import BatchHeader, iterate_headers
 from penstock.protocol.control import Marker, read_marker
-from penstock.protocol.pairs import read_pairs
-from penstock.protocol.records import build_batch, read_records
+from penstock.protocol.pairs import build_pairs, read_pairs
+from penstock.protocol.records import read_records
 
 READ_BYTES = 1 << 20  # of the log at a time while replaying
 
@@ -39,9 +39,9 @@ class PartitionJournal:
     ) -> Offset:
         """Append all records as one batch, or none; return the new end offset."""
         now = self._clock()
-        batch = build_batch(
+        batch = build_pairs(
             records,
-            timestamp=now,
+            now,
             producer_id=NO_PRODUCER if stamp is None else stamp.producer_id,
             producer_epoch=NO_PRODUCER_EPOCH if stamp is None else stamp.producer_epoch,
             transactional=stamp is not None,

@@ -1,18 +1,77 @@
-"""Keys and values of a stored batch, read in one loop: for logs of our own that are replayed whole.
+"""Batches that are only keys and values, built and read in one loop: for logs of our own.
 
-Offsets, timestamps and headers are stepped over. The batch is checked as a whole first; a record
-that lies about its lengths is Malformed, as everywhere.
+What is built is what `records.build_batch` builds. When reading, offsets, timestamps and headers
+are stepped over; the batch is checked as a whole first, and a record that lies about its lengths is
+Malformed, as everywhere.
 """
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from penstock.errors import Malformed
+from penstock.model import (
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    Millis,
+    ProducerEpoch,
+    ProducerId,
+)
 from penstock.protocol import batch as v2
 from penstock.protocol.codecs import Codec, decompress
-from penstock.protocol.primitives import Buffer
+from penstock.protocol.primitives import Buffer, varint
 from penstock.protocol.records import OPENED_BYTES_MAX
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
+
+_NULL = varint(-1)
+
+
+def build_pairs(
+    pairs: Iterable[Pair],
+    timestamp: Millis,
+    *,
+    producer_id: ProducerId = NO_PRODUCER,
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
+    transactional: bool = False,
+) -> bytearray:
+    """A sealed batch without compression, every record of the same time."""
+    parts: list[bytes] = []
+    for delta, (key, value) in enumerate(pairs):
+        record = b"".join(
+            (
+                b"\0\0",  # no attributes; no later than the batch
+                varint(delta),
+                _NULL if key is None else varint(len(key)) + key,
+                _NULL if value is None else varint(len(value)) + value,
+                b"\0",  # no headers
+            )
+        )
+        parts += (varint(len(record)), record)
+    assert parts, "a batch has a record"
+    count = len(parts) // 2
+    packed = b"".join(parts)
+    built = bytearray(v2.HEADER_BYTES)
+    header = v2.BatchHeader(
+        base_offset=0,
+        length=v2.HEADER_BYTES - v2.LOG_OVERHEAD_BYTES + len(packed),
+        leader_epoch=NO_EPOCH,
+        magic=v2.MAGIC,
+        crc=0,
+        attributes=v2.TRANSACTIONAL if transactional else 0,
+        last_offset_delta=count - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=count,
+    )
+    v2.write_header(built, 0, header)
+    built += packed
+    v2.seal(built)
+    return built
 
 
 def read_pairs(

@@ -1,0 +1,239 @@
+"""Groups: commits per second, a rebalance of fifty members, a million offsets after a restart."""
+
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bench.figures import Figure, report
+from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
+from penstock.protocol.headers import write_request_header
+from penstock.protocol.messages import encode, fill, request_type
+
+CONNECTIONS = 8
+COMMITS = 3000  # of each connection, one at a time as a client commits
+MEMBERS, PARTITIONS = 50, 200
+GROUPS, OFFSETS_EACH = 200, 5000
+SIZE = Struct(">i")
+CLASSIC = {"session.timeout.ms": 30_000, "partition.assignment.strategy": "cooperative-sticky"}
+CONSUMER = {"group.protocol": "consumer"}
+
+
+def measure() -> Iterator[Figure]:
+    """The same work on both servers."""
+    ours = measure_server(penstock())
+    try:
+        theirs = measure_server(apache_kafka())
+    except PeerUnavailable as reason:
+        print(f"no peer to compare with: {reason}", file=sys.stderr)
+        theirs = {}
+    targets = {"commits": ("commits/s", ">= 1.0")}
+    for name, value in ours.items():
+        unit, target = targets.get(name, ("s", "<= 1.0"))
+        yield Figure(name, value, theirs.get(name), unit, target)
+    yield Figure("a million offsets load after a restart", load_million(), None, "s")
+
+
+def measure_server(server: Server) -> dict[str, float]:
+    """Everything that both servers do."""
+    with server:
+        make_topic(server.bootstrap, "t", partitions=PARTITIONS)
+        found = {"commits": commits_per_second(server.bootstrap)}
+        for name, settings in (("classic", CLASSIC), ("consumer", CONSUMER)):
+            joined, left = rebalance(server.bootstrap, name, settings)
+            found[f"{name}: stable after one of {MEMBERS} joins"] = joined
+            found[f"{name}: stable after one of {MEMBERS} leaves"] = left
+    print(type(server).__name__, found, file=sys.stderr)
+    return found
+
+
+class Wire:
+    """A raw connection."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, packed: bytes) -> bytes:
+        """One request, and the answer to it."""
+        self._socket.sendall(packed)
+        (size,) = SIZE.unpack(self._take(4))
+        return self._take(size)
+
+    def _take(self, size: int) -> bytes:
+        taken = bytearray()
+        while len(taken) < size:
+            taken += self._socket.recv(size - len(taken))
+        return bytes(taken)
+
+
+def frame(api_key: int, version: int, **fields: Any) -> bytes:
+    """A whole request."""
+    body = encode(fill(request_type(api_key, version), **fields))
+    header = write_request_header(
+        api_key=api_key, api_version=version, correlation_id=1, client_id="bench"
+    )
+    return SIZE.pack(len(header) + len(body)) + header + body
+
+
+def commit_frame(group: str, topics: list[dict[str, Any]]) -> bytes:
+    """A commit by nobody in particular, which a group without members takes."""
+    return frame(
+        8, 9, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
+    )
+
+
+def rows(partitions: int) -> list[dict[str, Any]]:
+    """An offset for each partition."""
+    return [
+        {
+            "partition_index": index,
+            "committed_offset": 42,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        for index in range(partitions)
+    ]
+
+
+def wait_for_coordinator(wire: Wire, group: str) -> None:
+    """Until a commit is accepted."""
+    packed = commit_frame(group, [{"name": "t", "partitions": rows(1)}])
+    for _ in range(300):
+        wire.ask(frame(10, 4, key_type=0, coordinator_keys=[group]))
+        if wire.ask(packed)[-5:] == b"\0\0\0\0\0":  # error code and three empty tag sections
+            return
+        time.sleep(0.1)
+    raise TimeoutError("no coordinator")
+
+
+def commits_per_second(bootstrap: str) -> float:
+    """Several clients, each committing one partition and waiting for the answer."""
+    wires = [Wire(bootstrap) for _ in range(CONNECTIONS)]
+    for number, wire in enumerate(wires):
+        wait_for_coordinator(wire, f"commits-{number}")
+
+    def commit(number: int, times: int) -> None:
+        packed = commit_frame(f"commits-{number}", [{"name": "t", "partitions": rows(1)}])
+        for _ in range(times):
+            wires[number].ask(packed)
+
+    elapsed = 0.0
+    for times in (COMMITS, COMMITS):  # the first is for warming up
+        threads = [
+            threading.Thread(target=commit, args=(number, times)) for number in range(CONNECTIONS)
+        ]
+        started = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        elapsed = time.perf_counter() - started
+    return CONNECTIONS * COMMITS / elapsed
+
+
+class Crowd:
+    """Members in one group, each polled in a thread of its own."""
+
+    def __init__(self, bootstrap: str, group: str, settings: dict[str, Any]) -> None:
+        self._settings = {"bootstrap.servers": bootstrap, "group.id": group, **settings}
+        self._stopping = threading.Event()
+        self.members: list[Consumer] = []
+        self._threads: list[threading.Thread] = []
+
+    def join(self) -> None:
+        """One more."""
+        consumer = Consumer(self._settings)
+        consumer.subscribe(["t"])
+        leaving = threading.Event()
+        thread = threading.Thread(target=self._poll, args=(consumer, leaving))
+        thread.start()
+        self.members.append(consumer)
+        self._threads.append(thread)
+
+    def leave(self) -> None:
+        """The last one goes."""
+        consumer = self.members.pop()
+        consumer.close()
+
+    def _poll(self, consumer: Consumer, leaving: threading.Event) -> None:
+        while not self._stopping.is_set() and not leaving.is_set():
+            try:
+                consumer.poll(0.05)
+            except RuntimeError:  # closed
+                return
+
+    def wait_stable(self) -> float:
+        """Seconds until everybody has its part: each partition once, nobody two ahead."""
+        started = time.perf_counter()
+        while time.perf_counter() - started < 120:
+            parts = [len(member.assignment()) for member in self.members]
+            if sum(parts) == PARTITIONS and max(parts) - min(parts) <= 1:
+                return time.perf_counter() - started
+            time.sleep(0.01)
+        raise TimeoutError("the group is not stable")
+
+    def stop(self) -> None:
+        """Everybody goes."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        for member in self.members:
+            member.close()
+
+
+def rebalance(bootstrap: str, name: str, settings: dict[str, Any]) -> tuple[float, float]:
+    """How long a stable group needs after one member joins, and after one leaves."""
+    crowd = Crowd(bootstrap, f"crowd-{name}", settings)
+    for _ in range(MEMBERS - 1):
+        crowd.join()
+    crowd.wait_stable()
+    time.sleep(1)
+    crowd.join()
+    joined = crowd.wait_stable()
+    time.sleep(1)
+    crowd.leave()
+    left = crowd.wait_stable()
+    crowd.stop()
+    return joined, left
+
+
+def load_million() -> float:
+    """Seconds from the start of a broker that holds a million offsets until it answers."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-offsets-"))
+    try:
+        server = penstock(folder)
+        with server:
+            admin = AdminClient({"bootstrap.servers": server.bootstrap})
+            names = [f"o{number}" for number in range(OFFSETS_EACH // 100)]
+            for made in admin.create_topics(
+                [NewTopic(name, 1, 1) for name in [*names, "t"]]
+            ).values():
+                made.result(30)
+            wire = Wire(server.bootstrap)
+            wait_for_coordinator(wire, "g0")
+            topics = [{"name": name, "partitions": rows(100)} for name in names]
+            for number in range(GROUPS):
+                wire.ask(commit_frame(f"g{number}", topics))
+            server.kill()
+            started = time.perf_counter()
+            server.start()
+            wait_for_coordinator(Wire(server.bootstrap), "g0")
+            return time.perf_counter() - started
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    report(measure(), __doc__)
