@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
 
@@ -28,9 +29,11 @@ class Wanted:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "generation",
         "index",
         "last_fetched_epoch",
         "max_bytes",
+        "partition",
         "told_high_watermark",
         "told_start_offset",
         "topic",
@@ -52,6 +55,8 @@ class Wanted:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.partition: Partition | None = None  # found when last read
+        self.generation = -1  # of the table that it was found in
         self.told_high_watermark = -1
         self.told_start_offset = -1
 

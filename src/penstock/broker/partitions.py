@@ -305,6 +305,7 @@ class Partitions:
     def __init__(self, node_id: NodeId, store: LogStore) -> None:
         self.node_id = node_id
         self.flush: FlushPort | None = None  # for partitions created from then on
+        self.generation = 0  # changes with the table: whoever keeps a partition looks again then
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[bytes, HostedTopic] = {}  # by the id's 16 bytes, as on the wire
         self._store = store
@@ -349,6 +350,7 @@ class Partitions:
             flush=self.flush,
         )
         topic.partitions[topic_partition.partition] = partition
+        self.generation += 1
         return partition
 
     def delete(self, topic: str) -> None:
@@ -357,6 +359,7 @@ class Partitions:
         if hosted is None:
             return
         self.topics_by_id.pop(hosted.topic_id.bytes, None)
+        self.generation += 1
         for partition in hosted.partitions.values():
             partition.abandon()
             self._store.delete(partition.log)

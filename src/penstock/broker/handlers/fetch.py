@@ -56,10 +56,12 @@ def fetch(context: Context, request: Any) -> Answer:
         except Refused as refusal:
             return pack_fetch(context.api_version, [], error_code=refusal.code)
     attempt = _Attempt(context, request, asked)
-    attempt.read()
     wait_s = min(request.max_wait / _MILLISECOND / 1000, WAIT_S_MAX)
-    if attempt.failed or attempt.size_bytes >= request.min_bytes or wait_s <= 0 or not asked.wanted:
-        return attempt.answer()
+    may_wait = wait_s > 0 and request.min_bytes > 0 and len(asked.wanted) > 0
+    if not (may_wait and attempt.is_at_end()):
+        attempt.read()
+        if not may_wait or attempt.failed or attempt.size_bytes >= request.min_bytes:
+            return attempt.answer()
     return LongPoll(
         attempt.partitions,
         committed_only=attempt.committed_only,
@@ -98,6 +100,35 @@ class _Attempt:
         self.size_bytes = 0
         self.failed = False
 
+    def is_at_end(self) -> bool:
+        """Whether there is nothing to read and nothing to refuse: found out at little cost."""
+        self.partitions = []
+        for wanted in self._asked.wanted:
+            try:
+                partition = self._find(wanted)
+            except Refused:
+                return False
+            log = partition.log
+            end_offset = log.last_stable_offset if self.committed_only else log.high_watermark
+            if not end_offset <= wanted.fetch_offset <= log.end_offset:
+                return False
+            if wanted.last_fetched_epoch not in (-1, partition.leadership.leader_epoch):
+                return False
+            self.partitions.append(partition)
+        return True
+
+    def _find(self, wanted: Wanted) -> Partition:
+        """The partition, if this broker leads it in the epoch that the client believes in."""
+        table = self._context.broker.partitions
+        partition = wanted.partition
+        if partition is None or wanted.generation != table.generation:
+            partition = wanted.partition = _find(self._context, wanted)
+            wanted.generation = table.generation
+        epoch = wanted.current_leader_epoch
+        if not partition.takes_writes or epoch not in (-1, partition.leadership.leader_epoch):
+            partition.check_leader(epoch)
+        return partition
+
     def read(self) -> None:
         """Gather from every partition, from the start."""
         self._found = found = []
@@ -114,11 +145,10 @@ class _Attempt:
             found.append((wanted, name, answer))
 
     def _read_partition(self, wanted: Wanted) -> PartitionAnswer:
-        partition = _find(self._context, wanted)
-        partition.check_leader(wanted.current_leader_epoch)
+        partition = self._find(wanted)
         self.partitions.append(partition)
         log = partition.log
-        diverging = _diverging(partition, wanted)
+        diverging = None if wanted.last_fetched_epoch < 0 else _diverging(partition, wanted)
         if diverging is not None:
             self.failed = True  # news that must not wait
             return PartitionAnswer(
@@ -227,8 +257,6 @@ def _find(context: Context, wanted: Wanted) -> Partition:
 
 def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
     """Where the client's history parts from ours, if it says what it last saw and it does."""
-    if wanted.last_fetched_epoch < 0:
-        return None
     log = partition.log
     end = log.epochs.end_offset_for(LeaderEpoch(wanted.last_fetched_epoch), log.end_offset)
     if end.end_offset < 0:
