@@ -27,6 +27,8 @@ EventT = TypeVar("EventT")
 
 RELOAD_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
 NOBODY: Final = CallerId(0)  # callers are numbered from 1
+LATE_S: Final = 1.0  # a timer that late means that the process stood still
+CATCH_UP_S: Final = 0.2  # what arrived meanwhile is heard first
 SLEEP_MAX_S: Final = 3600.0  # a timer for the far future is set anew on the way
 
 
@@ -51,6 +53,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._callers_minted = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Millis | None = None
+        self._timer_due_s = 0.0  # by the loop's clock
         self._closed = False
         self._runner = self._load()
         partition.commit_listeners.append(self._on_committed)
@@ -136,6 +139,12 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._after()
 
     def _on_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._timer_due_s > LATE_S:
+            # Heartbeats that came while we stood still must count before sessions end.
+            self._timer_due_s = loop.time() + CATCH_UP_S
+            self._timer = loop.call_at(self._timer_due_s, self._on_timer)
+            return
         self._timer = None
         self._runner.tick(self._clock())
         self._after()
@@ -158,7 +167,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
             return
         delay_s = min(max(wake_at - self._clock(), 0) / 1000, SLEEP_MAX_S)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(loop.time() + delay_s, self._on_timer)
+        self._timer_due_s = loop.time() + delay_s
+        self._timer = loop.call_at(self._timer_due_s, self._on_timer)
 
     def _reload_later(self) -> None:
         self._refuse_callers(
