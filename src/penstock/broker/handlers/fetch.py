@@ -8,13 +8,11 @@ it is woken. Records leave as views of the page cache; nothing is copied.
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from functools import partial
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
 from penstock.broker.fetch_sessions import NO_SESSION, Asked, TopicKey, Wanted
-from penstock.broker.handler import Answer, Context, Handler, Packed
+from penstock.broker.handler import Answer, Context, Handler, Packed, RequestReader
 from penstock.broker.partitions import Partition
 from penstock.broker.quotas import Kind
 from penstock.broker.waiting import LongPoll
@@ -27,20 +25,25 @@ from penstock.protocol.answers.fetch import (
     TopicAnswer,
     pack_fetch,
 )
+from penstock.protocol.fetch_request import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    FetchRequest,
+    from_entity,
+    read_fetch_request,
+)
+from penstock.protocol.messages import request_reader
 
 FETCH: Final = 1
 READ_COMMITTED: Final = 1
-TOPIC_IDS_FROM: Final = 13
 SESSIONS_FROM: Final = 7
 WAIT_S_MAX: Final = 600.0
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
-
-def fetch(context: Context, request: Any) -> Answer:
+def fetch(context: Context, request: FetchRequest) -> Answer:
     """Answer at once if enough is there, an error is due, or the client does not wait."""
     by_id = context.api_version >= TOPIC_IDS_FROM
-    wanted = _read_wanted(request, by_id)
+    wanted = _wanted(request)
     if context.api_version < SESSIONS_FROM:
         asked = Asked(wanted, None, False)
     else:
@@ -49,14 +52,14 @@ def fetch(context: Context, request: Any) -> Answer:
                 request.session_id,
                 request.session_epoch,
                 wanted,
-                _read_forgotten(request, by_id),
+                [(topic, index) for topic, indexes in request.forgotten for index in indexes],
                 by_id=by_id,
                 now=context.broker.clock(),
             )
         except Refused as refusal:
             return pack_fetch(context.api_version, [], error_code=refusal.code)
     attempt = _Attempt(context, request, asked)
-    wait_s = min(request.max_wait / _MILLISECOND / 1000, WAIT_S_MAX)
+    wait_s = min(request.max_wait_ms / 1000, WAIT_S_MAX)
     may_wait = wait_s > 0 and request.min_bytes > 0 and len(asked.wanted) > 0
     if not (may_wait and attempt.is_at_end()):
         attempt.read()
@@ -90,7 +93,7 @@ class _Attempt:
         "size_bytes",
     )
 
-    def __init__(self, context: Context, request: Any, asked: Asked) -> None:
+    def __init__(self, context: Context, request: FetchRequest, asked: Asked) -> None:
         self._context = context
         self._asked = asked
         self._max_bytes = _max_bytes(context, request.max_bytes)
@@ -266,32 +269,30 @@ def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
     return None
 
 
-def _read_wanted(request: Any, by_id: bool) -> list[Wanted]:
+def _wanted(request: FetchRequest) -> list[Wanted]:
     return [
         Wanted(
-            key,
+            topic,
             asked.partition,
             fetch_offset=asked.fetch_offset,
-            max_bytes=asked.partition_max_bytes,
-            current_leader_epoch=getattr(asked, "current_leader_epoch", -1),
-            last_fetched_epoch=getattr(asked, "last_fetched_epoch", -1),
+            max_bytes=asked.max_bytes,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
         )
-        for topic in request.topics
-        for key in (_key(topic.topic_id) if by_id else topic.topic,)
-        for asked in topic.partitions
+        for topic, partitions in request.topics
+        for asked in partitions
     ]
 
 
-def _read_forgotten(request: Any, by_id: bool) -> list[tuple[TopicKey, int]]:
-    return [
-        (_key(topic.topic_id) if by_id else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+def _reader(version: int) -> RequestReader:
+    if version >= FLEXIBLE_FROM:
+        return partial(read_fetch_request, version=version)
+    return partial(_read_old, request_reader(FETCH, version))
 
 
-def _key(topic_id: UUID | None) -> bytes:
-    return NO_TOPIC_ID if topic_id is None else topic_id.bytes
+def _read_old(read: RequestReader, frame: memoryview, position: int) -> tuple[FetchRequest, int]:
+    entity, reached = read(frame, position)
+    return from_entity(entity), reached
 
 
-HANDLERS = (Handler(FETCH, versions=(4, 18), handle=fetch),)
+HANDLERS = (Handler(FETCH, versions=(4, 18), handle=fetch, read=_reader),)
