@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
+    AdminClient,
+    ConfigResource,
+)
 
 from penstock.node.broker_process import BrokerOptions, command_line
 from penstock.node.supervisor import BrokerProcess, CannotStart
@@ -158,3 +162,22 @@ def test_the_log_of_the_controller_is_no_topic_of_clients(tmp_path: Path) -> Non
         producer.flush(10)
         assert errors[0] is not None
         assert "__cluster_metadata" not in producer.list_topics(timeout=10).topics
+
+
+def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path):
+        pass
+    other = BrokerOptions(folder=str(tmp_path), kafka_port=0, settings={"node.id": "2"})
+    with pytest.raises(CannotStart, match="belongs to node 1"):
+        BrokerProcess(other).wait_ready()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_shows_where_it_listens_and_keeps_its_logs(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        client = AdminClient({"bootstrap.servers": broker.bootstrap})
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+        settings = client.describe_configs([resource])[resource].result(10)
+    assert settings["log.dirs"].value == str(tmp_path)
+    assert settings["listeners"].value == f"PLAINTEXT://{broker.bootstrap}"
+    assert settings["node.id"].value == "1"

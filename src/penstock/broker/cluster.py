@@ -300,7 +300,7 @@ class ClusterController:
         if known is not None:
             del self._topics_by_id[known.topic_id]
             if topic is None or topic.topic_id != known.topic_id:
-                self._partitions.delete(name)
+                self._let_go(name)
         if topic is not None:
             leaderships = tuple(self._leadership(partition) for partition in topic.partitions)
             known = KnownTopic(name, topic.topic_id, leaderships)
@@ -308,6 +308,12 @@ class ClusterController:
             self._hold(known)
         for listener in self.topic_listeners:
             listener(name)
+
+    def _let_go(self, name: str) -> None:
+        try:
+            self._partitions.delete(name)
+        except OSError:  # the next start sets aside what no topic knows
+            logger.exception("the files of %s could not be taken away", name)
 
     def _hold(self, topic: KnownTopic) -> None:
         settings = self.topic_settings(topic.name)

@@ -43,7 +43,6 @@ from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
 from penstock.node.log_store import FolderStore
 from penstock.node.settings import (
-    BadSettings,
     NodeSettings,
     broker_view,
     controller_view,
@@ -127,6 +126,7 @@ class RunningBroker:
         settings = self.settings
         port = await self.server.listen(settings.host, settings.kafka_port)
         endpoint = Endpoint(settings.node_id, settings.shown_host, port, settings.rack)
+        self.cluster.static["listeners"] = f"{self.server.listener}://{settings.host}:{port}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)
         self.cluster.start(
@@ -206,8 +206,6 @@ def clock() -> Millis:
 def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:
     """Lock the node's folder and learn the cluster's id, minting one on the first day."""
     known = load_identity(settings.folder) if settings.folder.exists() else None
-    if known is not None and known.node_id != settings.node_id and "node.id" in settings.static:
-        raise BadSettings(f"{settings.folder} belongs to node {known.node_id}")
     cluster_id = kafka_id(uuid4()) if known is None else known.cluster_id
     directory_id = uuid4() if known is None else known.directory_id
     identity = FolderIdentity(cluster_id, settings.node_id, directory_id)

@@ -79,8 +79,11 @@ def node_settings(
     if folder is None and len(folders) > 1:
         raise BadSettings("log.dirs names several folders; one is supported")
     chosen = folder or (Path(folders[0]) if folders else DEFAULT_FOLDER)
+    chosen = chosen.expanduser().absolute()
+    # whatever they came from, these are shown as what the broker was started with
+    static |= {"node.id": node_id, "broker.id": node_id, "log.dirs": str(chosen)}
     return NodeSettings(
-        folder=chosen.expanduser().absolute(),
+        folder=chosen,
         node_id=NodeId(int(node_id)),
         host=host or listener_host,
         kafka_port=port,
