@@ -337,7 +337,7 @@ steps = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(steps, max_size=40), st.sampled_from([24 * 4, 1 << 20]))
 def test_any_history_and_any_crash_leave_the_last_value_of_each_key(
     history: list[Any], map_bytes: int
