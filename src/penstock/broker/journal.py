@@ -9,9 +9,9 @@ from typing import NamedTuple
 from penstock.broker.partitions import Partition
 from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.batch import BatchHeader, iterate_headers
+from penstock.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, iterate_headers
 from penstock.protocol.control import Marker, read_marker
-from penstock.protocol.pairs import build_pairs, read_pairs
+from penstock.protocol.pairs import Pair, build_pairs, read_pairs
 from penstock.protocol.records import read_records
 
 READ_BYTES = 1 << 20  # of the log at a time while replaying
@@ -52,7 +52,7 @@ class PartitionJournal:
 class StoredBatch(NamedTuple):
     """Records as replay meets them, and the transaction they belong to."""
 
-    records: Sequence[tuple[bytes, bytes | None]]
+    records: Sequence[Pair]
     stamp: TransactionStamp | None
 
 
@@ -77,16 +77,17 @@ def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
 def _read_batch(
     view: memoryview, position: int, header: BatchHeader, start: Offset
 ) -> StoredBatch | Marker:
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL:
         return read_marker(view, position)
     stamp = None
-    if header.is_transactional:
+    if attributes & TRANSACTIONAL:
         stamp = TransactionStamp(
             ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
         )
     if header.base_offset >= start:
-        pairs = read_pairs(view, position)
+        pairs = read_pairs(view, position, header=header)
     else:
         records = read_records(view, position)
         pairs = [(record.key, record.value) for record in records if record.offset >= start]
-    return StoredBatch([(key, value) for key, value in pairs if key is not None], stamp)
+    return StoredBatch(pairs, stamp)

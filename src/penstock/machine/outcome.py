@@ -7,7 +7,16 @@ each key.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, NewType, Protocol, TypeVar, runtime_checkable
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    NewType,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 from penstock.machine.journal import JournalRecord, TransactionStamp
 from penstock.model import Millis
@@ -70,6 +79,9 @@ class Machine(Protocol[StateT, CommandT_contra, EventT]):
         """The events a stored record stands for; none for what a newer version may add."""
 
 
+Stored: TypeAlias = tuple[bytes | None, bytes | None]  # key and value as a batch holds them
+
+
 @runtime_checkable
 class ReplaysBatches(Protocol):
     """A machine that reads many records faster than one by one, to the same effect."""
@@ -77,7 +89,7 @@ class ReplaysBatches(Protocol):
     def replay_batch(
         self,
         state: Any,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[Stored],
         stamp: TransactionStamp | None,
     ) -> None:
         """Apply what the records of one batch stand for, in order."""

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from penstock.errors import ErrorCode, Refused
 from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
-from penstock.machine.outcome import CallerId, Machine, Outcome, ReplaysBatches, Reply
+from penstock.machine.outcome import CallerId, Machine, Outcome, ReplaysBatches, Reply, Stored
 from penstock.model import Millis, Offset
 
 StateT = TypeVar("StateT")
@@ -48,14 +48,17 @@ class Runner(Generic[StateT, CommandT, EventT]):
             for event in read_events(record, stamp):
                 apply(state, event)
 
-    def replay_batch(
-        self, records: Sequence[tuple[bytes, bytes | None]], stamp: TransactionStamp | None
-    ) -> None:
-        """As `replay`, for the records of one batch; a machine may know a shorter way."""
+    def replay_batch(self, records: Sequence[Stored], stamp: TransactionStamp | None) -> None:
+        """As `replay`, for the records of one batch; a machine may know a shorter way.
+
+        A record without a key is nobody's event.
+        """
         if self._replay_batch is not None:
             self._replay_batch(self.state, records, stamp)
         else:
-            self.replay((JournalRecord(*record), stamp) for record in records)
+            self.replay(
+                (JournalRecord(key, value), stamp) for key, value in records if key is not None
+            )
 
     def submit(self, command: CommandT, caller: CallerId, now: Millis) -> None:
         """Decide one command; its replies follow through `answer`, now or when committed."""

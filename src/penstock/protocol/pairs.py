@@ -19,7 +19,7 @@ from penstock.model import (
     ProducerId,
 )
 from penstock.protocol import batch as v2
-from penstock.protocol.codecs import Codec, decompress
+from penstock.protocol.codecs import decompress
 from penstock.protocol.primitives import Buffer, varint
 from penstock.protocol.records import OPENED_BYTES_MAX
 
@@ -75,16 +75,19 @@ def build_pairs(
 
 
 def read_pairs(
-    buffer: Buffer, position: int = 0, *, max_bytes: int = OPENED_BYTES_MAX
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    header: v2.BatchHeader | None = None,
+    max_bytes: int = OPENED_BYTES_MAX,
 ) -> list[Pair]:
     """Key and value of every record of the batch at `position`, opened to at most `max_bytes`."""
-    header = v2.check_stored_batch(buffer, position)
-    packed = memoryview(buffer)[position + v2.HEADER_BYTES : position + header.size_bytes]
-    if header.codec is Codec.NONE:
-        return _read_pairs(bytes(packed), header.record_count)
-    return _read_pairs(
-        bytes(decompress(header.codec, packed, max_bytes=max_bytes)), header.record_count
-    )
+    header = v2.check_stored_batch(buffer, position, header=header)
+    end = position + v2.LOG_OVERHEAD_BYTES + header.length
+    packed = buffer[position + v2.HEADER_BYTES : end]
+    if header.attributes & v2.CODEC_MASK:
+        packed = decompress(header.codec, packed, max_bytes=max_bytes)
+    return _read_pairs(bytes(packed), header.record_count)
 
 
 def _read_pairs(opened: bytes, count: int) -> list[Pair]:  # noqa: C901 - one loop without calls

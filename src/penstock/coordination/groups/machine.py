@@ -148,12 +148,14 @@ class GroupMachine:
     def replay_batch(
         self,
         state: Groups,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Sequence[tuple[bytes | None, bytes | None]],
         stamp: TransactionStamp | None,
     ) -> None:
         """Apply stored records. Nearly all are plain commits, which go the short way."""
         is_plain = stamp is None and not state.unstable
         for key, value in records:
+            if key is None:
+                continue
             if is_plain and value is not None and key[:2] == OFFSET_KEY:
                 replay_offset(state, key, value)
                 continue
