@@ -14,7 +14,12 @@ from penstock.schemas.model import (
     Reference,
     SchemaType,
 )
-from penstock.schemas.protobuf.compiling import check_encoding, check_import_name, compile_schema
+from penstock.schemas.protobuf.compiling import (
+    SCHEMA_NAME,
+    check_encoding,
+    check_import_name,
+    compile_schema,
+)
 from penstock.schemas.protobuf.descriptors import read_base64
 from penstock.schemas.protobuf.differences import Side, changes
 from penstock.schemas.protobuf.forms import (
@@ -198,7 +203,8 @@ class ProtobufSchema:
 
     def check(self) -> None:
         """Ask the compiler, which raises InvalidSchema with all it found wrong."""
-        assert self.descriptors
+        if self.descriptors[-1].name != SCHEMA_NAME:
+            raise InvalidSchema("the compiler gave no descriptor of the schema")
 
     @cached_property
     def descriptors(self) -> tuple[Any, ...]:
