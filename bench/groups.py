@@ -143,42 +143,50 @@ def commits_per_second(bootstrap: str) -> float:
     return CONNECTIONS * COMMITS / elapsed
 
 
+class Member(threading.Thread):
+    """A consumer, used by its own thread only; others read what it has."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self._settings = settings
+        self._leaving = threading.Event()
+        self.owned = 0
+
+    def run(self) -> None:
+        """Poll until told to leave."""
+        consumer = Consumer(self._settings)
+        consumer.subscribe(["t"])
+        while not self._leaving.is_set():
+            consumer.poll(0.05)
+            self.owned = len(consumer.assignment())
+        consumer.close()
+
+    def leave(self) -> None:
+        """Go, without waiting for it."""
+        self._leaving.set()
+
+
 class Crowd:
-    """Members in one group, each polled in a thread of its own."""
+    """Members in one group."""
 
     def __init__(self, bootstrap: str, group: str, settings: dict[str, Any]) -> None:
         self._settings = {"bootstrap.servers": bootstrap, "group.id": group, **settings}
-        self._stopping = threading.Event()
-        self.members: list[Consumer] = []
-        self._threads: list[threading.Thread] = []
+        self.members: list[Member] = []
 
     def join(self) -> None:
         """One more."""
-        consumer = Consumer(self._settings)
-        consumer.subscribe(["t"])
-        leaving = threading.Event()
-        thread = threading.Thread(target=self._poll, args=(consumer, leaving))
-        thread.start()
-        self.members.append(consumer)
-        self._threads.append(thread)
+        self.members.append(Member(self._settings))
+        self.members[-1].start()
 
     def leave(self) -> None:
         """The last one goes."""
-        consumer = self.members.pop()
-        consumer.close()
-
-    def _poll(self, consumer: Consumer, leaving: threading.Event) -> None:
-        while not self._stopping.is_set() and not leaving.is_set():
-            try:
-                consumer.poll(0.05)
-            except RuntimeError:  # closed
-                return
+        self.members.pop().leave()
 
     def wait_stable(self) -> float:
         """Seconds until everybody has its part: each partition once, nobody two ahead."""
         started = time.perf_counter()
         while time.perf_counter() - started < 120:
-            parts = [len(member.assignment()) for member in self.members]
+            parts = [member.owned for member in self.members]
             if sum(parts) == PARTITIONS and max(parts) - min(parts) <= 1:
                 return time.perf_counter() - started
             time.sleep(0.01)
@@ -186,11 +194,10 @@ class Crowd:
 
     def stop(self) -> None:
         """Everybody goes."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
         for member in self.members:
-            member.close()
+            member.leave()
+        for member in self.members:
+            member.join()
 
 
 def rebalance(bootstrap: str, name: str, settings: dict[str, Any]) -> tuple[float, float]:

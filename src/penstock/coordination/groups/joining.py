@@ -89,10 +89,12 @@ def _check_joinable(group: ClassicGroup, command: Join, settings: GroupSettings)
                 f"the group is of type {group.protocol_type!r} and its members support "
                 f"{', '.join(sorted(common_protocols(group)))}",
             )
-    is_known = command.member_id in group.members or (
-        command.instance_id is not None and command.instance_id in group.static
+    is_known = (
+        command.member_id in group.members
+        or command.member_id in group.pending
+        or (command.instance_id is not None and command.instance_id in group.static)
     )
-    if not is_known and len(group.members) >= settings.members_max:
+    if not is_known and len(group.members) + len(group.pending) >= settings.members_max:
         raise Refused(
             ErrorCode.group_max_size_reached, f"the group has {settings.members_max} members"
         )

@@ -1,0 +1,73 @@
+"""Where a group's limits are, and what happens there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.coordination.groups import GroupMachine, GroupSettings
+from penstock.coordination.groups.commands import CommitOffsets, Committed, OffsetToCommit
+from penstock.coordination.groups.journal import read_events
+from penstock.coordination.groups.offset_records import NO_TOPIC_ID, write_offset_key
+from penstock.coordination.groups.state import Groups
+from penstock.errors import ErrorCode
+from penstock.machine import CallerId, JournalRecord, TransactionStamp
+from penstock.model import Millis, ProducerEpoch, ProducerId
+
+
+@pytest.fixture
+def small(desk: Any) -> Callable[[str], str]:
+    """A desk whose groups hold two members."""
+    small: Any = type(desk)(GroupSettings(members_max=2, consumer_members_max=2))
+    said: Callable[[str], str] = small.say
+    return said
+
+
+def test_a_full_group_takes_nobody_else_and_ids_given_out_count(
+    small: Callable[[str], str],
+) -> None:
+    small("a joins g old=1")
+    assert "member_id_required" in small("b joins g")
+    assert small("c joins g") == "c: group_max_size_reached"
+    assert small("b joins g") == "nothing"  # it waits for the rebalance: it had its id before
+
+
+def test_a_full_consumer_group_takes_nobody_else(small: Callable[[str], str]) -> None:
+    small("topics are t=1")
+    small("a consumes g topics=t")
+    small("b consumes g topics=t")
+    assert small("c consumes g topics=t") == "c: group_max_size_reached"
+    assert small("a consumes g").startswith("a: epoch=2")
+
+
+def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
+    machine = GroupMachine(GroupSettings(offset_metadata_bytes_max=4))
+    offsets = tuple(
+        OffsetToCommit("t", partition, 1, -1, "x" * partition, NO_TOPIC_ID) for partition in (4, 5)
+    )
+    command = CommitOffsets(CallerId(1), "g", -1, "", None, offsets)
+    outcome = machine.decide(Groups(), command, Millis(1))
+    assert outcome.replies[0].body == Committed(
+        (ErrorCode.none, ErrorCode.offset_metadata_too_large)
+    )
+    assert len(outcome.events) == 1
+
+
+def test_a_batch_replayed_at_once_is_as_good_as_one_by_one() -> None:
+    machine = GroupMachine(GroupSettings())
+    stamp = TransactionStamp(ProducerId(1), ProducerEpoch(0))
+    first: list[tuple[bytes | None, bytes | None]] = [
+        (write_offset_key("g", "t", partition), b"v%d" % partition) for partition in range(3)
+    ]
+    gone: list[tuple[bytes | None, bytes | None]] = [(key, None) for key, _ in first]
+    back: list[tuple[bytes | None, bytes | None]] = [(first[0][0], b"again"), (None, b"stray")]
+    at_once, singly = machine.fresh(), machine.fresh()
+    for batch, held in ((first, None), (gone, None), (back, None), (first, stamp), (back, None)):
+        machine.replay_batch(at_once, batch, held)
+        for key, value in batch:
+            if key is not None:
+                for event in read_events(JournalRecord(key, value), held):
+                    machine.apply(singly, event)
+    assert at_once.offsets == singly.offsets == {"g": {("t", 0): b"again"}}
+    assert at_once.pending == singly.pending
+    assert at_once.unstable == singly.unstable
