@@ -2,72 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.node.broker_process import BrokerOptions, command_line
+from penstock.testing.embedded import EmbeddedBroker
 
 PARTITIONS = 4
 MOVER = Path(__file__).parent / "move_records.py"
 
 
-class KillableBroker:
-    """A broker process on a port that outlives it."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
-        self.options = BrokerOptions(
-            folder=str(folder), kafka_port=self.port, quick=True, log_level="WARNING"
-        )
-        self.start()
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            command_line(self.options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        ready = json.loads(self.process.stdout.readline())
-        assert "kafka" in ready, ready
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.end()
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.end()
-
-    def end(self) -> None:
-        self.process.wait(20)
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-
 @pytest.fixture
-def killable(tmp_path: Path) -> Iterator[KillableBroker]:
+def embedded(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     """A broker that may be killed and started again."""
-    broker = KillableBroker(tmp_path)
-    yield broker
-    broker.stop()
+    with EmbeddedBroker(tmp_path) as broker:
+        yield broker
 
 
 def fill(bootstrap: str, total: int) -> None:
@@ -151,7 +108,7 @@ class Mover:
 
 
 def move_all(
-    broker: KillableBroker,
+    broker: EmbeddedBroker,
     command: list[str],
     kills: list[str],
     *,
@@ -182,7 +139,7 @@ def check_moved(bootstrap: str, total: int) -> None:
         assert found == list(range(partition, total, PARTITIONS))
 
 
-def run(broker: KillableBroker, total: int, batch: int, kills: list[str], seed: int) -> None:
+def run(broker: EmbeddedBroker, total: int, batch: int, kills: list[str], seed: int) -> None:
     chance = Random(seed)
     fill(broker.bootstrap, total)
     kills = chance.sample(kills, len(kills))
@@ -198,12 +155,14 @@ def run(broker: KillableBroker, total: int, batch: int, kills: list[str], seed: 
     check_moved(broker.bootstrap, total)
 
 
-def test_every_record_is_moved_exactly_once_through_a_few_kills(killable: Any) -> None:
-    run(killable, 6_000, 100, ["app", "broker", "app"], seed=1)
+def test_every_record_is_moved_exactly_once_through_a_few_kills(embedded: EmbeddedBroker) -> None:
+    run(embedded, 6_000, 100, ["app", "broker", "app"], seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_hundred_thousand_records_through_a_dozen_kills(killable: Any, seed: int) -> None:
-    run(killable, 100_000, 500, ["app"] * 7 + ["broker"] * 5, seed)
+def test_a_hundred_thousand_records_through_a_dozen_kills(
+    embedded: EmbeddedBroker, seed: int
+) -> None:
+    run(embedded, 100_000, 500, ["app"] * 7 + ["broker"] * 5, seed)

@@ -267,7 +267,7 @@ def test_a_coordinator_that_loads_its_log_writes_the_missing_markers(
     writer = handle("t")
     writer.init()
     writer.produce(make_batch, "one")
-    markers = prepared.transactions._markers  # noqa: SLF001 - the fault is put where the world is
+    markers = prepared.broker.transactions._markers  # noqa: SLF001 - the fault is put where the world is
     prepared.call(lambda: setattr(markers, "write", lambda *asked: None))
     assert writer.end(commit=True) == ErrorCode.none
     assert reader.state("t")[1] == "PrepareCommit"
@@ -321,13 +321,13 @@ def test_the_data_path_asks_the_coordinator_once_per_partition(
     prepared: Any, handle: MakeHandle, make_batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    verify = prepared.transactions.verify
+    verify = prepared.broker.transactions.verify
 
     def counted(*arguments: Any, **named: Any) -> Any:
         asked.append(arguments)
         return verify(*arguments, **named)
 
-    monkeypatch.setattr(prepared.transactions, "verify", counted)
+    monkeypatch.setattr(prepared.broker.transactions, "verify", counted)
     writer = handle("t")
     writer.init()
     for number in range(20):
