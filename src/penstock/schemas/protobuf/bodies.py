@@ -25,6 +25,9 @@ from penstock.schemas.protobuf.tree import (
 )
 
 _LABELS: Final = frozenset(("optional", "required", "repeated"))
+_STATEMENTS: Final = frozenset(
+    (";", "message", "enum", "oneof", "extend", "option", "reserved", "extensions")
+)
 
 
 def read_message(cursor: Cursor) -> Message:
@@ -65,25 +68,31 @@ class _MessageBody:
         )
 
     def _read_statement(self) -> None:
-        cursor = self._cursor
-        if cursor.take(";"):
-            return
-        if cursor.take("message"):
-            self._nested.append(read_message(cursor))
-        elif cursor.take("enum"):
-            self._enums.append(read_enum(cursor))
-        elif cursor.take("oneof"):
-            self._oneofs.append(_read_oneof(cursor))
-        elif cursor.take("extend"):
-            self._extends.append(read_extend(cursor))
-        elif cursor.take("option"):
-            self._options.append(read_option_statement(cursor))
-        elif cursor.take("reserved"):
-            self._reserved.append(_read_reserved(cursor, FIELD_NUMBER_MAX))
-        elif cursor.take("extensions"):
-            self._extensions.append(_read_extensions(cursor))
-        else:
+        keyword = self._cursor.peek().text
+        if keyword not in _STATEMENTS:
             self._members.read()
+            return
+        self._cursor.next()
+        if keyword != ";":
+            self._read_keyword(keyword)
+
+    def _read_keyword(self, keyword: str) -> None:
+        cursor = self._cursor
+        match keyword:
+            case "message":
+                self._nested.append(read_message(cursor))
+            case "enum":
+                self._enums.append(read_enum(cursor))
+            case "oneof":
+                self._oneofs.append(_read_oneof(cursor))
+            case "extend":
+                self._extends.append(read_extend(cursor))
+            case "option":
+                self._options.append(read_option_statement(cursor))
+            case "reserved":
+                self._reserved.append(_read_reserved(cursor, FIELD_NUMBER_MAX))
+            case _:
+                self._extensions.append(_read_extensions(cursor))
 
 
 class _Members:
@@ -124,6 +133,8 @@ class _Members:
 
 def _special_last(options: tuple[Option, ...]) -> tuple[Option, ...]:
     """`default`, then `json_name`, after the true options: they are parts of the field."""
+    if not options:
+        return options
     defaults = tuple(one for one in options if one.is_plain("default"))
     json_names = tuple(one for one in options if one.is_plain("json_name"))
     if not defaults and not json_names:

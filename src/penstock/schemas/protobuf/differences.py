@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from penstock.schemas.model import Difference, Reference
-from penstock.schemas.protobuf.names import LOCAL, Known, Names
-from penstock.schemas.protobuf.tree import SCALARS, Enum, Field, MapType, Message, ProtoFile
+from penstock.schemas.protobuf.meanings import Meaning, meaning, reference_of
+from penstock.schemas.protobuf.names import Known, Names
+from penstock.schemas.protobuf.shapes import Shapes
+from penstock.schemas.protobuf.tree import Enum, Field, MapType, Message, ProtoFile
 
 DIFFERENCES_MAX: Final = 1000  # a reason more helps nobody
 
@@ -60,17 +62,6 @@ _REASONS: Final[Mapping[str, str]] = {
     ),
 }
 
-_SCALAR_GROUPS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "number"),
-    **dict.fromkeys(("sint32", "sint64"), "zigzag number"),
-    **dict.fromkeys(("string", "bytes"), "string or bytes"),
-    **dict.fromkeys(("fixed32", "sfixed32"), "four bytes"),
-    **dict.fromkeys(("fixed64", "sfixed64"), "eight bytes"),
-    "float": "float",
-    "double": "double",
-}
-_ENUM_GROUP: Final = "number"
-
 _Type: TypeAlias = str | MapType
 _Named = TypeVar("_Named", Message, Enum)
 
@@ -97,15 +88,11 @@ class Side(NamedTuple):
     file: ProtoFile
     names: Names
     references: tuple[Reference, ...]
+    shapes: Shapes  # of the file's own messages
 
     def reference_of(self, known: Known) -> tuple[str, int] | None:
         """Where a type comes from; None where only a reference's reference knows."""
-        if known.origin == LOCAL:
-            return ("", -1)
-        for reference in reversed(self.references):
-            if reference.name == known.origin:
-                return (reference.subject, reference.version)
-        return None
+        return reference_of(known, self.references)
 
 
 def changes(writer: Side, reader: Side) -> list[Change]:
@@ -201,11 +188,17 @@ class _Comparison:
                 self._say("ENUM_CONST_CHANGED", here)
 
     def _compare_messages(self, scope: _Scope, old: Message, new: Message) -> None:
+        if self._are_alike(old, new):
+            return
         if id(old) not in self._busy:
             self._busy.add(id(old))
             self._compare_members(scope, _Members(old), _Members(new))
             self._compare_types(scope, (old.nested, old.enums), (new.nested, new.enums))
             self._busy.remove(id(old))
+
+    def _are_alike(self, old: Message | Field, new: Message | Field) -> bool:
+        shape = self._old.shapes.hash_of(old)
+        return shape is not None and shape == self._new.shapes.hash_of(new)
 
     def _compare_members(self, scope: _Scope, old: "_Members", new: "_Members") -> None:
         for name, members in new.oneofs.items():
@@ -255,14 +248,16 @@ class _Comparison:
             self._say("ONEOF_FIELD_ADDED", scope.at(oneof).at(str(number)))
 
     def _compare_field(self, scope: _Scope, old: "_Members", new: "_Members", number: int) -> None:
+        before, after = old.fields[number], new.fields[number]
         oneof = new.oneof_of.get(number)
+        if (oneof is None) == (number not in old.oneof_of) and self._are_alike(before, after):
+            return
         if oneof is None:
             here = scope.at(str(number))
             if number in old.oneof_of:
                 self._say("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
         else:
             here = scope.at(oneof).at(str(number))
-        before, after = old.fields[number], new.fields[number]
         if before.name != after.name:
             self._say("FIELD_NAME_CHANGED", here)
         labels = (before.label, after.label)
@@ -271,8 +266,8 @@ class _Comparison:
     def _compare_field_types(
         self, scope: _Scope, labels: tuple[str | None, str | None], old: _Type, new: _Type
     ) -> None:
-        old_meaning = _meaning(self._old.names, old, scope.names, scope.old_package)
-        new_meaning = _meaning(self._new.names, new, scope.names, scope.new_package)
+        old_meaning = meaning(self._old.names, old, scope.names, scope.old_package)
+        new_meaning = meaning(self._new.names, new, scope.names, scope.new_package)
         if old_meaning.kind != new_meaning.kind:
             self._say("FIELD_KIND_CHANGED", scope)
         elif old_meaning.kind == "scalar":
@@ -297,7 +292,7 @@ class _Comparison:
                 scope,
             )
 
-    def _compare_named(self, scope: _Scope, old: "_Meaning", new: "_Meaning") -> None:
+    def _compare_named(self, scope: _Scope, old: Meaning, new: Meaning) -> None:
         if old.known is None or new.known is None:
             if old.written != new.written:
                 self._say("FIELD_NAMED_TYPE_CHANGED", scope)
@@ -313,7 +308,7 @@ class _Comparison:
             if not all(one.is_compatible for one in found):
                 self._say("FIELD_NAMED_TYPE_CHANGED", scope)
 
-    def _imported_changes(self, local_name: str, old: "_Meaning", new: "_Meaning") -> list[Change]:
+    def _imported_changes(self, local_name: str, old: Meaning, new: Meaning) -> list[Change]:
         """What changed in a type that comes by import; looked at once for each pair."""
         pair = (old.name, new.name)
         if pair in self._imported:
@@ -352,34 +347,6 @@ class _Members:
             for name, members in self.oneofs.items()
             if name not in new.oneofs and not any(number in new.fields for number in members)
         )
-
-
-class _Meaning(NamedTuple):
-    """What a field's type is: a scalar (enums count as numbers), a map, or a message."""
-
-    kind: str
-    written: str = ""
-    name: str = ""  # in full
-    scalar: str = ""
-    map: MapType | None = None
-    known: Known | None = None
-
-
-def _meaning(names: Names, type_: _Type, scope: tuple[str, ...], package: str) -> _Meaning:
-    if isinstance(type_, MapType):
-        return _Meaning("map", map=type_)
-    if type_ in SCALARS:
-        return _Meaning("scalar", scalar=_SCALAR_GROUPS[type_])
-    full_name = names.resolved(type_, scope, package)
-    if full_name is None:
-        return _Meaning("message", written=type_)
-    known = names.type_of(full_name)
-    if isinstance(known.element, Enum):
-        return _Meaning("scalar", scalar=_ENUM_GROUP)
-    map_type = known.element.map_type
-    if map_type is not None:
-        return _Meaning("map", map=map_type)
-    return _Meaning("message", written=type_, name=full_name, known=known)
 
 
 def _local_name(full_name: str, known: Known) -> str:

@@ -33,6 +33,7 @@ from penstock.schemas.protobuf.names import Names
 from penstock.schemas.protobuf.normal import normal_form
 from penstock.schemas.protobuf.printing import print_proto
 from penstock.schemas.protobuf.reading import CHARACTERS_MAX, read_proto
+from penstock.schemas.protobuf.shapes import Shapes
 from penstock.schemas.protobuf.tree import Message, ProtoFile
 
 IMPORTS_MAX: Final = 1000
@@ -196,10 +197,11 @@ class ProtobufSchema:
         found = changes(writer.side, self.side)
         return tuple(one.as_difference() for one in found if not one.is_compatible)
 
-    @property
+    @cached_property
     def side(self) -> Side:
         """This schema as one side of a comparison."""
-        return Side(self.file, self.names, self._references)
+        shapes = Shapes(self.file, self.names, self._references)
+        return Side(self.file, self.names, self._references, shapes)
 
     def check(self) -> None:
         """Ask the compiler, which raises InvalidSchema with all it found wrong."""

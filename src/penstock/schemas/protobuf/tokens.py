@@ -10,14 +10,17 @@ from typing import Final, NamedTuple, NoReturn
 
 from penstock.schemas.model import InvalidSchema
 
+# Quantifiers that never step back (++, *+): a text cannot make them slow.
 _TOKEN: Final = re.compile(
-    r"(?P<blank>[ \t\r\n\f\v]+|//[^\n]*|/\*.*?\*/)"
-    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<number>0[xX][0-9a-fA-F]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fF]?)"
-    r"|(?P<string>\"(?:[^\"\\\n]|\\[^\n])*\"|'(?:[^'\\\n]|\\[^\n])*')"
-    r"|(?P<symbol>[{}()\[\]<>=;,:./+-])",
+    r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*.*?\*/)*+"
+    r"(?:([A-Za-z_][A-Za-z0-9_]*+)"
+    r"|(0[xX][0-9a-fA-F]++|(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fF]?)"
+    r"|(\"(?:[^\"\\\n]|\\[^\n])*+\"|'(?:[^'\\\n]|\\[^\n])*+')"
+    r"|([{}()\[\]<>=;,:./+-])"
+    r"|(\Z))",
     re.DOTALL,
 )
+_BLANK: Final = re.compile(r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _ESCAPE: Final = re.compile(
     r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))"
 )
@@ -46,29 +49,26 @@ class Token(NamedTuple):
     position: int
 
 
-_KINDS: Final = {
-    "word": Kind.WORD,
-    "number": Kind.NUMBER,
-    "string": Kind.STRING,
-    "symbol": Kind.SYMBOL,
-}
+# By the number of the group in `_TOKEN`.
+_KINDS: Final = (Kind.END, Kind.WORD, Kind.NUMBER, Kind.STRING, Kind.SYMBOL, Kind.END)
 
 
 def read_tokens(text: str) -> list[Token]:
     """All tokens of a file, the end included."""
     tokens: list[Token] = []
     position = 1 if text.startswith("\ufeff") else 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
+    match_next = _TOKEN.match
+    while True:
+        match = match_next(text, position)
         if match is None:
-            refuse(text, position, _what_is_wrong(text, position))
-        kind = match.lastgroup
-        assert kind is not None
-        if kind != "blank":
-            tokens.append(Token(_KINDS[kind], match.group(), position))
+            wrong = _BLANK.match(text, position)
+            assert wrong is not None
+            refuse(text, wrong.end(), _what_is_wrong(text, wrong.end()))
+        group = match.lastindex or 0
+        tokens.append(Token(_KINDS[group], match[group], match.start(group)))
+        if tokens[-1].kind is Kind.END:
+            return tokens
         position = match.end()
-    tokens.append(Token(Kind.END, "", position))
-    return tokens
 
 
 def refuse(text: str, position: int, reason: str) -> NoReturn:
