@@ -12,13 +12,16 @@ from penstock.node.broker_process import BrokerOptions, run
 
 def broker(
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Where the logs live. [default: ./penstock-data]")
+        Path | None,
+        typer.Option("--dir", help="Where the logs live.", show_default="./penstock-data"),
     ] = None,
     kafka_port: Annotated[
         int | None,
-        typer.Option("--kafka-port", help="For Kafka clients; 0 is any free one. [default: 9092]"),
+        typer.Option(
+            "--kafka-port", help="For Kafka clients; 0 is any free one.", show_default="9092"
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Listen here. [default: 127.0.0.1]")] = None,
+    host: Annotated[str | None, typer.Option(help="Listen here.", show_default="127.0.0.1")] = None,
     advertise: Annotated[
         str | None, typer.Option(help="The host that clients are told to connect to.")
     ] = None,

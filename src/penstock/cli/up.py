@@ -20,19 +20,22 @@ def read_pairs(pairs: list[str]) -> dict[str, str]:
 
 def up(
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Where the logs live. [default: ./penstock-data]")
+        Path | None,
+        typer.Option("--dir", help="Where the logs live.", show_default="./penstock-data"),
     ] = None,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="A folder of its own, removed at the end.")
     ] = False,
     kafka_port: Annotated[
         int | None,
-        typer.Option("--kafka-port", help="For Kafka clients; 0 is any free one. [default: 9092]"),
+        typer.Option(
+            "--kafka-port", help="For Kafka clients; 0 is any free one.", show_default="9092"
+        ),
     ] = None,
     http_port: Annotated[
-        int | None, typer.Option("--http-port", help="For the HTTP services. [default: 8081]")
+        int | None, typer.Option("--http-port", help="For the HTTP services.", show_default="8081")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Listen here. [default: 127.0.0.1]")] = None,
+    host: Annotated[str | None, typer.Option(help="Listen here.", show_default="127.0.0.1")] = None,
     advertise: Annotated[
         str | None, typer.Option(help="The host that clients are told to connect to.")
     ] = None,
