@@ -10,6 +10,7 @@ import pytest
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.control import build_marker
+from penstock.protocol.records import build_batch
 
 OpenLog = Callable[..., PartitionLog]
 Fill = Callable[..., None]
@@ -191,3 +192,25 @@ def test_a_clean_start_reads_almost_nothing(
     again = open_log()
     assert again.end_offset == 200
     assert read_bytes < 2_500, "the end of the active segment, not its whole, not the others"
+
+
+def test_a_control_batch_that_compaction_emptied_is_passed_over(
+    open_log: OpenLog, fill: Fill
+) -> None:
+    log = open_log()
+    fill(log, 3)
+    log.abandon()
+    emptied = build_batch(
+        [],
+        base_offset=Offset(3),
+        last_offset=Offset(3),
+        producer_id=ProducerId(7),
+        producer_epoch=ProducerEpoch(0),
+        transactional=True,
+        control=True,
+    )
+    with open(log.active.log.path, "ab") as file:
+        file.write(emptied)
+    again = open_log(clean=False)
+    assert again.end_offset == 4
+    assert again.last_stable_offset == again.high_watermark

@@ -67,7 +67,7 @@ def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
         view = log.read(offset, max_bytes=READ_BYTES, end_offset=log.end_offset).view
         start = offset
         for position, header in iterate_headers(view):
-            if header.end_offset > start:
+            if header.end_offset > start and header.record_count:  # compaction may empty one
                 yield _read_batch(view, position, header, start)
             offset = Offset(max(offset, header.end_offset))
         if offset == start:

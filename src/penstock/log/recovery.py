@@ -242,6 +242,8 @@ def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Stage
     """The change that a batch in the log made to the table."""
     staged = Staged(table)
     header = scanned.header
+    if header.is_control and header.record_count == 0:
+        return staged  # Apache Kafka's cleaner leaves these: the marker has done its work
     if header.is_control:
         batch = log.read(scanned.position, scanned.position + header.size_bytes)
         staged.add_marker(header, Offset(header.base_offset), read_marker(batch), "replica")
