@@ -4,7 +4,15 @@ from typing import Final
 
 from penstock.schemas.protobuf.names import Names
 from penstock.schemas.protobuf.rewriting import Options, Rewriter, Scope
-from penstock.schemas.protobuf.tree import Extend, Extensions, Field, MapType, Message, ProtoFile
+from penstock.schemas.protobuf.tree import (
+    Enum,
+    Extend,
+    Extensions,
+    Field,
+    MapType,
+    Message,
+    ProtoFile,
+)
 
 _PEERS_OWN: Final = "confluent."
 
@@ -14,20 +22,32 @@ def without_extensions(file: ProtoFile) -> ProtoFile:
     return _WithoutExtensions().file(file)
 
 
-def with_maps_folded(file: ProtoFile, names: Names) -> ProtoFile:
-    """The file with `map<…>` where a descriptor had spelled out the entry message."""
-    return MapFolder(names).file(file)
+def for_the_compiler(file: ProtoFile, names: Names) -> ProtoFile:
+    """The same file, spelled as the compiler wants it: see `needs_respelling`."""
+    return _Respeller(names, zero_first=file.syntax == "proto3").file(file)
 
 
-def has_spelled_maps(file: ProtoFile) -> bool:
-    """Whether some map is written as its entry message, which the compiler refuses."""
+def needs_respelling(file: ProtoFile) -> bool:
+    """Whether the compiler would refuse what descriptors and normal forms may say.
+
+    Descriptors spell out the entry messages of maps; normal forms put negative constants first,
+    where proto3 wants the zero.
+    """
+    enums = list(file.enums)
     waiting = list(file.messages)
     while waiting:
         message = waiting.pop()
         if message.is_map_entry:
             return True
+        enums += message.enums
         waiting += message.nested
-    return False
+        waiting += [group.body for group in message.groups]
+    return file.syntax == "proto3" and any(_zero_first(one) != one for one in enums)
+
+
+def _zero_first(enum: Enum) -> Enum:
+    zeros = [value for value in enum.values if value.number == 0][:1]
+    return enum._replace(values=(*zeros, *(one for one in enum.values if one not in zeros)))
 
 
 class _WithoutExtensions(Rewriter):
@@ -63,3 +83,12 @@ class MapFolder(Rewriter):
             if map_type is not None:
                 field = field._replace(label=None, type=MapType(*map_type))
         return super().field(field, scope)
+
+
+class _Respeller(MapFolder):
+    def __init__(self, names: Names, *, zero_first: bool) -> None:
+        super().__init__(names)
+        self._zero_first = zero_first
+
+    def enum(self, enum: Enum, scope: Scope) -> Enum:
+        return _zero_first(enum) if self._zero_first else enum

@@ -23,12 +23,12 @@ from penstock.schemas.protobuf.compiling import (
 from penstock.schemas.protobuf.descriptors import read_base64
 from penstock.schemas.protobuf.differences import Side, changes
 from penstock.schemas.protobuf.forms import (
-    has_spelled_maps,
-    with_maps_folded,
+    for_the_compiler,
+    needs_respelling,
     without_extensions,
 )
 from penstock.schemas.protobuf.json_names import without_default_json_names
-from penstock.schemas.protobuf.known import known_text
+from penstock.schemas.protobuf.known import WRITTEN_OUT, known_text
 from penstock.schemas.protobuf.names import Names
 from penstock.schemas.protobuf.normal import normal_form
 from penstock.schemas.protobuf.printing import print_proto
@@ -69,9 +69,9 @@ class Source:
 
     def compilable(self, names: Names) -> str:
         """The text as written where there is one, so that errors name lines people can find."""
-        if self._text is not None and not has_spelled_maps(self.file):
+        if self._text is not None and not needs_respelling(self.file):
             return self._text
-        return print_proto(with_maps_folded(self.file, names))
+        return print_proto(for_the_compiler(self.file, names))
 
 
 def _read(text: str) -> Source:
@@ -214,6 +214,7 @@ class ProtobufSchema:
         texts = {
             name: source.compilable(self._names_in(source))
             for name, source in self._imports.items()
+            if source is not _known_source(name) or name in WRITTEN_OUT  # else it has the file
         }
         return compile_schema(self._source.compilable(self.names), texts)
 

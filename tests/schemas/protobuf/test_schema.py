@@ -1,0 +1,226 @@
+"""The schema as the registry handles it: references, names, descriptors, message indexes."""
+
+import base64
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry.common import protobuf as confluent
+from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.schemas.languages import parse as parse_source
+from penstock.schemas.model import InvalidSchema, Reference, SchemaType, Source
+from penstock.schemas.protobuf import ProtobufSchema, parse
+from penstock.schemas.protobuf.known import WRITTEN_OUT
+
+ORDER = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Order {
+  map<string, Line> lines = 1;
+  google.protobuf.Timestamp at = 2;
+  message Line { int32 count = 1; message Tax { } }
+  message Note { }
+}
+message Refund { message Reason { } }
+"""
+
+
+def descriptor(schema: ProtobufSchema, name: str) -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    for file in schema.descriptors:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool.FindMessageTypeByName(name)
+
+
+def test_a_schema_says_what_it_is() -> None:
+    schema = parse_source(Source(SchemaType.PROTOBUF, ORDER))
+    assert schema.type is SchemaType.PROTOBUF
+    assert schema.name == "shop.Order"
+    assert schema.references == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('syntax = "proto3"; enum E { Z = 0; } message M { }', "M"),
+        ('syntax = "proto3"; package p; enum E { Z = 0; }', "p.E"),
+        ('syntax = "proto3";', None),
+        ('syntax = "proto3"; import public "google/protobuf/any.proto";', "google.protobuf.Any"),
+    ],
+)
+def test_a_schema_is_named_after_its_first_message_or_enum(text: str, name: str | None) -> None:
+    assert parse(text).name == name
+
+
+@pytest.mark.parametrize(
+    ("indexes", "name"),
+    [
+        ((), "shop.Order"),
+        ((0,), "shop.Order"),
+        ((1,), "shop.Refund"),
+        ((0, 0), "shop.Order.Line"),
+        ((0, 1), "shop.Order.Note"),
+        ((0, 0, 0), "shop.Order.Line.Tax"),
+        ((1, 0), "shop.Refund.Reason"),
+    ],
+)
+def test_message_indexes_are_positions_in_the_file(indexes: tuple[int, ...], name: str) -> None:
+    schema = parse(ORDER)
+    assert schema.message_at(indexes) == name
+    assert schema.indexes_of(name) == (indexes or (0,))
+
+
+def test_message_indexes_that_lead_nowhere_are_refused() -> None:
+    schema = parse(ORDER)
+    for indexes in ((2,), (0, 2), (-1,), (0, 0, 0, 0)):
+        with pytest.raises(InvalidSchema):
+            schema.message_at(indexes)
+    with pytest.raises(InvalidSchema, match=r"shop\.Nothing"):
+        schema.indexes_of("shop.Nothing")
+
+
+def test_a_descriptor_counts_the_entries_of_maps_as_its_client_does() -> None:
+    schema = parse(ORDER)
+    compiled = parse(schema.formatted("serialized"))
+    for name in ("shop.Order", "shop.Refund", "shop.Order.Line", "shop.Order.Note"):
+        assert list(compiled.indexes_of(name)) == confluent._create_index_array(  # noqa: SLF001  # the client's own counting is what we must agree with
+            descriptor(schema, name)
+        )
+
+
+def test_what_the_client_sends_for_a_compiled_file_is_understood() -> None:
+    sent = confluent._schema_to_str(timestamp_pb2.DESCRIPTOR)  # noqa: SLF001  # the bytes on the wire
+    schema = parse(sent)
+    assert schema.name == "google.protobuf.Timestamp"
+    assert "int64 seconds = 1" in schema.canonical
+    assert parse(schema.canonical).canonical == schema.canonical
+
+
+def test_the_client_reads_the_serialized_form() -> None:
+    schema = parse(ORDER)
+    file = confluent._str_to_proto("order.proto", schema.formatted("serialized"))  # noqa: SLF001  # as above
+    assert file.package == "shop"
+    assert [one.name for one in file.message_type] == ["Order", "Refund"]
+    assert not file.message_type[0].field[0].HasField("json_name")
+
+
+def test_a_descriptor_spells_maps_out_and_still_compiles() -> None:
+    schema = parse(parse(ORDER).formatted("serialized"))
+    assert "option map_entry = true;" in schema.canonical
+    assert "map<string, .shop.Order.Line> lines = 1;" in schema.normalized().canonical
+    again = parse(schema.canonical)
+    assert again.canonical == schema.canonical
+    assert again.formatted("serialized") == schema.formatted("serialized")
+    assert schema.unreadable(parse(ORDER)) == parse(ORDER).unreadable(schema) == ()
+
+
+def test_events_written_with_the_descriptor_are_read_with_it() -> None:
+    kind = message_factory.GetMessageClass(descriptor(parse(ORDER), "shop.Order"))
+    order = kind()
+    order.lines["a"].count = 3
+    other = message_factory.GetMessageClass(descriptor(parse(parse(ORDER).canonical), "shop.Order"))
+    assert other.FromString(order.SerializeToString()).lines["a"].count == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "AAAA", "aGVsbG8=", "====", "not base64 at all", base64.b64encode(b"\xff").decode()],
+)
+def test_what_is_neither_text_nor_descriptor_is_refused_as_text(text: str) -> None:
+    if text:
+        with pytest.raises(InvalidSchema, match="line 1"):
+            parse(text)
+    else:
+        assert parse(text).canonical == ""
+
+
+def test_a_descriptor_of_an_edition_is_refused() -> None:
+    file = FileDescriptorProto(name="a", package="p", syntax="editions")
+    with pytest.raises(InvalidSchema, match="editions"):
+        parse(base64.b64encode(file.SerializeToString()).decode())
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_in_base64_give_a_schema_or_a_reason(raw: bytes) -> None:
+    file = FileDescriptorProto(name="x", package="p").SerializeToString()
+    for text in (base64.b64encode(raw).decode(), base64.b64encode(file + raw).decode()):
+        with suppress(InvalidSchema):
+            assert parse(text).type is SchemaType.PROTOBUF
+
+
+def test_references_are_imports_by_name_however_deep() -> None:
+    imports = {
+        "c.proto": 'syntax = "proto3"; package c; message C { int32 x = 1; }',
+        "b/b.proto": 'syntax = "proto3"; package b; import "c.proto"; message B { c.C c = 1; }',
+    }
+    references = (Reference("b/b.proto", "b", 1),)
+    text = 'syntax = "proto3"; import "b/b.proto"; message A { b.B b = 1; }'
+    schema = parse(text, references, imports)
+    assert schema.references == references
+    assert [file.name for file in schema.descriptors] == ["c.proto", "b/b.proto", "default"]
+    assert ".b.B b = 1;" in schema.normalized().canonical
+
+
+def test_a_reference_may_be_a_descriptor() -> None:
+    compiled = parse('syntax = "proto3"; package d; message D { map<string, int32> m = 1; }')
+    text = 'syntax = "proto3"; import "d.proto"; message A { d.D d = 1; }'
+    assert parse(text, (), {"d.proto": compiled.formatted("serialized")}).name == "A"
+
+
+def test_a_missing_import_is_named() -> None:
+    text = 'syntax = "proto3"; import "gone.proto"; message A { }'
+    with pytest.raises(InvalidSchema, match=r'the import "gone\.proto" is not among'):
+        parse(text)
+    assert parse(text, strict=False).name == "A"  # stored already: left alone
+
+
+def test_an_import_that_is_wrong_is_named() -> None:
+    text = 'syntax = "proto3"; import "b.proto"; message A { }'
+    with pytest.raises(InvalidSchema, match=r'in the import "b\.proto": line 1, column 1'):
+        parse(text, (), {"b.proto": "rubbish"})
+    with pytest.raises(InvalidSchema, match=r'in the import "b\.proto", line 1, column 32'):
+        parse(text, (), {"b.proto": 'syntax = "proto3"; message B { X x = 1; }'})
+
+
+def test_imports_in_a_circle_are_refused() -> None:
+    imports = {
+        "a.proto": 'syntax = "proto3"; import "b.proto";',
+        "b.proto": 'syntax = "proto3"; import "a.proto";',
+    }
+    with pytest.raises(InvalidSchema, match="recursively imports itself"):
+        parse('syntax = "proto3"; import "a.proto"; message M { }', (), imports)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x.proto", "/etc/passwd", "a//b", "a/./b", "", "a\\b", "a:b", "a=b", "default", "a\n"],
+)
+def test_an_import_name_is_a_plain_relative_path(name: str) -> None:
+    quoted = name.replace("\\", "\\\\").replace("\n", "\\n")
+    with pytest.raises(InvalidSchema, match="not a name to import a file by"):
+        parse(f'syntax = "proto3"; import "{quoted}";', (), {name: 'syntax = "proto3";'})
+
+
+@pytest.mark.parametrize("name", [*sorted(WRITTEN_OUT), "google/protobuf/struct.proto"])
+def test_what_everybody_imports_needs_no_reference(name: str) -> None:
+    schema = parse(f'syntax = "proto3"; import "{name}"; message M {{ }}')
+    assert schema.descriptors[-2].name == name
+
+
+def test_the_normal_form_of_a_negative_constant_still_compiles() -> None:
+    text = 'syntax = "proto3"; enum E { Z = 0; N = -1; } message M { E e = 1; }'
+    normal = parse(text).normalized()
+    assert normal.canonical.index("N = -1") < normal.canonical.index("Z = 0")
+    assert parse(normal.canonical).formatted("serialized")
+
+
+def test_normalized_references_are_sorted_and_stand_once() -> None:
+    imports = dict.fromkeys(("a.proto", "b.proto"), 'syntax = "proto3";')
+    one, two = Reference("a.proto", "a", 1), Reference("b.proto", "b", 1)
+    text = 'syntax = "proto3"; import "b.proto"; import "a.proto"; message M { }'
+    assert parse(text, (two, one, two), imports).normalized().references == (one, two)
