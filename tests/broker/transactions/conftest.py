@@ -106,11 +106,12 @@ class Handle:
         topic: str = "a",
         partition: int = 0,
         version: int = 12,
+        key: bytes | None = None,
     ) -> ErrorCode:
         place = (topic, partition)
         sequence = self.sequences.get(place, 0)
         records = batch(
-            *[(None, value.encode()) for value in values],
+            *[(key, value.encode()) for value in values],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=sequence,
@@ -242,6 +243,12 @@ def connection(prepared: Running) -> Iterator[Wire]:
 def handle(connection: Wire) -> Callable[[str], Handle]:
     """Make a producer by hand."""
     return lambda transactional_id: Handle(connection, transactional_id)
+
+
+@pytest.fixture
+def make_handle() -> Callable[[Wire, str], Handle]:
+    """Make a producer by hand over a connection of one's own."""
+    return Handle
 
 
 @pytest.fixture
