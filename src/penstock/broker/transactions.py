@@ -7,7 +7,6 @@ markers to their partitions and reports back. Keeps no rule of its own; never aw
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -41,8 +40,6 @@ from penstock.coordination.transactions import Transactions as TransactionTable
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis, ProducerEpoch, ProducerId, TopicPartition
 from penstock.protocol.control import Marker
-
-logger = logging.getLogger(__name__)
 
 STATE_TOPIC: Final = "__transaction_state"
 

@@ -1,14 +1,13 @@
 """What a transaction coordinator is asked, what it answers, and what it sends.
 
 A command carries the producer id that the shell minted for it, where one may be needed; see
-`needs_producer_id` in `machine`.
+`needs_producer_id` in `rules`.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from penstock.coordination.transactions.state import Transaction
 from penstock.machine import CallerId
 from penstock.model import NO_PRODUCER, Millis, ProducerEpoch, ProducerId, TopicPartition
 
@@ -46,7 +45,7 @@ class Missing(Enum):
 
 
 class AddPartitions(NamedTuple):
-    """Put partitions into the producer's transaction, opening one if none is: `PartitionErrors`."""
+    """Put partitions into the producer's transaction, opening one if none is: `Missed`."""
 
     caller: CallerId
     transactional_id: str
@@ -131,22 +130,3 @@ class WantProducerId(NamedTuple):
 
 
 Send: TypeAlias = WriteMarkers | WantProducerId
-
-__all__ = [
-    "AbortTimedOut",
-    "AddPartitions",
-    "Command",
-    "Describe",
-    "EndTransaction",
-    "InitProducer",
-    "ListIds",
-    "MarkersWritten",
-    "Missed",
-    "Missing",
-    "Producer",
-    "Send",
-    "Transaction",
-    "TransactionSettings",
-    "WantProducerId",
-    "WriteMarkers",
-]
