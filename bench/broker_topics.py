@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
 from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
