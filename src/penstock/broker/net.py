@@ -222,7 +222,10 @@ class Connection(asyncio.BufferedProtocol):
         return [] if answered is None else self._dispatcher.encode(context, answered)
 
     def _on_answered(self, pending: _Pending, answer: asyncio.Future[Any]) -> None:
-        if self.transport is None or answer.cancelled():
+        if self.transport is None:
+            return
+        if answer.cancelled():
+            self.close("a request was given up")  # its reply will never come; nor may later ones
             return
         try:
             pending.response = self._answered(pending.context, answer)
