@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -62,7 +63,7 @@ def run(name: str) -> list[Figure] | None:
 
 def write(results: dict[str, list[Figure]]) -> None:
     """The JSON for programs, the Markdown for docs."""
-    machine = {
+    machine: dict[str, object] = {
         "date": datetime.now(UTC).date().isoformat(),  # noqa: TID251 - a report is dated
         "cores": os.cpu_count(),
         "machine": platform.machine(),
@@ -71,18 +72,7 @@ def write(results: dict[str, list[Figure]]) -> None:
         "librdkafka through confluent-kafka": version("confluent-kafka"),
     }
     rows = {
-        name: [
-            {
-                "name": f.name,
-                "ours": f.ours,
-                "peer": f.peer,
-                "ratio": f.ratio,
-                "unit": f.unit,
-                "target": f.target,
-                "note": f.note,
-            }
-            for f in figures
-        ]
+        name: [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
         for name, figures in results.items()
     }
     (HERE / "results.json").write_text(json.dumps({"machine": machine, **rows}, indent=1) + "\n")

@@ -74,7 +74,7 @@ def _read(options: argparse.Namespace, pipe: Connection) -> None:
     while len(waits) < options.count and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None and not message.error():
-            sent = struct.unpack_from("<q", message.value())[0]
+            sent = struct.unpack_from("<q", message.value() or b"")[0]
             waits.append((time.monotonic_ns() - sent) / 1e9)
             deadline = time.monotonic() + IDLE_SECONDS_MAX
     pipe.send(waits)

@@ -186,7 +186,7 @@ def _compile_drain(library: c.CDLL) -> Callable[..., int]:
     take, destroy = library.rd_kafka_consume_batch_queue, library.rd_kafka_message_destroy
     idle_wait_ms = 1000
 
-    @numba.njit  # type: ignore[untyped-decorator]  # numba has no types
+    @numba.njit
     def drain(queue: int, address: int, batch: Any, count: int, idle_ms_max: int) -> int:
         taken = 0
         idle_ms = 0
