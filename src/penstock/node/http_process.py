@@ -1,0 +1,119 @@
+"""`python -m penstock.node.http_process <options>`: the HTTP services as a child process.
+
+The options are one JSON object (see `HttpOptions`). One line of JSON on standard output says that
+it serves, or why it cannot. It stops on SIGTERM and SIGINT, and when standard input ends. It
+reaches the log over the Kafka protocol only.
+"""
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+HTTP_PORT: Final = 8081
+LOCALHOST: Final = "127.0.0.1"
+
+Announce = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """What a person may choose, as it crosses from one process to another."""
+
+    kafka: str
+    host: str = LOCALHOST
+    http_port: int = HTTP_PORT  # 0 takes any free one
+    advertised_host: str | None = None  # where the other nodes of the registry reach this one
+    group: str = "schema-registry"
+    topic: str = "_schemas"
+    session_ms: int = 6_000  # a primary that died is replaced after so long
+    log_level: str = "INFO"
+
+    @property
+    def shown_host(self) -> str:
+        """Where others are told to connect. They cannot connect to "any address"."""
+        if self.advertised_host is not None:
+            return self.advertised_host
+        return LOCALHOST if self.host in ("0.0.0.0", "::") else self.host
+
+    def to_json(self) -> str:
+        """As it is given to the process."""
+        return json.dumps(asdict(self))
+
+
+def command_line(options: HttpOptions) -> list[str]:
+    """How the process is started."""
+    return [sys.executable, "-m", "penstock.node.http_process", options.to_json()]
+
+
+def main() -> None:
+    """The process itself."""
+    options = HttpOptions(**json.loads(sys.argv[1]))
+    sys.exit(run(options, announce=lambda line: print(json.dumps(line), flush=True), watch=True))  # noqa: T201 - the parent reads it
+
+
+def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int:
+    """Serve to the end; the exit status. `announce` is told what became of the start."""
+    if not __debug__:
+        announce({"error": "python -O leaves out the checks that keep the log safe: run without"})
+        return 1
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # kio would prepare for it
+    logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    from confluent_kafka import KafkaException
+
+    from penstock.node.run_http import run_http
+    from penstock.registry.journal import CannotWrite
+
+    def on_ready(url: str) -> None:
+        announce({"http": url, "pid": os.getpid()})
+        if watch:
+            _stop_with_parent()
+
+    try:
+        run_http(options, on_ready)
+    except CannotWrite as reason:
+        announce({"error": str(reason)})
+        return 1
+    except KafkaException as failure:
+        announce({"error": f"no Kafka cluster answers at {options.kafka}: {failure.args[0].str()}"})
+        return 1
+    except OSError as error:
+        announce({"error": _explained(error, options)})
+        return 1
+    return 0
+
+
+def _explained(error: OSError, options: HttpOptions) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {options.http_port} is in use: stop who has it, or take another with "
+            "--http-port (0 is any free one)"
+        )
+    return str(error)
+
+
+def _stop_with_parent() -> None:
+    """End as on SIGTERM when standard input does."""
+    loop = asyncio.get_running_loop()
+
+    def on_input() -> None:
+        with suppress(OSError):
+            if os.read(sys.stdin.fileno(), 4096):
+                return
+        loop.remove_reader(sys.stdin.fileno())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(sys.stdin.fileno(), on_input)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The HTTP process: builds the registry, serves until told to stop, and stops in good order."""
+
+import asyncio
+import gc
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from penstock.model import Millis
+from penstock.node.http_process import HttpOptions
+from penstock.registry.http.app import build
+from penstock.registry.http.forwarding import Forwarder
+from penstock.registry.journal import LogSettings
+from penstock.registry.membership import Candidate, Election
+from penstock.registry.service import Registry
+
+BACKLOG: Final = 2048
+KEEP_ALIVE_S: Final = 75
+FINISH_S: Final = 3  # for requests under way when a stop is asked for
+
+
+class Server(uvicorn.Server):
+    """Says when it serves; leaves signals to us, for it would be killed by them in the end."""
+
+    def __init__(self, on_started: Callable[[], None], config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        self._on_started()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none."""
+        yield
+
+    def ask_to_stop(self) -> None:
+        """As a signal would."""
+        self.should_exit = True
+
+
+def run_http(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
+    """Serve in this process until SIGTERM or SIGINT; `on_ready` is told the URL."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(options, on_ready))
+
+
+async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
+    """Read the log, find out who may write, serve."""
+    listener = socket.create_server((options.host, options.http_port), backlog=BACKLOG)
+    candidate = Candidate(options.shown_host, listener.getsockname()[1])
+    log_settings = LogSettings(options.kafka, topic=options.topic, transactional_id=options.group)
+    registry = Registry(log_settings, clock)
+    forwarder = Forwarder(registry)
+    election = Election(
+        registry, options.kafka, options.group, candidate, session_ms=options.session_ms
+    )
+    try:
+        await registry.start()
+        election.start()
+        await election.first_known()
+        gc.freeze()  # what stands now stands until the end: no collection looks at it again
+        app = build(registry, forwarder)
+        server = _server(app, lambda: on_ready(candidate.url))
+        await _serve_until_asked(server, listener)
+    finally:
+        listener.close()
+        await election.stop()
+        await forwarder.close()
+        await registry.stop()
+
+
+def _server(app: object, on_started: Callable[[], None]) -> Server:
+    return Server(
+        on_started,
+        uvicorn.Config(
+            app,  # type: ignore[arg-type]  # an ASGI application, typed more loosely than theirs
+            http="httptools",
+            loop="none",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=FINISH_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        ),
+    )
+
+
+async def _serve_until_asked(server: Server, listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.ask_to_stop)
+    await server.serve(sockets=[listener])
+
+
+def clock() -> Millis:
+    """The time of day."""
+    return Millis(time.time_ns() // 1_000_000)

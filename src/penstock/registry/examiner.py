@@ -1,0 +1,129 @@
+"""Schemas understood and compared, in a thread of its own: a large one must not hold up reads.
+
+Everything handed over is immutable, so nothing here sees the store. One thread, because the caches
+are for one; what is known already comes back at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from penstock.registry.errors import Declined, invalid_schema, schema_too_large
+from penstock.schemas.caches import SchemaCache
+from penstock.schemas.compatibility import Earlier, Level, Verdict, check, compare
+from penstock.schemas.lints import Lint, lint
+from penstock.schemas.model import Imports, InvalidSchema, ParsedSchema, Policy, Source
+
+TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size
+_SHOWN_CHARACTERS_MAX: Final = 1024
+_Found = TypeVar("_Found")
+
+
+class Text(NamedTuple):
+    """A schema with all it builds on."""
+
+    source: Source
+    imports: Imports
+
+
+class Stored(NamedTuple):
+    """A text that has a number already."""
+
+    number: int
+    text: Text
+
+
+class Examiner:
+    """Parses, canonicalises and compares."""
+
+    def __init__(self) -> None:
+        self._cache = SchemaCache()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="schemas")
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def canonical(self, text: Text, *, normalize: bool, strict: bool) -> Source:
+        """The schema as it is stored; declines what is none."""
+        return await self._run(partial(self._canonical, text, normalize, strict))
+
+    async def formatted(self, text: Text, form: str) -> str:
+        """A stored schema in another form."""
+        return await self._run(lambda: self._parse(text, strict=False).formatted(form))
+
+    async def equivalents(self, text: Text, others: Sequence[Stored]) -> frozenset[int]:
+        """Those that say the same in other words."""
+        return await self._run(partial(self._equivalents, text, others))
+
+    async def judge(
+        self, level: Level, policy: Policy, text: Text, earlier: Sequence[Stored]
+    ) -> Verdict:
+        """Whether the schema may follow those that are there."""
+        return await self._run(partial(self._judge, level, policy, text, earlier))
+
+    async def lints(self, text: Text, earlier: Text | None) -> tuple[Lint, ...]:
+        """What to think twice about."""
+        return await self._run(partial(self._lints, text, earlier))
+
+    async def breaks_between(self, text: Text, earlier: Text, policy: Policy) -> Verdict:
+        """All that differs in either direction, whatever a level says."""
+        return await self._run(partial(self._breaks_between, text, earlier, policy))
+
+    async def _run(self, work: Callable[[], _Found]) -> _Found:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _parse(self, text: Text, *, strict: bool) -> ParsedSchema:
+        try:
+            return self._cache.parse(text.source, text.imports, strict=strict)
+        except InvalidSchema as wrong:
+            raise invalid(text.source, str(wrong)) from None
+
+    def _canonical(self, text: Text, normalize: bool, strict: bool) -> Source:
+        if len(text.source.text) > TEXT_CHARACTERS_MAX:
+            raise schema_too_large(f"it has more than {TEXT_CHARACTERS_MAX} characters")
+        schema = self._parse(text, strict=strict)
+        if normalize:
+            schema = schema.normalized()
+        return Source(schema.type, schema.canonical, schema.references)
+
+    def _equivalents(self, text: Text, others: Sequence[Stored]) -> frozenset[int]:
+        schema = self._parse(text, strict=False)
+        found = set()
+        for number, other in others:
+            if other.source.type is not schema.type:
+                continue
+            is_same = other.source.text == text.source.text and other.imports == text.imports
+            if is_same or schema.equivalent(self._parse(other, strict=False)):
+                found.add(number)
+        return frozenset(found)
+
+    def _judge(
+        self, level: Level, policy: Policy, text: Text, earlier: Sequence[Stored]
+    ) -> Verdict:
+        if level is Level.NONE or not earlier:
+            return Verdict()
+        compared = earlier if level.is_transitive else earlier[-1:]
+        parsed = [Earlier(one.number, self._parse(one.text, strict=False)) for one in compared]
+        schema = self._parse(text, strict=False)
+        return check(level, schema, parsed, policy, self._cache.unreadable)
+
+    def _lints(self, text: Text, earlier: Text | None) -> tuple[Lint, ...]:
+        old = None if earlier is None else self._parse(earlier, strict=False)
+        return lint(self._parse(text, strict=False), old)
+
+    def _breaks_between(self, text: Text, earlier: Text, policy: Policy) -> Verdict:
+        old = self._parse(earlier, strict=False)
+        schema = self._parse(text, strict=False)
+        breaks = compare(Level.FULL, schema, old, policy, self._cache.unreadable)
+        return Verdict(breaks, Earlier(0, old))
+
+
+def invalid(source: Source, reason: str) -> Declined:
+    """The peer's sentence: what was given, and what is wrong with it."""
+    shown = source.text
+    if len(shown) > _SHOWN_CHARACTERS_MAX:
+        shown = f"{shown[:_SHOWN_CHARACTERS_MAX]}..."
+    return invalid_schema(f"Invalid schema {shown} of type {source.type}, details: {reason}")

@@ -1,0 +1,1 @@
+"""The registry's HTTP interface, as Confluent's clients know it."""

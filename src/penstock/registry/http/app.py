@@ -1,0 +1,66 @@
+"""The HTTP application: routes joined, errors worded, hot reads in front."""
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from penstock import __version__
+from penstock.registry.errors import Declined
+from penstock.registry.http import compatibility, node, schemas, settings, subjects
+from penstock.registry.http.answers import answered, declined, http_error
+from penstock.registry.http.forwarding import Forwarder
+from penstock.registry.http.front import Front
+from penstock.registry.service import Elsewhere, Registry
+
+logger = logging.getLogger(__name__)
+
+
+def build(registry: Registry, forwarder: Forwarder) -> Front:
+    """The application, ready to serve."""
+    front = Front(registry)
+    app = FastAPI(title="Penstock", version=__version__, redirect_slashes=False, redoc_url=None)
+    for router in (
+        node.about(registry),
+        node.metrics(registry, front),
+        subjects.registering(registry),
+        subjects.reading(registry),
+        subjects.describing(registry),
+        schemas.by_id(registry),
+        schemas.everything(registry),
+        compatibility.checking(registry),
+        settings.configuring(registry),
+        settings.moding(registry),
+    ):
+        app.include_router(router)
+    _word_errors(app, forwarder)
+    front.app = app
+    return front
+
+
+def _word_errors(app: FastAPI, forwarder: Forwarder) -> None:
+    @app.exception_handler(Declined)
+    async def on_declined(request: Request, refusal: Declined) -> Response:
+        return declined(refusal)
+
+    @app.exception_handler(Elsewhere)
+    async def on_elsewhere(request: Request, elsewhere: Elsewhere) -> Response:
+        try:
+            return await forwarder.forward(request, elsewhere)
+        except Declined as refusal:
+            return declined(refusal)
+
+    @app.exception_handler(HTTPException)
+    async def on_http_error(request: Request, error: HTTPException) -> Response:
+        return http_error(error.status_code, HTTPStatus(error.status_code).phrase)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_bad_option(request: Request, error: RequestValidationError) -> Response:
+        return http_error(404, "Not Found")  # as the peer takes an option that is no number
+
+    @app.exception_handler(Exception)
+    async def on_bug(request: Request, error: Exception) -> Response:
+        logger.error("a request failed", exc_info=error)
+        return answered({"error_code": 500, "message": "Internal Server Error"}, 500)

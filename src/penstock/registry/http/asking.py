@@ -1,0 +1,106 @@
+"""What the registry is asked: names in paths, options in queries, documents in bodies."""
+
+from typing import Annotated, Final
+from urllib.parse import unquote
+
+import msgspec
+from fastapi import Path, Query, Request
+from pydantic import BeforeValidator
+
+from penstock.registry.errors import (
+    invalid_schema,
+    invalid_version,
+    malformed,
+    schema_too_large,
+)
+from penstock.registry.names import Subject, normal
+from penstock.registry.proposals import Proposal
+from penstock.registry.service import Registry
+from penstock.registry.store.documents import (
+    Document,
+    read_metadata,
+    read_references,
+    read_rule_set,
+    read_text,
+    read_whole,
+)
+from penstock.registry.store.state import VERSION_LAST
+from penstock.schemas.model import SchemaType, Source
+
+BODY_BYTES_MAX: Final = 8 << 20
+LATEST: Final = -1
+
+
+def _flag(text: object) -> bool:
+    return str(text).strip().lower() == "true"
+
+
+Flag = Annotated[bool, BeforeValidator(_flag), Query()]
+Name = Annotated[
+    str, Path(description="A subject; slashes in it as %2F."), BeforeValidator(unquote)
+]
+Text = Annotated[str, Query()]
+Number = Annotated[int, Query()]
+
+
+def subject_named(registry: Registry, name: str) -> Subject:
+    """The subject a path means, behind its alias if it has one."""
+    return registry.store.aliased(normal(name))
+
+
+def version_number(text: str) -> int:
+    """A version in a path: its number, or LATEST."""
+    word = unquote(text)
+    if word.lower() == "latest" or word == "-1":
+        return LATEST
+    if not word.isascii() or not word.isdecimal() or not 1 <= int(word[:12]) <= VERSION_LAST:
+        raise invalid_version(word)
+    return int(word)
+
+
+async def read_document(request: Request) -> Document:
+    """The body as a JSON object."""
+    chunks, size_bytes = [], 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes <= BODY_BYTES_MAX:
+            chunks.append(chunk)
+    if size_bytes > BODY_BYTES_MAX:
+        raise schema_too_large(f"the request has more than {BODY_BYTES_MAX} bytes")
+    request.state.body = b"".join(chunks)
+    if not request.state.body.strip():
+        return {}
+    try:
+        document = msgspec.json.decode(request.state.body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as reason:
+        raise malformed(f"the body is not JSON: {reason}") from None
+    except RecursionError:
+        raise malformed("the body is nested too deeply") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise malformed("the body must be a JSON object")
+    return document
+
+
+def read_proposal(document: Document, subject: Subject, *, normalize: bool = False) -> Proposal:
+    """A schema in a body."""
+    id, version = read_whole(document, "id"), read_whole(document, "version")
+    return Proposal(
+        subject,
+        read_source(document),
+        read_metadata(document),
+        read_rule_set(document),
+        id=id if id is not None and id > 0 else None,
+        version=version or 0,
+        normalize=normalize,
+    )
+
+
+def read_source(document: Document) -> Source:
+    """The text, its language and its references."""
+    language = read_text(document, "schemaType") or SchemaType.AVRO
+    if language.upper() not in SchemaType.__members__:
+        raise invalid_schema(f"Invalid schema type {language[:100]}")
+    text = read_text(document, "schema") or ""
+    return Source(SchemaType[language.upper()], text, read_references(document))

@@ -1,0 +1,224 @@
+"""The first to see a request: hot reads are answered here, the rest is put in order and passed on.
+
+Paths go on percent-encoded, so that a subject with %2F in it stays one segment; trailing slashes
+are dropped; `/contexts/{context}/...` becomes what it stands for.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from penstock.registry.errors import Declined
+from penstock.registry.http.answers import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
+from penstock.registry.http.schemas import by_id_document
+from penstock.registry.names import ANY_CONTEXT, context_from_path, context_of
+from penstock.registry.service import Registry
+from penstock.registry.store.codec import to_json
+from penstock.registry.store.model import Event, Marked
+from penstock.registry.usage import CLIENT_CHARACTERS_MAX, Use
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SHELF_MAX: Final = 10_000
+_BY_ID: Final = b"/schemas/ids/"
+_HOT_OPTIONS: Final = frozenset(("subject", "fetchmaxid"))
+_BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
+
+
+class Ready(NamedTuple):
+    """An answer, but for the sending."""
+
+    start: dict[str, Any]
+    body: dict[str, Any]
+    context: str
+    id: int
+
+
+class Front:
+    """An ASGI application in front of another."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.app: App | None = None
+        self.answered: Counter[int] = Counter()
+        self.hits = 0
+        self._registry = registry
+        self._shelf: dict[tuple[bytes, bytes], Ready] = {}
+        registry.listeners.append(self._on_event)
+
+    def _on_event(self, event: Event) -> None:
+        if self._shelf and not isinstance(event, Marked):
+            self._shelf.clear()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        assert self.app is not None
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path: bytes = scope["raw_path"]
+        if path.startswith(_BY_ID) and scope["method"] == "GET":
+            ready = self._shelf.get((path, scope["query_string"])) or self._prepare(scope)
+            if ready is not None:
+                await self._answer(ready, scope, send)
+                return
+        await self._pass_on(self.app, scope, receive, send)
+
+    async def _answer(self, ready: Ready, scope: Scope, send: Send) -> None:
+        client, accept = _told_by(scope)
+        registry = self._registry
+        registry.usage.note(Use(ready.context, ready.id, client), registry.clock())
+        start = ready.start
+        if accept is not None:
+            media = negotiated(accept)
+            if media is None:
+                await self._refuse(406, "Not Acceptable", scope, send)
+                return
+            if media != MEDIA:
+                start = _with_type(start, media)
+        self.hits += 1
+        self.answered[200] += 1
+        await send(start)
+        await send(ready.body)
+
+    def _prepare(self, scope: Scope) -> Ready | None:
+        """An answer to keep; None for what needs a closer look."""
+        path, query = scope["raw_path"], scope["query_string"]
+        id = path[len(_BY_ID) :]
+        if not id.isdigit() or len(id) > 10:
+            return None
+        options = dict(parse_qsl(query.decode("latin-1"))) if query else {}
+        if not _HOT_OPTIONS.issuperset(name.lower() for name in options):
+            return None
+        max_id = options.get("fetchMaxId", "").lower() == "true"
+        try:
+            version, document = by_id_document(
+                self._registry.store, int(id), options.get("subject", ""), max_id=max_id
+            )
+        except Declined:
+            return None
+        ready = _ready(to_json(document), context_of(version.subject), version.id)
+        if len(self._shelf) >= SHELF_MAX:
+            self._shelf.clear()
+        self._shelf[path, query] = ready
+        return ready
+
+    async def _pass_on(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        path, query = put_in_order(
+            scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+        )
+        scope = {**scope, "path": path, "query_string": query.encode("latin-1")}
+        media: str | None = MEDIA
+        if not path.startswith(("/docs", "/openapi.json", "/metrics", "/redoc")):
+            media = negotiated(headers.get(b"accept", b"*/*"))
+        if media is None:
+            await self._refuse(406, "Not Acceptable", scope, send)
+            return
+        if scope["method"] in ("POST", "PUT") and not _is_readable(headers.get(b"content-type")):
+            await self._refuse(415, "Unsupported Media Type", scope, send)
+            return
+        await app(scope, receive, self._watching(send, media))
+
+    def _watching(self, send: Send, media: str) -> Send:
+        async def watch(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self.answered[message["status"]] += 1
+                end_offset = str(self._registry.log.end_offset).encode()
+                message["headers"] = [*message["headers"], (END_OFFSET.encode(), end_offset)]
+                if media != MEDIA:
+                    message = _with_type(message, media)
+            await send(message)
+
+        return watch
+
+    async def _refuse(self, status: int, phrase: str, scope: Scope, send: Send) -> None:
+        self.answered[status] += 1
+        response = http_error(status, phrase)
+        await response(scope, _nothing, send)
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+def _ready(body: bytes, context: str, id: int) -> Ready:
+    headers = [
+        (b"content-type", MEDIA.encode()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    start = {"type": "http.response.start", "status": 200, "headers": headers}
+    return Ready(start, {"type": "http.response.body", "body": body}, context, id)
+
+
+def _told_by(scope: Scope) -> tuple[str, bytes | None]:
+    """Who asks, and what type of answer it takes; None if any."""
+    agent, named, accept = b"", b"", None
+    for name, value in scope["headers"]:
+        if name == b"user-agent":
+            agent = value
+        elif name == b"penstock-client":
+            named = value
+        elif name == b"accept" and b"*/*" not in value:
+            accept = value
+    return (named or agent)[:CLIENT_CHARACTERS_MAX].decode("latin-1") or "unknown", accept
+
+
+def _with_type(message: MutableMapping[str, Any], media: str) -> dict[str, Any]:
+    """The answer under another of its names, if it is one of the registry's."""
+    headers = [
+        (name, media.encode() if name == b"content-type" and value == MEDIA.encode() else value)
+        for name, value in message["headers"]
+    ]
+    return {**message, "headers": headers}
+
+
+def negotiated(accept: bytes) -> str | None:
+    """The type to answer in; None if the client takes none of them."""
+    wanted = [part.split(b";")[0].strip().decode("latin-1") for part in accept.lower().split(b",")]
+    if not wanted or "*/*" in wanted or "application/*" in wanted or wanted == [""]:
+        return MEDIA
+    return next((media for media in MEDIA_TYPES if media in wanted), None)
+
+
+def _is_readable(content_type: bytes | None) -> bool:
+    if content_type is None:
+        return True
+    return content_type.lower().split(b";")[0].strip().decode("latin-1") in _BODIES
+
+
+def put_in_order(path: str, query: str) -> tuple[str, str]:
+    """The path without trailing slashes, and with contexts written into names."""
+    path = path.rstrip("/") or "/"
+    segments = path.split("/")[1:]
+    if segments[0] != "contexts" or len(segments) < 3:
+        return path, query
+    prefix = f":{context_from_path(unquote(segments[1]))}:"
+    rest = segments[2:]
+    if rest[0] in ("config", "mode"):
+        rest = [rest[0], _qualified(rest[1] if len(rest) > 1 else "", prefix), *rest[2:]]
+    elif rest in (["schemas"], ["subjects"]):
+        query = _with_option(query, "subjectPrefix", prefix)
+    elif rest[:2] == ["schemas", "ids"]:
+        query = _with_option(query, "subject", prefix)
+    else:
+        rest = [
+            _qualified(segment, prefix) if index and rest[index - 1] == "subjects" else segment
+            for index, segment in enumerate(rest)
+        ]
+    return "/" + "/".join(rest), query
+
+
+def _qualified(segment: str, prefix: str) -> str:
+    name = unquote(segment)
+    return quote(name if name.startswith(":.") else prefix + name, safe="")
+
+
+def _with_option(query: str, name: str, prefix: str) -> str:
+    options = parse_qsl(query, keep_blank_values=True)
+    given = dict(options).get(name, "").removeprefix(ANY_CONTEXT)
+    value = given if given.startswith(":.") else prefix + given
+    return urlencode([*((key, text) for key, text in options if key != name), (name, value)])

@@ -1,0 +1,227 @@
+"""`/subjects`: versions registered, looked up, listed and deleted."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from penstock.registry.errors import schema_not_found, subject_not_found
+from penstock.registry.http.answers import answered, page, placed, raw_text, registered
+from penstock.registry.http.asking import (
+    Flag,
+    Name,
+    Number,
+    Text,
+    read_document,
+    read_proposal,
+    subject_named,
+    version_number,
+)
+from penstock.registry.names import ANY_CONTEXT, Subject, checked, context_of, matches_prefix
+from penstock.registry.proposals import find, in_form, register
+from penstock.registry.service import Registry
+from penstock.registry.store.commands import Command, DeleteSubject, DeleteVersion
+from penstock.registry.store.model import Version
+
+
+def registering(registry: Registry) -> APIRouter:
+    """What brings schemas in, and takes them out."""
+    router = APIRouter(tags=["subjects"])
+
+    @router.post("/subjects/{subject}/versions")
+    async def register_schema(
+        request: Request,
+        subject: Name,
+        normalize: Flag = False,
+        format: Text = "",
+        force: Flag = False,
+    ) -> Response:
+        """Register a schema as the next version of a subject; one that is there keeps its id."""
+        name = checked(subject_named(registry, subject))
+        proposal = read_proposal(await read_document(request), name, normalize=normalize)
+        version = await register(registry, proposal._replace(force=force))
+        return answered(registered(version, await in_form(registry, version, format)))
+
+    @router.post("/subjects/{subject}")
+    async def look_up_schema(
+        request: Request,
+        subject: Name,
+        normalize: Flag = False,
+        format: Text = "",
+        deleted: Flag = False,
+    ) -> Response:
+        """Find the version of a subject that has this schema."""
+        name = subject_named(registry, subject)
+        proposal = read_proposal(await read_document(request), name, normalize=normalize)
+        if not registry.store.has_subject(name, deleted=deleted):
+            raise subject_not_found(name)
+        version = await find(registry, proposal, deleted=deleted)
+        if version is None:
+            raise schema_not_found()
+        return answered(placed(version, await in_form(registry, version, format)))
+
+    @router.delete("/subjects/{subject}")
+    async def delete_subject(subject: Name, permanent: Flag = False) -> Response:
+        """Hide all versions of a subject, or remove the hidden ones for good."""
+        name = checked(subject_named(registry, subject))
+        return answered(await _carry_out(registry, DeleteSubject(name, permanent)))
+
+    @router.delete("/subjects/{subject}/versions/{version}")
+    async def delete_version(subject: Name, version: str, permanent: Flag = False) -> Response:
+        """Hide one version, or remove it for good if it is hidden."""
+        name = checked(subject_named(registry, subject))
+        command = DeleteVersion(name, version_number(version), permanent)
+        return answered(await _carry_out(registry, command))
+
+    return router
+
+
+async def _carry_out(registry: Registry, command: Command) -> object:
+    async def prepare() -> Command:
+        return command
+
+    return await registry.write(prepare)
+
+
+def reading(registry: Registry) -> APIRouter:
+    """What is there."""
+    router = APIRouter(tags=["subjects"])
+    store = registry.store
+
+    @router.get("/subjects")
+    async def list_subjects(
+        subjectPrefix: Text = ANY_CONTEXT,
+        deleted: Flag = False,
+        deletedOnly: Flag = False,
+        offset: Number = 0,
+        limit: Number = -1,
+    ) -> Response:
+        """The names of all subjects."""
+        names = [
+            subject
+            for subject in sorted(store.versions)
+            if matches_prefix(subject, subjectPrefix)
+            if _is_listed(registry, subject, deleted=deleted, only=deletedOnly)
+        ]
+        return answered(page(names, offset, limit))
+
+    @router.get("/subjects/{subject}/versions")
+    async def list_versions(
+        subject: Name,
+        deleted: Flag = False,
+        deletedOnly: Flag = False,
+        deletedAsNegative: Flag = False,
+        offset: Number = 0,
+        limit: Number = -1,
+    ) -> Response:
+        """The numbers of a subject's versions."""
+        name = store.somewhere(subject_named(registry, subject))
+        found = [
+            one
+            for one in store.stored(name)
+            if (one.deleted if deletedOnly else deleted or deletedAsNegative or not one.deleted)
+        ]
+        if not found:
+            raise subject_not_found(name)
+        numbers = [
+            -one.number if one.deleted and deletedAsNegative else one.number for one in found
+        ]
+        return answered(page(numbers, offset, limit))
+
+    @router.get("/subjects/{subject}/versions/{version}")
+    async def find_version(
+        subject: Name, version: str, format: Text = "", deleted: Flag = False
+    ) -> Response:
+        """One version; `latest` is the newest."""
+        one = _version(registry, subject, version, deleted=deleted)
+        return answered(placed(one, await in_form(registry, one, format)))
+
+    @router.get("/subjects/{subject}/versions/{version}/schema")
+    async def read_version_text(
+        subject: Name, version: str, format: Text = "", deleted: Flag = False
+    ) -> Response:
+        """The text of one version."""
+        one = _version(registry, subject, version, deleted=deleted)
+        return raw_text(await in_form(registry, one, format))
+
+    @router.get("/subjects/{subject}/versions/{version}/referencedby")
+    async def list_referrers(
+        subject: Name,
+        version: str,
+        deleted: Flag = False,
+        offset: Number = 0,
+        limit: Number = -1,
+    ) -> Response:
+        """The ids of the schemas that build on this one."""
+        one = _version(registry, subject, version, deleted=True)
+        ids = {other.id for other in store.referrers_of(one.key, deleted=deleted)}
+        return answered(page(sorted(ids), offset, limit))
+
+    return router
+
+
+def describing(registry: Registry) -> APIRouter:
+    """What people say about subjects, and who uses them."""
+    router = APIRouter(tags=["subjects"])
+    store = registry.store
+
+    @router.get("/subjects/{subject}/metadata")
+    async def find_by_metadata(
+        subject: Name,
+        key: Annotated[list[str] | None, Query()] = None,
+        value: Annotated[list[str] | None, Query()] = None,
+        deleted: Flag = False,
+        format: Text = "",
+    ) -> Response:
+        """The latest version whose properties hold all the pairs."""
+        name = subject_named(registry, subject)
+        wanted = dict(zip(key or (), value or (), strict=False))
+        if not store.has_subject(name, deleted=deleted):
+            raise subject_not_found(name)
+        versions = store.stored(name) if deleted else store.live(name)
+        for one in reversed(versions):
+            metadata = one.contents.metadata
+            if wanted.items() <= (dict(metadata.properties) if metadata else {}).items():
+                return answered(placed(one, await in_form(registry, one, format)))
+        raise schema_not_found()
+
+    @router.get("/subjects/{subject}/usage")
+    async def list_uses(subject: Name) -> Response:
+        """Which clients asked for ids of this subject, and when last. Kept in memory, bounded."""
+        name = subject_named(registry, subject)
+        versions = store.stored(name)
+        if not versions:
+            raise subject_not_found(name)
+        numbers = {one.id: one.number for one in versions}
+        uses = [
+            {
+                "client": use.client,
+                "id": use.id,
+                "version": numbers[use.id],
+                "lastSeen": seen.last_at,
+                "count": seen.times,
+            }
+            for use, seen in registry.usage.of(context_of(name), frozenset(numbers))
+        ]
+        used = {use["version"] for use in uses}
+        return answered(
+            {
+                "subject": name,
+                "since": registry.usage.since,
+                "complete": registry.usage.forgotten == 0,
+                "uses": uses,
+                "unusedVersions": [one.number for one in versions if one.number not in used],
+            }
+        )
+
+    return router
+
+
+def _is_listed(registry: Registry, subject: Subject, *, deleted: bool, only: bool) -> bool:
+    is_live = registry.store.has_subject(subject)
+    return not is_live if only else is_live or deleted
+
+
+def _version(registry: Registry, subject: str, version: str, *, deleted: bool) -> Version:
+    store = registry.store
+    name = store.somewhere(subject_named(registry, subject))
+    return store.version(name, version_number(version), deleted=deleted)

@@ -1,0 +1,55 @@
+"""Who uses which schema id, and when last: told by clients in a header as they ask for schemas.
+
+A client that says nothing is known by its user agent. What was not seen for longest is forgotten
+when there are too many; forgetting is noted, because then "nobody uses it" is no longer the truth.
+"""
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from penstock.model import Millis
+
+USES_MAX: Final = 50_000
+CLIENT_CHARACTERS_MAX: Final = 200
+
+
+class Use(NamedTuple):
+    """One client's use of one id."""
+
+    context: str
+    id: int
+    client: str
+
+
+class Seen(NamedTuple):
+    """When, and how often."""
+
+    last_at: Millis
+    times: int
+
+
+class Usage:
+    """Bounded; the oldest go first."""
+
+    def __init__(self, since: Millis, uses_max: int = USES_MAX) -> None:
+        self.since = since  # nothing is known of before
+        self._uses: OrderedDict[Use, Seen] = OrderedDict()
+        self._uses_max = uses_max
+        self.forgotten = 0
+
+    def note(self, use: Use, now: Millis) -> None:
+        """A client asked for an id, or said that it uses it."""
+        seen = self._uses.pop(use, None)
+        self._uses[use] = Seen(now, 1 if seen is None else seen.times + 1)
+        if len(self._uses) > self._uses_max:
+            self._uses.popitem(last=False)
+            self.forgotten += 1
+
+    def of(self, context: str, ids: frozenset[int]) -> list[tuple[Use, Seen]]:
+        """All known uses of some ids, the latest first."""
+        found = [
+            (use, seen)
+            for use, seen in self._uses.items()
+            if use.context == context and use.id in ids
+        ]
+        return found[::-1]
