@@ -24,7 +24,7 @@ class _Language(Protocol):
     ) -> ParsedSchema: ...
 
 
-class _AvroLanguage(Protocol):
+class _StrictLanguage(Protocol):
     def parse(
         self, text: str, references: tuple[Reference, ...], imports: Imports, *, strict: bool
     ) -> ParsedSchema: ...
@@ -33,7 +33,7 @@ class _AvroLanguage(Protocol):
 def parse(source: Source, imports: Imports = _NO_IMPORTS, *, strict: bool = True) -> ParsedSchema:
     """Understand a schema, or raise InvalidSchema. Not strict is for what is stored already."""
     room = import_module(_ROOMS[source.type])
-    if source.type is SchemaType.AVRO:
-        avro = cast(_AvroLanguage, room)
-        return avro.parse(source.text, source.references, imports, strict=strict)
+    if source.type is not SchemaType.JSON:
+        language = cast(_StrictLanguage, room)
+        return language.parse(source.text, source.references, imports, strict=strict)
     return cast(_Language, room).parse(source.text, source.references, imports)

@@ -68,7 +68,7 @@ class _MessageBody:
         )
 
     def _read_statement(self) -> None:
-        keyword = self._cursor.peek().text
+        keyword = self._cursor.peek()
         if keyword not in _STATEMENTS:
             self._members.read()
             return
@@ -105,8 +105,8 @@ class _Members:
 
     def read(self) -> None:
         cursor = self._cursor
-        label = cursor.next().text if cursor.peek().text in _LABELS else None
-        if cursor.peek().text == "group" and cursor.peek(1).kind is Kind.WORD:
+        label = cursor.next() if cursor.peek() in _LABELS else None
+        if cursor.peek() == "group" and cursor.peek_kind(1) is Kind.WORD:
             cursor.next()
             self.groups.append(self._read_group(label))
         else:
@@ -144,7 +144,7 @@ def _special_last(options: tuple[Option, ...]) -> tuple[Option, ...]:
 
 
 def _read_field_type(cursor: Cursor) -> str | MapType:
-    if cursor.peek().text == "map" and cursor.peek(1).text == "<":
+    if cursor.peek() == "map" and cursor.peek(1) == "<":
         cursor.next()
         cursor.next()
         key = cursor.type_name()
@@ -189,7 +189,7 @@ def read_enum(cursor: Cursor) -> Enum:
     while not cursor.take("}"):
         if cursor.take(";"):
             continue
-        is_value = cursor.peek(1).text == "="
+        is_value = cursor.peek(1) == "="
         if not is_value and cursor.take("option"):
             options.append(read_option_statement(cursor))
         elif not is_value and cursor.take("reserved"):
@@ -211,7 +211,7 @@ def _read_enum_value(cursor: Cursor) -> EnumValue:
 def _read_reserved(cursor: Cursor, number_max: int) -> Reserved:
     values: list[Range | str] = []
     while True:
-        if cursor.peek().kind is Kind.STRING:
+        if cursor.peek_kind() is Kind.STRING:
             values.append(cursor.string())
         else:
             values.append(_read_range(cursor, number_max))
@@ -250,7 +250,7 @@ def read_service(cursor: Cursor) -> Service:
         elif cursor.take("rpc"):
             rpcs.append(_read_rpc(cursor))
         elif not cursor.take(";"):
-            cursor.refuse(cursor.peek(), "expected rpc or option")
+            cursor.refuse("expected rpc or option")
     return Service(name, tuple(rpcs), tuple(options))
 
 

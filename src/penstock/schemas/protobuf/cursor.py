@@ -4,9 +4,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from penstock.schemas.protobuf.tokens import Kind, Token, read_tokens, refuse, unquoted
+from penstock.schemas.model import InvalidSchema
+from penstock.schemas.protobuf.tokens import (
+    END,
+    BadEscape,
+    Kind,
+    kind_of,
+    position_of,
+    read_tokens,
+    refuse,
+    unquoted,
+)
 
 DEPTH_MAX: Final = 64  # the compiler allows 31 messages in one another; option values may go deeper
+TOKENS_MAX: Final = 200_000  # a message of 300 records takes 10 000
+_DIGITS_MAX: Final = 40
 _INTEGER_MAX: Final = 2**64
 
 
@@ -16,24 +28,30 @@ class Cursor:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = read_tokens(text)
+        if len(self._tokens) > TOKENS_MAX:
+            raise InvalidSchema(f"more than {TOKENS_MAX} words and signs")
         self._index = 0
         self._depth = 0
 
-    def peek(self, ahead: int = 0) -> Token:
+    def peek(self, ahead: int = 0) -> str:
         """The token that comes, or one after it."""
-        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+        index = self._index + ahead
+        return self._tokens[index] if index < len(self._tokens) else END
 
-    def next(self) -> Token:
+    def peek_kind(self, ahead: int = 0) -> Kind:
+        """What kind of token comes."""
+        return kind_of(self.peek(ahead))
+
+    def next(self) -> str:
         """Take the token that comes; the end stays where it is."""
         token = self._tokens[self._index]
-        if token.kind is not Kind.END:
+        if token != END:
             self._index += 1
         return token
 
     def take(self, text: str) -> bool:
         """Take a sign or keyword if it comes next."""
-        token = self._tokens[self._index]
-        if token.text == text and token.kind is not Kind.STRING:
+        if self._tokens[self._index] == text:
             self._index += 1
             return True
         return False
@@ -41,30 +59,31 @@ class Cursor:
     def expect(self, text: str) -> None:
         """Take a sign or keyword, which must come next."""
         if not self.take(text):
-            self.refuse(self.peek(), f"expected {text!r}")
+            self.refuse(f"expected {text!r}")
 
-    def refuse(self, token: Token, reason: str) -> NoReturn:
-        """Fail at a token."""
-        found = {
-            Kind.END: "found the end of the text",
-        }.get(token.kind, f"found {token.text[:40]}")
-        refuse(self._text, token.position, f"{reason}, {found}")
+    def refuse(self, reason: str, back: int = 0) -> NoReturn:
+        """Fail at the token that comes, or so many before it."""
+        index = self._index - back
+        token = self._tokens[index]
+        found = f"found {token[:40]}" if token != END else "found the end of the text"
+        refuse(self._text, position_of(self._text, index), f"{reason}, {found}")
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
         """One level of nesting, of which there are so many and no more."""
         if self._depth == DEPTH_MAX:
-            self.refuse(self.peek(), f"nested deeper than {DEPTH_MAX} levels")
+            self.refuse(f"nested deeper than {DEPTH_MAX} levels")
         self._depth += 1
         yield
         self._depth -= 1
 
     def word(self) -> str:
         """A simple name."""
-        token = self.next()
-        if token.kind is not Kind.WORD:
-            self.refuse(token, "expected a name")
-        return token.text
+        token = self._tokens[self._index]
+        if kind_of(token) is not Kind.WORD:
+            self.refuse("expected a name")
+        self._index += 1
+        return token
 
     def full_name(self) -> str:
         """A name with dots inside."""
@@ -79,22 +98,26 @@ class Cursor:
 
     def string(self) -> str:
         """One or more quoted strings in a row, as one."""
-        if self.peek().kind is not Kind.STRING:
-            self.refuse(self.peek(), "expected a text in quotes")
+        if self.peek_kind() is not Kind.STRING:
+            self.refuse("expected a text in quotes")
         parts: list[str] = []
-        while self.peek().kind is Kind.STRING:
-            parts.append(unquoted(self._text, self.next()))
+        while self.peek_kind() is Kind.STRING:
+            try:
+                parts.append(unquoted(self.peek()))
+            except BadEscape as wrong:
+                position = position_of(self._text, self._index) + wrong.offset
+                refuse(self._text, position, str(wrong))
+            self._index += 1
         return "".join(parts)
 
     def integer(self, *, signed: bool = False) -> int:
         """A whole number: decimal, octal or hexadecimal."""
         negative = signed and self.take("-")
-        token = self.next()
-        if token.kind is not Kind.NUMBER or len(token.text) > 40:
-            self.refuse(token, "expected a whole number")
-        number = whole_number(token.text)
-        if number is None or number > _INTEGER_MAX:
-            self.refuse(token, "expected a whole number")
+        token = self.peek()
+        number = whole_number(token) if len(token) <= _DIGITS_MAX else None
+        if kind_of(token) is not Kind.NUMBER or number is None or number > _INTEGER_MAX:
+            self.refuse("expected a whole number")
+        self._index += 1
         return -number if negative else number
 
 

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from penstock.schemas.model import InvalidSchema
 from penstock.schemas.protobuf.compiling import compile_schema
 from penstock.schemas.protobuf.known import known_text
-from penstock.schemas.protobuf.tokens import Kind, Token, unquoted
+from penstock.schemas.protobuf.tokens import BadEscape, unquoted
 from penstock.schemas.protobuf.tree import (
     Aggregate,
     Enum,
@@ -253,9 +253,16 @@ def _default(field: Any) -> Value:
     if field.type == FieldDescriptorProto.TYPE_STRING:
         return Text(text)
     if field.type == FieldDescriptorProto.TYPE_BYTES:
-        return Text(unquoted(text, Token(Kind.STRING, f'"{text}"', 0)))
+        return Text(_bytes_default(text))
     is_word = text.removeprefix("-")[:1].isalpha() or text.startswith("_")
     return Word(text) if is_word else Number(text)
+
+
+def _bytes_default(text: str) -> str:
+    try:
+        return unquoted(f'"{text}"')
+    except BadEscape as wrong:
+        raise InvalidSchema(f"in a default of bytes: {wrong}") from None
 
 
 def _plain(name: str, value: Value) -> Option:

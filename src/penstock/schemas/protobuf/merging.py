@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 
 from penstock.schemas.protobuf.names import Names
-from penstock.schemas.protobuf.options import joined
 from penstock.schemas.protobuf.rewriting import Scope
 from penstock.schemas.protobuf.tree import Aggregate, Field, ListValue, Message, Option, Value
 
@@ -62,7 +61,7 @@ class Merger:
     ) -> Value:
         if field is not None and field.label != "repeated":
             return self._joined(field, first, second, scope)
-        items = dict.fromkeys(joined(first, second).items)
+        items = dict.fromkeys((*_listed(first), *_listed(second)))
         return ListValue(tuple(items)) if len(items) > 1 else next(iter(items))
 
     def _message_of(self, field: Field, scope: Scope) -> Message | None:
@@ -71,6 +70,10 @@ class Merger:
         full_name = self._names.resolved(field.type, scope)
         element = self._names.type_of(full_name).element if full_name is not None else None
         return element if isinstance(element, Message) else None
+
+
+def _listed(value: Value) -> tuple[Value, ...]:
+    return value.items if isinstance(value, ListValue) else (value,)
 
 
 def _member(message: Message | None, name: str) -> Field | None:

@@ -1,5 +1,7 @@
 """Reads options: names in steps, values from a plain number to a message in braces."""
 
+from itertools import chain
+
 from penstock.schemas.protobuf.cursor import Cursor
 from penstock.schemas.protobuf.tokens import Kind
 from penstock.schemas.protobuf.tree import (
@@ -60,15 +62,15 @@ def _read_value(cursor: Cursor) -> Value:
 
 
 def _read_scalar(cursor: Cursor) -> Value:
-    if cursor.peek().kind is Kind.STRING:
+    if cursor.peek_kind() is Kind.STRING:
         return Text(cursor.string())
     sign = "-" if cursor.take("-") else ""
-    token = cursor.next()
-    if token.kind is Kind.NUMBER:
-        return Number(sign + token.text)
-    if token.kind is Kind.WORD:
-        return Word(sign + token.text)
-    return cursor.refuse(token, "expected a value")
+    kind = cursor.peek_kind()
+    if kind is Kind.NUMBER:
+        return Number(sign + cursor.next())
+    if kind is Kind.WORD:
+        return Word(sign + cursor.next())
+    return cursor.refuse("expected a value")
 
 
 def _read_list(cursor: Cursor) -> ListValue:
@@ -82,16 +84,23 @@ def _read_list(cursor: Cursor) -> ListValue:
 
 
 def _read_aggregate(cursor: Cursor, end: str) -> Aggregate:
-    entries: dict[str, Value] = {}
+    entries: dict[str, list[Value]] = {}
     while not cursor.take(end):
         key = _read_key(cursor)
-        if not cursor.take(":") and cursor.peek().text not in ("{", "<"):
-            cursor.refuse(cursor.peek(), "expected ':'")
-        value = _read_value(cursor)
-        entries[key] = joined(entries[key], value) if key in entries else value
+        if not cursor.take(":") and cursor.peek() not in ("{", "<"):
+            cursor.refuse("expected ':'")
+        entries.setdefault(key, []).append(_read_value(cursor))
         if not cursor.take(","):
             cursor.take(";")
-    return Aggregate(tuple(entries.items()))
+    return Aggregate(tuple((key, _one_or_list(values)) for key, values in entries.items()))
+
+
+def _one_or_list(values: list[Value]) -> Value:
+    """A key that stands several times holds a list."""
+    if len(values) == 1:
+        return values[0]
+    items = (one.items if isinstance(one, ListValue) else (one,) for one in values)
+    return ListValue(tuple(chain.from_iterable(items)))
 
 
 def _read_key(cursor: Cursor) -> str:
@@ -102,10 +111,3 @@ def _read_key(cursor: Cursor) -> str:
         name = f"{name}/{cursor.full_name()}"
     cursor.expect("]")
     return f"[{name}]"
-
-
-def joined(first: Value, second: Value) -> ListValue:
-    """A key that stands twice holds a list."""
-    head = first.items if isinstance(first, ListValue) else (first,)
-    tail = second.items if isinstance(second, ListValue) else (second,)
-    return ListValue((*head, *tail))

@@ -10,7 +10,7 @@ from penstock.schemas.model import InvalidSchema
 from penstock.schemas.protobuf.bodies import read_enum, read_extend, read_message, read_service
 from penstock.schemas.protobuf.cursor import Cursor
 from penstock.schemas.protobuf.options import read_option_statement
-from penstock.schemas.protobuf.tokens import Kind, Token
+from penstock.schemas.protobuf.tokens import END, Kind
 from penstock.schemas.protobuf.tree import Enum, Extend, Message, Option, ProtoFile, Service
 
 CHARACTERS_MAX: Final = 2 << 20
@@ -40,9 +40,9 @@ class _File:
         cursor = self._cursor
         while cursor.take(";"):
             continue
-        if cursor.peek().text in ("syntax", "edition") and cursor.peek(1).text == "=":
+        if cursor.peek() in ("syntax", "edition") and cursor.peek(1) == "=":
             self._read_syntax()
-        while cursor.peek().kind is not Kind.END:
+        while cursor.peek() != END:
             self._read_statement()
         return ProtoFile(
             syntax=self._syntax,
@@ -59,22 +59,21 @@ class _File:
 
     def _read_syntax(self) -> None:
         cursor = self._cursor
-        keyword = cursor.next()
-        if keyword.text == "edition":
-            cursor.refuse(keyword, "editions are not supported; write it as proto2 or proto3")
+        if cursor.peek() == "edition":
+            cursor.refuse("editions are not supported; write it as proto2 or proto3")
+        cursor.next()
         cursor.expect("=")
-        token = cursor.peek()
         self._syntax = cursor.string()
         if self._syntax not in _SYNTAXES:
-            cursor.refuse(token, f'unknown syntax "{self._syntax}"; write "proto2" or "proto3"')
+            cursor.refuse('unknown syntax; write "proto2" or "proto3"', back=1)
         cursor.expect(";")
 
     def _read_statement(self) -> None:
         cursor = self._cursor
         if cursor.take(";"):
             return
-        token = cursor.next()
-        match token.text:
+        keyword = cursor.next()
+        match keyword:
             case "message":
                 self._messages.append(read_message(cursor))
             case "enum":
@@ -88,25 +87,24 @@ class _File:
             case "import":
                 self._read_import()
             case "package":
-                self._read_package(token)
+                self._read_package()
             case "syntax" | "edition":
-                cursor.refuse(token, f"{token.text} must come first in the file")
+                cursor.refuse(f"{keyword} must come first in the file", back=1)
             case _:
-                cursor.refuse(token, "expected message, enum, service, extend, import or option")
+                cursor.refuse("expected message, enum, service, extend, import or option", back=1)
 
-    def _read_package(self, keyword: Token) -> None:
+    def _read_package(self) -> None:
         if self._package is not None:
-            self._cursor.refuse(keyword, "the package is given twice")
+            self._cursor.refuse("the package is given twice", back=1)
         self._package = self._cursor.full_name()
         self._cursor.expect(";")
 
     def _read_import(self) -> None:
         cursor = self._cursor
         kind = ""
-        if cursor.peek().kind is Kind.WORD:
-            token = cursor.next()
-            kind = token.text
+        if cursor.peek_kind() is Kind.WORD:
+            kind = cursor.next()
             if kind not in ("public", "weak"):
-                cursor.refuse(token, "expected the name of a file in quotes")
+                cursor.refuse("expected the name of a file in quotes", back=1)
         self._imports[kind].append(cursor.string())
         cursor.expect(";")

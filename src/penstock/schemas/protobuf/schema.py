@@ -14,6 +14,7 @@ from penstock.schemas.model import (
     Reference,
     SchemaType,
 )
+from penstock.schemas.protobuf.bounds import check_bounds
 from penstock.schemas.protobuf.compiling import (
     SCHEMA_NAME,
     check_encoding,
@@ -205,6 +206,8 @@ class ProtobufSchema:
 
     def check(self) -> None:
         """Ask the compiler, which raises InvalidSchema with all it found wrong."""
+        for source in (self._source, *self._imports.values()):
+            check_bounds(source.file)
         if self.descriptors[-1].name != SCHEMA_NAME:
             raise InvalidSchema("the compiler gave no descriptor of the schema")
 
