@@ -1,0 +1,132 @@
+"""A JSON Schema as the registry handles it. Immutable; what is costly is computed once."""
+
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+import jsonschema_rs
+
+from penstock.schemas.json.comparing import Uncheckable, compare
+from penstock.schemas.json.differences import ALLOWED, described
+from penstock.schemas.json.documents import Documents, read_documents
+from penstock.schemas.json.jsontext import read_json, write_json
+from penstock.schemas.json.pairs import Findings
+from penstock.schemas.json.tree import Tree
+from penstock.schemas.json.validity import compiled, error_in
+from penstock.schemas.model import (
+    Difference,
+    Imports,
+    InvalidSchema,
+    Policy,
+    Reference,
+    SchemaType,
+)
+
+_NO_IMPORTS: Final[Imports] = MappingProxyType({})
+UNCHECKABLE: Final = "UNCHECKABLE"
+
+
+def parse(
+    text: str, references: tuple[Reference, ...] = (), imports: Imports = _NO_IMPORTS
+) -> "JsonSchema":
+    """The schema in `text`, whose `$ref`s lead into itself or to one of `imports` by its name."""
+    root = read_json(text)
+    if not isinstance(root, dict | bool):
+        raise InvalidSchema("a JSON Schema is an object or a boolean")
+    canonical = write_json(root)
+    if "\\u" in text:  # an escape is the only way to half of a surrogate pair
+        _check_surrogates(canonical)
+    documents = read_documents(root, imports)
+    return JsonSchema(documents, canonical, references, imports, compiled(documents))
+
+
+def validate(schema: "JsonSchema", value: object) -> str | None:
+    """What is wrong with a value, and where in it; None if the schema allows it."""
+    return error_in(schema.validator, value)
+
+
+def _check_surrogates(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema("a text in the schema holds half of a surrogate pair") from None
+
+
+class JsonSchema:
+    """A parsed JSON Schema, with the references it was parsed with."""
+
+    def __init__(
+        self,
+        documents: Documents,
+        canonical: str,
+        references: tuple[Reference, ...],
+        imports: Imports,
+        validator: jsonschema_rs.Validator,
+    ) -> None:
+        self.documents = documents
+        self.validator = validator
+        self._canonical = canonical
+        self._references = references
+        self._imports = imports
+
+    @property
+    def type(self) -> SchemaType:
+        """Always JSON Schema."""
+        return SchemaType.JSON
+
+    @property
+    def canonical(self) -> str:
+        """The text as the registry stores it: compact, in the order in which it was written."""
+        return self._canonical
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The schemas this one builds on."""
+        return self._references
+
+    @property
+    def name(self) -> str | None:
+        """The title."""
+        root = self.documents.root
+        title = root.get("title") if isinstance(root, dict) else None
+        return title if isinstance(title, str) else None
+
+    def normalized(self) -> "JsonSchema":
+        """The same schema with the keys of all objects sorted."""
+        text = write_json(self.documents.root, in_order=True)
+        return parse(text, tuple(sorted(set(self._references))), self._imports)
+
+    def formatted(self, form: str) -> str:
+        """The canonical text: JSON Schema has no other forms."""
+        return self._canonical
+
+    def equivalent(self, other: "JsonSchema") -> bool:
+        """Whether registering one while the other is there gives the same version."""
+        return self._canonical == other.canonical
+
+    def unreadable(
+        self, writer: "JsonSchema", policy: Policy = Policy.STRICT
+    ) -> tuple[Difference, ...]:
+        """Why values that are valid under `writer` need not be under this schema."""
+        allowed = ALLOWED[policy]
+        try:
+            findings = self.changes(writer, policy)
+        except (Uncheckable, InvalidSchema) as reason:
+            return (_uncheckable(str(reason)),)
+        refused = [found for found in findings if found.kind not in allowed]
+        return tuple([described(found) for found in refused])
+
+    def changes(self, writer: "JsonSchema", policy: Policy = Policy.STRICT) -> Findings:
+        """All that differs, allowed changes included."""
+        return compare(writer.tree.root, self.tree.root, ALLOWED[policy])
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The schema as comparisons see it."""
+        return Tree(self.documents)
+
+
+def _uncheckable(reason: str) -> Difference:
+    return Difference(
+        UNCHECKABLE, "#/", f"Unexpected exception during compatibility check: {reason}"
+    )
