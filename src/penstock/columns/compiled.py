@@ -9,10 +9,11 @@ A kernel allocates nothing: its arrays come in as arguments. So numba's referenc
 (`_nrt`), which otherwise takes four fifths of the time of a loop that calls small functions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pickle import UnpicklingError
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
@@ -32,11 +33,18 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 def _room_stamp() -> bytes:
-    sources = (file for file in resources.files(__package__).iterdir() if file.name[-3:] == ".py")
     stamp = sha256()
-    for source in sorted(sources, key=lambda file: file.name):
+    for source in _sources(resources.files(__package__)):
         stamp.update(source.read_bytes())
     return stamp.digest()
+
+
+def _sources(folder: Traversable) -> Iterator[Traversable]:
+    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+        if entry.is_dir():
+            yield from _sources(entry)
+        elif entry.name.endswith(".py"):
+            yield entry
 
 
 _UNREADABLE: Final = (OSError, EOFError, UnpicklingError)

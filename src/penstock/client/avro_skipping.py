@@ -1,0 +1,115 @@
+"""Instructions that step over values nobody wants, whatever their type, recursive ones as well."""
+
+from typing import Final
+
+from penstock.columns.avro import program as ops
+from penstock.columns.avro.program import NO_SLOT, Assembler
+from penstock.schemas.avro.tree import Array, Fixed, Kind, Map, Node, Record, Union
+
+_BYTES: Final = {
+    Kind.NULL: 0,
+    Kind.BOOLEAN: 1,
+    Kind.FLOAT: 4,
+    Kind.DOUBLE: 8,
+}
+_SIZED: Final = (Kind.STRING, Kind.BYTES)
+
+
+class Skipping:
+    """Puts such instructions. A record met a second time becomes a subroutine: it may be in itself,
+    or be used so often that writing it out would never end."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._asm = assembler
+        self._met: set[int] = set()
+        self._calls: dict[int, tuple[Record, list[int]]] = {}  # places to patch, by id of record
+
+    def put(self, node: Node) -> None:
+        """Step over one value."""
+        if isinstance(node, Record):
+            self._put_record(node)
+        elif isinstance(node, Union):
+            self._put_union(node)
+        elif isinstance(node, Array):
+            self._put_items((node.items,), bytes_min(node.items))
+        elif isinstance(node, Map):
+            self._put_map(node)
+        elif isinstance(node, Fixed):
+            self._put_plain(node.size)
+        elif node.kind in _BYTES:
+            self._put_plain(_BYTES[node.kind])
+        elif node.kind in _SIZED:
+            self._asm.put(ops.SKIP_SIZED)
+        else:
+            self._asm.put(ops.SKIP_VARINT)
+
+    def put_subroutines(self) -> None:
+        """The bodies of all calls, after the program's end."""
+        placed: dict[int, int] = {}
+        while len(placed) < len(self._calls):
+            for key, (record, _) in list(self._calls.items()):
+                if key not in placed:
+                    placed[key] = self._asm.here
+                    for field in record.fields:
+                        self.put(field.type)
+                    self._asm.put(ops.RETURN)
+        for key, (_, places) in self._calls.items():
+            for place in places:
+                self._asm.patch(place, ops.A, placed[key])
+
+    def _put_record(self, record: Record) -> None:
+        key = id(record)
+        if key in self._met:
+            _, places = self._calls.setdefault(key, (record, []))
+            places.append(self._asm.put(ops.CALL))
+            return
+        self._met.add(key)
+        for field in record.fields:
+            self.put(field.type)
+
+    def _put_union(self, union: Union) -> None:
+        first = len(self._asm.jumps)
+        self._asm.jumps += [0] * len(union.branches)
+        self._asm.put(ops.UNION, NO_SLOT, first, len(union.branches))
+        exits = []
+        for index, branch in enumerate(union.branches):
+            self._asm.jumps[first + index] = self._asm.here
+            self.put(branch)
+            exits.append(self._asm.put(ops.JUMP))
+        for place in exits:
+            self._asm.patch(place, ops.A, self._asm.here)
+
+    def _put_map(self, node: Map) -> None:
+        self._put_items((None, node.values), 1 + bytes_min(node.values))
+
+    def _put_items(self, parts: tuple[Node | None, ...], item_bytes_min: int) -> None:
+        begin = self._asm.put(ops.LIST_BEGIN)
+        for part in parts:
+            if part is None:  # a map's key
+                self._asm.put(ops.SKIP_SIZED)
+            else:
+                self.put(part)
+        end = self._asm.put(ops.LIST_NEXT, NO_SLOT, begin + 1, item_bytes_min)
+        self._asm.patch(begin, ops.A, end)
+
+    def _put_plain(self, size: int) -> None:
+        if size:
+            self._asm.put(ops.SKIP_FIXED, NO_SLOT, size)
+
+
+def bytes_min(node: Node) -> int:
+    """The least bytes a value takes; a record within itself counts nothing the second time."""
+    return _bytes_min(node, {})
+
+
+def _bytes_min(node: Node, known: dict[int, int]) -> int:
+    if isinstance(node, Record):
+        if id(node) not in known:
+            known[id(node)] = 0
+            known[id(node)] = sum(_bytes_min(field.type, known) for field in node.fields)
+        return known[id(node)]
+    if isinstance(node, Union):
+        return 1 + min((_bytes_min(branch, known) for branch in node.branches), default=0)
+    if isinstance(node, Fixed):
+        return node.size
+    return _BYTES.get(node.kind, 1)

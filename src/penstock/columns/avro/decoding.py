@@ -1,0 +1,250 @@
+"""Payloads -> Arrow arrays: gives the kernel room to write to, and lays Arrow over what it wrote.
+
+All slots live in one arena. The first rows show how much each slot takes; the arena is laid out for
+all rows from that, and again, larger, when the guess was too low. Nothing is copied on the way to
+Arrow but validity and truth values, which become bits.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.columns.avro import read_kernels as kernels
+from penstock.columns.avro.program import (
+    NO_SLOT,
+    USUAL_LIMITS,
+    DecodeProgram,
+    Kind,
+    Limits,
+    Shape,
+    SlotPlan,
+)
+from penstock.columns.avro.reading import (
+    BYTES_AT,
+    NOT_NULLABLE,
+    SLOT_FIELDS,
+    VALID_AT,
+    VALUES_AT,
+    Slots,
+)
+from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.shape import ArrowArray
+
+_TRIAL_ROWS: Final = 64
+_SPARE: Final = 1.125  # of what the rows so far say that all rows will take
+_FIRST_ROOM: Final = 1024  # values, and bytes
+_ITEMS_MAX: Final = 2**31 - 1  # what Arrow's offsets can count
+_ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
+
+
+class OutputTooLarge(Exception):
+    """The rows together decode to more than the limit; fewer at a time will do."""
+
+    def __init__(self, row: int, rows: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{rows} payloads decode to more than {limit_bytes} bytes; "
+            f"the first {row} fit: decode fewer at a time"
+        )
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Columns with a value per payload, and what is wrong with each: such a row is all nulls."""
+
+    names: tuple[str, ...]
+    columns: tuple[ArrowArray, ...]
+    errors: Bytes  # a Wrong per row
+    error_places: Int64s  # where in the payload; of rows that are wrong only
+
+    def to_batch(self) -> pa.RecordBatch:
+        """The columns as a batch of Arrow's."""
+        fields = [
+            pa.field(name, column.type)
+            for name, column in zip(self.names, self.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(list(self.columns), schema=pa.schema(fields))
+
+
+def decode(
+    program: DecodeProgram,
+    source: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    limits: Limits = USUAL_LIMITS,
+) -> Decoded:
+    """Run the program over the payloads source[starts[i]:ends[i]]."""
+    rows = len(starts)
+    assert rows == len(ends), "a start and an end for each payload"
+    assert rows == 0 or (starts.min() >= 0 and ends.max() <= len(source) and (starts <= ends).all())
+    return _Decoding(program, rows, limits).run(source, starts, ends)
+
+
+class _Decoding:
+    """One call's memory. `counts` and `sizes` say how much of each slot is in use."""
+
+    def __init__(self, program: DecodeProgram, rows: int, limits: Limits) -> None:
+        self._program = program
+        self._rows = rows
+        self._limits = limits
+        slot_count = len(program.slots)
+        self._counts = np.zeros(slot_count, dtype=np.int64)
+        self._sizes = np.zeros(slot_count, dtype=np.int64)
+        self._full = np.zeros(2, dtype=np.int64)
+        self._capacities = np.full((slot_count, 2), _FIRST_ROOM, dtype=np.int64)
+        # So that any row can become null, whatever else is full:
+        self._capacities[program.aligned[slice(*program.row_slots)], 0] = rows
+        self._check(0)
+        self._slots = self._laid_out()
+
+    def run(self, source: Bytes, starts: Int64s, ends: Int64s) -> Decoded:
+        program = self._program
+        tables = kernels.Tables(
+            program.jumps, program.symbols, program.pool, program.aligned, *program.row_slots
+        )
+        errors = np.zeros(self._rows, dtype=np.uint8)
+        places = np.zeros(self._rows, dtype=np.int64)
+        marks = np.empty((2, len(program.slots)), dtype=np.int64)
+        stack = np.empty(self._limits.nesting_max, dtype=np.int64)
+        state = np.zeros(kernels.STATE_FIELDS, dtype=np.int64)
+        state[kernels.VALUE_BYTES_MAX] = self._limits.value_bytes_max
+        state[kernels.ITEMS_MAX] = self._limits.items_max
+        state[kernels.END_ROW] = min(self._rows, _TRIAL_ROWS)
+        inputs = (source, starts, ends, program.code, tables)
+        while state[kernels.NEXT_ROW] < self._rows:
+            is_full = kernels.decode_rows(*inputs, self._slots, marks, stack, errors, places, state)
+            done = int(state[kernels.NEXT_ROW])
+            if is_full:
+                self._grow(done)
+            elif done < self._rows:
+                self._foresee(done)
+                state[kernels.END_ROW] = self._rows
+        laid = _Laid(program, self._slots, _bits(errors == 0) if errors.any() else None)
+        columns = tuple(laid.array(shape, self._rows, laid.rows_valid) for shape in program.shapes)
+        return Decoded(program.names, columns, errors, places)
+
+    def _grow(self, done: int) -> None:
+        """Room for what was full just now, and for what all rows will take going by those done."""
+        slot, size = self._full
+        used = (self._counts[slot], self._sizes[slot] + size)
+        self._capacities[slot] = np.maximum(
+            self._capacities[slot], 2 * np.array(used) + _FIRST_ROOM
+        )
+        self._check(done)
+        if done >= _TRIAL_ROWS:
+            self._foresee(done)
+        else:
+            self._slots = self._laid_out()
+
+    def _foresee(self, done: int) -> None:
+        used = np.column_stack((self._counts, self._sizes))
+        foreseen = (used * (self._rows / done) * _SPARE).astype(np.int64) + _FIRST_ROOM
+        modest = self._capacities.copy()
+        self._capacities = np.maximum(self._capacities, foreseen)
+        self._capacities[self._program.aligned[slice(*self._program.row_slots)], 0] = self._rows
+        if self._places()[1] > self._limits.output_bytes_max:
+            self._capacities = modest  # the first rows may have been the large ones
+        self._slots = self._laid_out()
+
+    def _check(self, done: int) -> None:
+        if self._places()[1] > self._limits.output_bytes_max:
+            raise OutputTooLarge(done, self._rows, self._limits.output_bytes_max)
+
+    def _places(self) -> tuple[Int64s, int]:
+        """The table of slots for the capacities, and the bytes they take together."""
+        table = np.zeros((len(self._program.slots), SLOT_FIELDS), dtype=np.int64)
+        end = 0
+        for slot, plan in enumerate(self._program.slots):
+            capacity, size_capacity = (int(one) for one in self._capacities[slot])
+            parts = _part_bytes(plan, capacity, size_capacity)
+            starts = []
+            for part in parts:
+                starts.append(end)
+                end += -(-part // _ALIGNMENT) * _ALIGNMENT
+            if plan.kind is Kind.LIST:
+                size_capacity = _ITEMS_MAX
+            valid_at = starts[0] if plan.nullable else NOT_NULLABLE
+            table[slot] = (plan.kind, plan.width, capacity, size_capacity, valid_at, *starts[1:])
+        return table, end
+
+    def _laid_out(self) -> Slots:
+        """An arena for the capacities, with what there is already in its new places."""
+        table, size_bytes = self._places()
+        arena = np.empty(size_bytes, dtype=np.uint8)
+        old = getattr(self, "_slots", None)
+        for slot, plan in enumerate(self._program.slots):
+            count, size = int(self._counts[slot]), int(self._sizes[slot])
+            if plan.kind >= Kind.SIZED:
+                arena[table[slot, VALUES_AT] :][:4] = 0
+            if old is None:
+                continue
+            used = _part_bytes(plan, count, size)
+            for part, place in zip(used, (VALID_AT, VALUES_AT, BYTES_AT), strict=True):
+                if part:
+                    to, of = int(table[slot, place]), int(old.table[slot, place])
+                    arena[to : to + part] = old.bytes[of : of + part]
+        return Slots(
+            table=table,
+            counts=self._counts,
+            sizes=self._sizes,
+            full=self._full,
+            bytes=arena,
+            ints=arena.view(np.int32),
+            longs=arena.view(np.int64),
+            floats=arena.view(np.float32),
+            doubles=arena.view(np.float64),
+            limbs=arena.view(np.uint64),
+        )
+
+
+def _part_bytes(plan: SlotPlan, count: int, size: int) -> tuple[int, int, int]:
+    """Bytes of validity, values or offsets, and content."""
+    validity = count if plan.nullable else 0
+    if plan.kind is Kind.FIXED:
+        return validity, count * plan.width, 0
+    if plan.kind >= Kind.SIZED:
+        return validity, (count + 1) * 4, size if plan.kind is Kind.SIZED else 0
+    return validity, 0, 0
+
+
+def _bits(flags: NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little").data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Arrow over the slots."""
+
+    program: DecodeProgram
+    slots: Slots
+    rows_valid: pa.Buffer | None  # None: no row was wrong
+
+    def array(self, shape: Shape, length: int, valid: pa.Buffer | None) -> ArrowArray:
+        """`valid` is for a shape that has no validity of its own."""
+        if pa.types.is_null(shape.type):
+            return pa.nulls(length)
+        plan = None if shape.slot == NO_SLOT else self.program.slots[shape.slot]
+        if plan is not None and plan.nullable:
+            valid = _bits(self._stretch(shape.slot, VALID_AT, length))
+        if plan is None or plan.kind is Kind.VALIDITY:
+            parts = [self.array(child, length, None) for child in shape.children]
+            return pa.Array.from_buffers(shape.type, length, [valid], children=parts)
+        if plan.kind is Kind.FIXED:
+            values = self._stretch(shape.slot, VALUES_AT, length * plan.width)
+            is_bits = pa.types.is_boolean(shape.type)
+            content = _bits(values) if is_bits else pa.py_buffer(values.data)
+            return pa.Array.from_buffers(shape.type, length, [valid, content])
+        offsets = pa.py_buffer(self._stretch(shape.slot, VALUES_AT, (length + 1) * 4).data)
+        size = int(self.slots.sizes[shape.slot])
+        if plan.kind is Kind.SIZED:
+            content = pa.py_buffer(self._stretch(shape.slot, BYTES_AT, size).data)
+            return pa.Array.from_buffers(shape.type, length, [valid, offsets, content])
+        items = [self.array(child, size, None) for child in shape.children]
+        return pa.Array.from_buffers(shape.type, length, [valid, offsets], children=items)
+
+    def _stretch(self, slot: int, place: int, size: int) -> Bytes:
+        start = int(self.slots.table[slot, place])
+        return self.slots.bytes[start : start + size]
