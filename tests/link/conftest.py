@@ -1,13 +1,169 @@
-"""Brokers to link to: ours for every test of a session, Apache Kafka for those marked interop."""
+"""Brokers to link to, ours and Apache Kafka, and both shells behind one face."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pytest
 
+from penstock.link import aio, blocking
+from penstock.link.address import read_bootstrap
+from penstock.link.routes import Operation, Routes, StreamOperation
+from penstock.link.settings import LinkSettings
+from penstock.model import Sequence
+from penstock.protocol.records import build_batch
+from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+
+T = TypeVar("T")
+SETTINGS = LinkSettings(client_id="test", unsure_ms=2_000, retry_ms=30_000)
+CREATE_TOPICS = 19
+
+
+class Server(Protocol):
+    """A broker of either kind."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def kill(self) -> None: ...
+    def start(self) -> Any: ...
+
+
+class Shell(Protocol):
+    """A cluster of either shell, without await."""
+
+    routes: Routes
+
+    def run(self, operation: Operation[T]) -> T: ...
+    def stream(self, operation: StreamOperation[T]) -> Iterator[T]: ...
+    def close(self) -> None: ...
+
+
+class AioShell:
+    """The asyncio cluster on a loop of its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._runner = asyncio.Runner()
+        self._cluster = aio.Cluster(bootstrap, SETTINGS)
+        self.routes = self._cluster.routes
+
+    def run(self, operation: Operation[T]) -> T:
+        return self._runner.run(self._cluster.run(operation))
+
+    def stream(self, operation: StreamOperation[T]) -> Iterator[T]:
+        items = self._cluster.stream(operation)
+        while True:
+            try:
+                yield self._runner.run(anext(items))  # type: ignore[arg-type]  # it is a coroutine
+            except StopAsyncIteration:
+                return
+
+    def close(self) -> None:
+        self._runner.run(self._cluster.close())
+        self._runner.close()
+
+
+MakeTopic: TypeAlias = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    folder: Path = tmp_path_factory.mktemp("apache-kafka")
+    try:
+        peer = ApacheKafka(heap="512m", folder=folder)
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with peer as running:
+        yield running
+
+
+KINDS = [
+    "penstock",
+    pytest.param("apache", marks=[pytest.mark.slow, pytest.mark.interop]),
+]
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest) -> Server:
+    """A broker that every test shares: not to be stopped."""
+    name = "broker" if request.param == "penstock" else "apache_kafka"
+    running: Server = request.getfixturevalue(name)
+    return running
+
+
+@pytest.fixture(params=["blocking", "aio"])
+def shell(server: Server, request: pytest.FixtureRequest) -> Iterator[Shell]:
+    made: Shell
+    if request.param == "aio":
+        made = AioShell(server.bootstrap)
+    else:
+        made = blocking.Cluster(server.bootstrap, SETTINGS)
+    yield made
+    made.close()
+
+
+_numbers = itertools.count()
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
+    """Configuration keys have underscores for dots."""
+    link = blocking.Link.connect(read_bootstrap(bootstrap)[0], SETTINGS)
+    try:
+        answer = link.call(
+            CREATE_TOPICS,
+            timeout=10_000,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [
+                        {"name": key.replace("_", "."), "value": value}
+                        for key, value in config.items()
+                    ],
+                }
+            ],
+        )
+        assert answer.topics[0].error_code == 0, answer
+    finally:
+        link.close()
+
+
+@pytest.fixture
+def make_topic(server: Server) -> MakeTopic:
+    """A new topic for this test alone; its name."""
+
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"link-{next(_numbers)}"
+        create_topic(server.bootstrap, name, partitions, **config)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def transactional_batch() -> Callable[..., bytes]:
+    """A batch of values as a transaction's writer makes it: handle, first sequence, values."""
+
+    def build(handle: Any, base_sequence: int, *values: bytes) -> bytes:
+        return bytes(
+            build_batch(
+                [(None, value) for value in values],
+                producer_id=handle.producer_id,
+                producer_epoch=handle.producer_epoch,
+                base_sequence=Sequence(base_sequence),
+                transactional=handle.transactional_id is not None,
+            )
+        )
+
+    return build

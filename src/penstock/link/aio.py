@@ -11,7 +11,7 @@ from penstock.link.address import Address, Unreachable, read_bootstrap
 from penstock.link.clock import monotonic_ms
 from penstock.link.connection import Answer, Connection
 from penstock.link.request import Request, plain
-from penstock.link.routes import Routes
+from penstock.link.routes import Operation, Routes, StreamOperation
 from penstock.link.settings import USUAL, LinkSettings
 from penstock.link.steps import (
     FAILURES,
@@ -21,7 +21,6 @@ from penstock.link.steps import (
     Finish,
     Give,
     Pause,
-    Steps,
 )
 from penstock.protocol.messages import api_name
 
@@ -212,7 +211,7 @@ class _Ticket(NamedTuple):
 class Cluster:
     """Connections to the brokers of a cluster, made when first needed and kept.
 
-    Runs operations written as steps; those with names of their own are in `penstock.link`.
+    `await cluster.run(end_offsets(partitions))`; what there is to run has a module for each family.
     """
 
     def __init__(self, bootstrap: str, settings: LinkSettings = USUAL) -> None:
@@ -220,9 +219,9 @@ class Cluster:
         self.routes = Routes(read_bootstrap(bootstrap), settings, monotonic_ms, random.random)
         self._links: dict[Address, asyncio.Task[Link]] = {}
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def run(self, operation: Operation[T]) -> T:
         """Perform an operation to its end."""
-        drive = Drive(steps)
+        drive = Drive(operation(self.routes))
         tickets: list[_Ticket] = []
         try:
             while drive.effect is not None:
@@ -233,9 +232,9 @@ class Cluster:
             drive.close()
             _abandon(tickets)
 
-    async def stream(self, steps: Steps[None]) -> AsyncIterator[Any]:
+    async def stream(self, operation: StreamOperation[T]) -> AsyncIterator[T]:
         """Perform an operation that gives items as it goes."""
-        drive = Drive(steps)
+        drive = Drive(operation(self.routes))
         tickets: list[_Ticket] = []
         try:
             while drive.effect is not None:

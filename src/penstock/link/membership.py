@@ -230,7 +230,7 @@ class Membership:
     async def _call(self, api: Api, /, *, least: int = 0, timeout_ms: int, **fields: Any) -> Any:
         request = plain(api, least=least, group_id=self._settings.group, **fields)
         return await self._cluster.run(
-            self._cluster.routes.ask_coordinator(
+            lambda routes: routes.ask_coordinator(
                 Coordinates.GROUP, self._settings.group, request, timeout_ms
             )
         )

@@ -7,7 +7,8 @@ is old or in doubt: a refusal or a lost connection puts it in doubt.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.address import Address, Unreachable
@@ -18,6 +19,17 @@ from penstock.link.steps import Pause, Steps, ask
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+# True of a topic that was just made or moved, and for ever of one that does not exist; of bytes
+# that a wire has bent, and for ever of those that were written so.
+_UNSURE: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.corrupt_message,
+    }
+)
 
 
 class Coordinates(IntEnum):
@@ -34,6 +46,14 @@ class Place:
     leader: NodeId  # -1: nobody, for now
     leader_epoch: LeaderEpoch
     address: Address | None
+
+
+class Located(NamedTuple):
+    """All one must know to ask for a partition."""
+
+    address: Address
+    leader_epoch: LeaderEpoch
+    topic_id: TopicId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +112,32 @@ class Routes:
         known = [] if self._answering is None else [self._answering]
         return list(dict.fromkeys((*known, *self.brokers.values(), *self.bootstrap)))
 
-    def described(self, names: Sequence[str]) -> Steps[dict[str, Topic]]:
+    def described(self, names: Iterable[str]) -> Steps[dict[str, Topic]]:
         """These topics, asked for if they are unknown, in doubt or old."""
-        now = self.clock()
-        age_max = self.settings.metadata_age_ms
-        missing = [
-            name
-            for name in names
-            if name not in self.topics or now - self.topics[name].seen_at > age_max
-        ]
+        now, age_max = self.clock(), self.settings.metadata_age_ms
+        known, missing = {}, []
+        for name in dict.fromkeys(names):
+            topic = self.topics.get(name)
+            if topic is None or now - topic.seen_at > age_max:
+                missing.append(name)
+            else:
+                known[name] = topic
         if missing:
-            yield from self.describe(missing)
-        return {name: self.topics[name] for name in names}
+            known |= yield from self.describe(missing)
+        return known
 
-    def describe(self, names: Sequence[str] | None) -> Steps[list[str]]:
-        """Ask for these topics, or for all; their names. Raises at the first that is refused."""
+    def describe(self, names: Sequence[str] | None) -> Steps[dict[str, Topic]]:
+        """Ask for these topics, or for all. Raises at the first that is refused."""
         wanted = None if names is None else [{"name": name} for name in names]
         request = plain(Api.METADATA, least=1, topics=wanted, allow_auto_topic_creation=False)
         answer = yield from self.ask_any(request)
         self._take_brokers(answer)
         now = self.clock()
-        found = []
+        found = {}
         for row in answer.topics:
             if row.error_code != ErrorCode.none:
                 raise _topic_refused(row, self._answering)
-            self.topics[row.name] = self._topic(row, now)
-            found.append(row.name)
+            found[row.name] = self.topics[row.name] = self._topic(row, now)
         return found
 
     def _take_brokers(self, answer: Any) -> None:
@@ -133,30 +153,33 @@ class Routes:
             places[partition.partition_index] = Place(leader, epoch, self.brokers.get(leader))
         return Topic(row.name, getattr(row, "topic_id", None), places, now)
 
-    def leaders(
-        self, partitions: Iterable[TopicPartition]
-    ) -> Steps[dict[Address, list[TopicPartition]]]:
-        """Which broker to ask for which of these. A partition without a leader is Refused."""
+    def located(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, Located]]:
+        """Where to ask for each of these. A partition without a leader is Refused."""
         wanted = list(partitions)
-        topics = yield from self.described(sorted({name for name, _ in wanted}))
-        by_broker: dict[Address, list[TopicPartition]] = {}
-        for name, index in wanted:
-            place = topics[name].partitions.get(index)
+        topics = yield from self.described(name for name, _ in wanted)
+        places = {}
+        for partition in wanted:
+            topic = topics[partition.topic]
+            place = topic.partitions.get(partition.partition)
             if place is None:
                 raise Refused(
                     ErrorCode.unknown_topic_or_partition,
-                    f"topic {name} has {len(topics[name].partitions)} partitions, none is {index}",
+                    f"topic {topic.name} has {len(topic.partitions)} partitions, {partition} is"
+                    " none of them",
                 )
             if place.address is None:
-                raise Refused(
-                    ErrorCode.leader_not_available, f"{name}-{index} has no leader just now"
-                )
-            by_broker.setdefault(place.address, []).append(TopicPartition(name, index))
-        return by_broker
+                raise Refused(ErrorCode.leader_not_available, f"{partition} has no leader just now")
+            places[partition] = Located(place.address, place.leader_epoch, topic.topic_id)
+        return places
 
-    def leader(self, partition: TopicPartition) -> Steps[Address]:
-        (address,) = yield from self.leaders([partition])
-        return address
+    def leaders(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Steps[dict[Address, list[TopicPartition]]]:
+        """Which broker to ask for which of these."""
+        by_broker: dict[Address, list[TopicPartition]] = {}
+        for partition, place in (yield from self.located(partitions)).items():
+            by_broker.setdefault(place.address, []).append(partition)
+        return by_broker
 
     def coordinator(self, kind: Coordinates, key: str) -> Steps[Address]:
         """The broker that keeps this group or this transactional id."""
@@ -197,36 +220,38 @@ class Routes:
         attempt: Callable[[], Steps[T]],
         doubt: Callable[[], None],
         *,
-        wait_ms: int | None = None,
+        progress: Callable[[], object] = lambda: None,
     ) -> Steps[T]:
         """Try until it is done, is refused for good, or has been tried for too long.
 
-        After each failure `doubt` drops what was believed, and the next try waits longer.
+        After each failure `doubt` drops what was believed, and the next try waits longer; unless
+        `progress` has changed, which makes it the first failure again.
         """
         started = self.clock()
-        span_ms = self.settings.retry_ms if wait_ms is None else wait_ms
-        tries = 0
+        tries, reached = 0, progress()
         while True:
             try:
                 return (yield from attempt())
             except Refused as refusal:
-                if not self._worth_another(refusal, tries):
+                if not refusal.code.retriable:
                     raise
                 failure: OSError | Refused = refusal
             except OSError as lost:
                 failure = lost
             doubt()
+            if progress() != reached:
+                started, tries, reached = self.clock(), 0, progress()
             tries += 1
             pause_ms = self.backoff_ms(tries)
             spent_ms = self.clock() - started
-            if spent_ms + pause_ms > span_ms:
+            if spent_ms + pause_ms > self._span_ms(failure):
                 raise _given_up(what, failure, tries, spent_ms) from failure
             yield Pause(pause_ms)
 
-    def _worth_another(self, refusal: Refused, tries: int) -> bool:
-        if refusal.code is ErrorCode.unknown_topic_or_partition:
-            return tries + 1 < self.settings.unknown_topic_tries
-        return refusal.code.retriable
+    def _span_ms(self, failure: OSError | Refused) -> int:
+        """How long to try in the face of this."""
+        unsure = isinstance(failure, Refused) and failure.code in _UNSURE
+        return min(self.settings.unsure_ms if unsure else 1 << 62, self.settings.retry_ms)
 
     def backoff_ms(self, tries: int) -> int:
         """Twice as long each time, up to a limit, less a chance part: callers drift apart."""
@@ -235,6 +260,29 @@ class Routes:
             self.settings.backoff_first_ms << min(tries - 1, 16),
         )
         return int(longest * (1 - self.chance() / 5))
+
+
+Operation: TypeAlias = Callable[[Routes], Steps[T]]
+
+
+class StreamOperation(Generic[T]):
+    """As an operation, but it gives items of a type as it goes."""
+
+    def __init__(self, steps: Callable[[Routes], Steps[None]]) -> None:
+        self._steps = steps
+
+    def __call__(self, routes: Routes) -> Steps[None]:
+        return self._steps(routes)
+
+
+def operation(steps: Callable[Concatenate[Routes, P], Steps[T]]) -> Callable[P, Operation[T]]:
+    """For steps that need routes: called without them, to be run by a cluster that has them."""
+
+    @wraps(steps)
+    def prepared(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        return lambda routes: steps(routes, *args, **kwargs)
+
+    return prepared
 
 
 def _topic_refused(row: Any, broker: Address | None) -> Refused:

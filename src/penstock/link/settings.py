@@ -13,10 +13,10 @@ class LinkSettings:
     retry_ms: int = 120_000  # what keeps failing is given up after this
     backoff_first_ms: int = 50
     backoff_last_ms: int = 1_000
-    unknown_topic_tries: int = 4  # a topic just made may be unknown to a broker for a moment
+    unsure_ms: int = 5_000  # a topic just made may be unknown to a broker; after this it is not
     metadata_age_ms: int = 300_000  # older than this, who leads what is asked again
     waiting_max: int = 64  # requests without an answer on one connection; the next one waits
-    frame_bytes_max: int = 512 << 20  # a larger answer is rubbish
+    frame_bytes_max: int = 256 << 20  # a larger answer is rubbish; what TLS says looks like one
 
 
 USUAL: LinkSettings = LinkSettings()

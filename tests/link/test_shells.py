@@ -1,0 +1,144 @@
+"""One connection, in both shells, to brokers and to what is none."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvloop
+
+from penstock.errors import Malformed
+from penstock.link import aio, blocking
+from penstock.link.address import Address, Unreachable, read_bootstrap
+from penstock.link.settings import LinkSettings
+from penstock.testing.apache_kafka import free_port
+
+METADATA, FIND_COORDINATOR = 3, 10
+QUICK = LinkSettings(connect_ms=2_000, answer_ms=300)
+Behave = Callable[[socket.socket], None]
+
+
+@contextmanager
+def impostor(behave: Behave) -> Iterator[Address]:
+    """Something that takes one connection and is no broker."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            taken, _ = listener.accept()
+            with taken:
+                behave(taken)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Address("127.0.0.1", listener.getsockname()[1])
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def connect_either(kind: str, address: Address, settings: LinkSettings = QUICK) -> None:
+    if kind == "blocking":
+        blocking.Link.connect(address, settings).close()
+        return
+
+    async def connect() -> None:
+        await (await aio.Link.connect(address, settings)).close()
+
+    asyncio.run(connect())
+
+
+both = pytest.mark.parametrize("kind", ["blocking", "aio"])
+
+
+def test_requests_are_pipelined_and_answered_in_order(server_address: Address) -> None:
+    async def scenario() -> None:
+        link = await aio.Link.connect(server_address)
+        names = [f"group-{number}" for number in range(200)]  # more than may wait at once
+        answers = await asyncio.gather(
+            *(link.call(FIND_COORDINATOR, coordinator_keys=[name], key=name) for name in names)
+        )
+        assert [answer.coordinators[0].key for answer in answers] == names
+        assert link.features["transaction.version"] == 2
+        await link.close()
+        with pytest.raises(Unreachable, match="closed here"):
+            await link.call(METADATA)
+
+    for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(scenario())
+
+
+def test_the_blocking_link_speaks_the_same(server_address: Address) -> None:
+    link = blocking.Link.connect(server_address)
+    answer = link.call(METADATA, topics=[])
+    assert answer.brokers[0].port == server_address.port
+    assert link.features["transaction.version"] == 2
+    assert not link.is_stale()
+    link.close()
+    with pytest.raises(Unreachable, match="closed here"):
+        link.call(METADATA, topics=[])
+
+
+def test_an_abandoned_answer_is_dropped_when_it_comes(server_address: Address) -> None:
+    async def scenario() -> None:
+        link = await aio.Link.connect(server_address)
+        task = asyncio.create_task(link.call(METADATA, topics=[]))
+        await asyncio.sleep(0)
+        task.cancel()
+        assert (await link.call(FIND_COORDINATOR, coordinator_keys=["g"])).coordinators
+        await link.close()
+
+    asyncio.run(scenario())
+
+
+@both
+def test_nobody_there_is_said_with_the_address(kind: str) -> None:
+    address = Address("127.0.0.1", free_port())
+    with pytest.raises(Unreachable, match=f"no connection to broker {address}.*check that it runs"):
+        connect_either(kind, address)
+
+
+@both
+def test_a_web_server_is_no_broker(kind: str) -> None:
+    def behave(taken: socket.socket) -> None:
+        taken.recv(1000)
+        taken.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        taken.recv(1)
+
+    with (
+        impostor(behave) as address,
+        pytest.raises(Malformed, match=f"what answers at {address} does not speak Kafka"),
+    ):
+        connect_either(kind, address)
+
+
+@both
+def test_one_that_hangs_up_is_suspected_of_tls_or_a_login(kind: str) -> None:
+    def behave(taken: socket.socket) -> None:
+        taken.recv(1000)
+
+    with (
+        impostor(behave) as address,
+        pytest.raises(Unreachable, match=r"while greeting .*TLS or a login"),
+    ):
+        connect_either(kind, address)
+
+
+@both
+def test_one_that_says_nothing_is_given_up(kind: str) -> None:
+    def behave(taken: socket.socket) -> None:
+        while taken.recv(1000):
+            continue
+
+    with (
+        impostor(behave) as address,
+        pytest.raises(TimeoutError, match="did not answer api_versions in"),
+    ):
+        connect_either(kind, address)
+
+
+@pytest.fixture
+def server_address(server: object) -> Address:
+    (address,) = read_bootstrap(server.bootstrap)  # type: ignore[attr-defined]  # either broker
+    return address
