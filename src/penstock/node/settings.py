@@ -187,6 +187,7 @@ def transaction_view(settings: NodeSettings) -> TransactionSettings:
 def group_view(settings: NodeSettings) -> GroupSettings:
     """What the group coordinator must know."""
     values = settings.values
+    policy = values.text("group.consumer.migration.policy")
     return GroupSettings(
         session_timeout_min_ms=values.millis("group.min.session.timeout.ms"),
         session_timeout_max_ms=values.millis("group.max.session.timeout.ms"),
@@ -195,6 +196,8 @@ def group_view(settings: NodeSettings) -> GroupSettings:
         consumer_session_timeout_ms=values.millis("group.consumer.session.timeout.ms"),
         consumer_members_max=values.whole("group.consumer.max.size"),
         assignors=values.names("group.consumer.assignors"),
+        may_upgrade=policy in ("bidirectional", "upgrade"),
+        may_downgrade=policy in ("bidirectional", "downgrade"),
         offset_metadata_bytes_max=values.whole("offset.metadata.max.bytes"),
         offsets_retention_ms=Millis(values.whole("offsets.retention.minutes") * MINUTE_MS),
         offsets_retention_check_ms=values.millis("offsets.retention.check.interval.ms"),

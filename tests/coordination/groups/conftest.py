@@ -34,6 +34,10 @@ from penstock.coordination.groups.commands import (
     Sync,
     Synced,
 )
+from penstock.coordination.groups.embedded import (
+    read_embedded_assignment,
+    write_embedded_assignment,
+)
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import Groups
 from penstock.errors import Refused
@@ -170,7 +174,11 @@ class Desk:
         self.minted += 1
         minted = f"{who}-{self.minted}"
         protocols = options.get("protocols", "range").split(",")
-        metadata = _subscription(options.get("topics", "t").split(","), options.get("note", ""))
+        metadata = _subscription(
+            options.get("topics", "t").split(","),
+            _parts(options.get("owned", "")),
+            options.get("note", ""),
+        )
         self._submit(
             who,
             lambda caller: Join(
@@ -187,12 +195,13 @@ class Desk:
                 tuple((name, metadata) for name in protocols),
                 "old" not in options,
                 "skip" in options,
+                self.catalogue(),
             ),
         )
 
     def step_syncs(self, who: str, group: str, options: dict[str, str]) -> None:
         parts = {
-            self.ids[name]: part.encode()
+            self.ids[name]: _assignment(part)
             for name, part in options.items()
             if name not in ("generation", "static", "as", "protocol")
         }
@@ -207,6 +216,7 @@ class Desk:
                 "consumer",
                 options.get("protocol"),
                 parts,
+                self.catalogue(),
             ),
         )
 
@@ -311,7 +321,7 @@ class Desk:
             case Joined():
                 return self._joined(who, body)
             case Synced():
-                return f"assigned {body.assignment.decode() or 'nothing'}"
+                return f"assigned {_in_parts(body.assignment) or 'nothing'}"
             case Left():
                 return ", ".join(code.name for _, _, code in body.members)
             case Committed():
@@ -356,11 +366,33 @@ class Desk:
         return f"{said} has {','.join(parts) or 'nothing'}"
 
 
-def _subscription(topics: Sequence[str], note: str) -> bytes:
-    packed = b"\x00\x00" + len(topics).to_bytes(4, "big")
+def _parts(said: str) -> dict[str, list[int]]:
+    """Partitions by topic, from words like `t-0,t-1`."""
+    parts: dict[str, list[int]] = {}
+    for word in filter(None, said.split(",")):
+        topic, partition = word.split("-")
+        parts.setdefault(topic, []).append(int(partition))
+    return parts
+
+
+def _subscription(topics: Sequence[str], owned: dict[str, list[int]], note: str) -> bytes:
+    packed = b"\x00\x01" + len(topics).to_bytes(4, "big")
     for topic in topics:
         packed += len(topic).to_bytes(2, "big") + topic.encode()
-    return packed + note.encode()
+    packed += len(note).to_bytes(4, "big") + note.encode()
+    return packed + write_embedded_assignment(owned, 1)[2:-4]
+
+
+def _assignment(said: str) -> bytes:
+    """In a consumer's words if it names partitions; else any bytes, which are the clients' own."""
+    return write_embedded_assignment(_parts(said), 1) if "-" in said else said.encode()
+
+
+def _in_parts(packed: bytes) -> str:
+    if packed[:2] != b"\x00\x01":
+        return packed.decode()
+    parts = read_embedded_assignment(packed)
+    return ",".join(f"{topic}-{p}" for topic, partitions in parts.items() for p in partitions)
 
 
 def _fetched(body: Fetched) -> str:

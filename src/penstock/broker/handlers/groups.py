@@ -68,6 +68,7 @@ def join_group(context: Context, request: Any) -> Answer:
         protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
         needs_known_id=version >= _KNOWN_ID_FROM,
         can_skip_assignment=version >= _SKIP_FROM,
+        topics=context.broker.groups.catalogue(),
     )
     decided = context.broker.groups.submit(
         request.group_id, lambda caller: command._replace(caller=caller)
@@ -120,6 +121,7 @@ def sync_group(context: Context, request: Any) -> Answer:
             getattr(request, "protocol_type", None),
             getattr(request, "protocol_name", None),
             assignments,
+            context.broker.groups.catalogue(),
         ),
     )
 

@@ -254,7 +254,7 @@ def _apply_regex(state: Groups, event: RegexSet) -> None:
 
 def _apply_topics_seen(state: Groups, note: TopicsSeen) -> None:
     if (group := _known_group(state, note.group_id)) is not None:
-        group.topics_version = note.version
+        group.topics = note.topics
 
 
 # Time

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.coordination.groups.consumer_records import Assignment
-from penstock.coordination.groups.state import TopicCatalogue
+from penstock.coordination.groups.state import NO_TOPICS, TopicCatalogue
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId, TransactionStamp
 
@@ -29,6 +29,7 @@ class Join(NamedTuple):
     protocols: tuple[tuple[str, bytes], ...]
     needs_known_id: bool  # version 4+: the first join only fetches an id
     can_skip_assignment: bool  # version 9+
+    topics: TopicCatalogue = NO_TOPICS
 
 
 class JoinedMember(NamedTuple):
@@ -63,6 +64,7 @@ class Sync(NamedTuple):
     protocol_type: str | None  # None: the client is too old to say
     protocol: str | None
     assignments: Mapping[str, bytes]
+    topics: TopicCatalogue = NO_TOPICS
 
 
 class Synced(NamedTuple):

@@ -13,6 +13,7 @@ from penstock.coordination.groups.applying import apply_event
 from penstock.coordination.groups.assignors import ASSIGNORS, Subscriber
 from penstock.coordination.groups.commands import ConsumerBeat, ConsumerBeaten
 from penstock.coordination.groups.consumer_records import (
+    Assignment,
     MemberState,
     StoredCurrent,
     StoredRegex,
@@ -46,12 +47,15 @@ from penstock.model import Millis
 
 SESSION: Final = "session"
 REVOKE: Final = "revoke"  # the time a member has to give partitions back
+REJOIN: Final = "rejoin"  # the time a classic member has to join again once it was told to
+FETCH: Final = "fetch"  # the time a classic member has to ask for its assignment after a join
+MEMBER_TIMERS: Final = (SESSION, REVOKE, REJOIN, FETCH)
 
 
 class ConsumerDraft:
     """A group being changed: each event takes effect on a copy at once, and is kept for the log."""
 
-    __slots__ = ("_scratch", "events", "group_id", "notes", "now", "settings")
+    __slots__ = ("_scratch", "events", "group_id", "notes", "now", "replies", "settings")
 
     def __init__(self, group: ConsumerGroup, settings: GroupSettings, now: Millis) -> None:
         self._scratch = Groups()
@@ -61,6 +65,7 @@ class ConsumerDraft:
         self.now = now
         self.events: list[Event] = []
         self.notes: list[Event] = []
+        self.replies: list[Reply] = []
 
     @property
     def group(self) -> ConsumerGroup:
@@ -81,7 +86,11 @@ class ConsumerDraft:
 
     def outcome(self, *replies: Reply) -> Outcome[Event]:
         """All that follows."""
-        return Outcome(events=tuple(self.events), notes=tuple(self.notes), replies=replies)
+        return Outcome(
+            events=tuple(self.events),
+            notes=tuple(self.notes),
+            replies=(*self.replies, *replies),
+        )
 
 
 def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerBeat) -> bool:
@@ -89,7 +98,8 @@ def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerBea
     return (
         command.member_epoch == member.current.member_epoch == group.target_epoch == group.epoch
         and member.current.state is MemberState.STABLE
-        and group.topics_version == command.topics.version
+        and member.subscription.classic is None
+        and group.topics.version == command.topics.version
         and command.topic_names is None
         and command.topic_regex is None
         and command.rebalance_timeout_ms == -1
@@ -156,12 +166,12 @@ def subscribe(draft: ConsumerDraft, member_id: str, wanted: StoredSubscription) 
 def refresh_topics(draft: ConsumerDraft, topics: TopicCatalogue, *, is_due: bool) -> bool:
     """Resolve patterns and look at the subscribed topics; True when they are not as they were."""
     group = draft.group
-    is_new = group.topics_version != topics.version
+    is_new = group.topics.version != topics.version
     if not is_new and not is_due:
         return False
     _resolve_regexes(draft, topics, everything=is_new)
     if is_new:
-        draft.notes.append(TopicsSeen(draft.group_id, topics.version))
+        draft.notes.append(TopicsSeen(draft.group_id, topics))
     return metadata_hash(group, topics) != group.metadata_hash
 
 
@@ -229,29 +239,32 @@ def chosen_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
 
 def advance_member(draft: ConsumerDraft, command: ConsumerBeat) -> ConsumerBeaten:
     """Take the member a step towards its target, and tell it where it is."""
-    group = draft.group
-    member = group.members[command.member_id]
-    before = member.current
-    current = reconcile(
-        member.member_id,
-        before,
-        group.target_epoch,
-        group.targets.get(member.member_id, {}),
-        group.owners,
-        command.owned,
-    )
-    if current != before:
-        draft.emit(CurrentSet(draft.group_id, member.member_id, current))
-        revokes = current.state is MemberState.UNREVOKED_PARTITIONS
-        timeout_ms = member.subscription.rebalance_timeout_ms
-        draft.set_timer(REVOKE, member.member_id, timeout_ms if revokes else None)
-    draft.set_timer(SESSION, member.member_id, command.session_timeout_ms)
+    before, current = advance(draft, command.member_id, command.owned)
+    draft.set_timer(SESSION, command.member_id, command.session_timeout_ms)
     return ConsumerBeaten(
-        member.member_id,
+        command.member_id,
         current.member_epoch,
         command.heartbeat_interval_ms,
         free_of(current.assigned) if _must_tell(command, before, current) else None,
     )
+
+
+def advance(
+    draft: ConsumerDraft, member_id: str, owned: Assignment | None
+) -> tuple[StoredCurrent, StoredCurrent]:
+    """Take a member of either protocol a step towards its target; where it was, and where it is."""
+    group = draft.group
+    member = group.members[member_id]
+    target = group.targets.get(member_id, {})
+    current = reconcile(member_id, member.current, group.target_epoch, target, group.owners, owned)
+    if current != member.current:
+        draft.emit(CurrentSet(draft.group_id, member_id, current))
+        revokes = current.state is MemberState.UNREVOKED_PARTITIONS
+        timeout_ms = member.subscription.rebalance_timeout_ms
+        # A classic member has other deadlines: to join again, and to ask for its assignment.
+        is_timed = revokes and member.subscription.classic is None
+        draft.set_timer(REVOKE, member_id, timeout_ms if is_timed else None)
+    return member.current, current
 
 
 def _must_tell(command: ConsumerBeat, before: StoredCurrent, current: StoredCurrent) -> bool:
@@ -271,8 +284,8 @@ def remove_members(draft: ConsumerDraft, member_ids: list[str]) -> None:
         draft.emit(CurrentSet(draft.group_id, member_id, None))
         draft.emit(TargetSet(draft.group_id, member_id, None))
         draft.emit(SubscriptionSet(draft.group_id, member_id, None))
-        draft.set_timer(SESSION, member_id, None)
-        draft.set_timer(REVOKE, member_id, None)
+        for kind in MEMBER_TIMERS:
+            draft.set_timer(kind, member_id, None)
     used = {m.subscription.topic_regex for m in draft.group.members.values()}
     for regex in draft.group.regexes.keys() - used:
         draft.emit(RegexSet(draft.group_id, regex, None))
@@ -289,3 +302,33 @@ def leave_for_a_while(
     draft.emit(CurrentSet(draft.group_id, member.member_id, left))
     draft.set_timer(REVOKE, member.member_id, None)
     draft.set_timer(SESSION, member.member_id, session_timeout_ms)
+
+
+def succeed(draft: ConsumerDraft, old: ConsumerMember, member_id: str) -> None:
+    """A static member is back under a new member id: it takes everything over, nothing moves."""
+    target = draft.group.targets.get(old.member_id, {})
+    for event in (
+        CurrentSet(draft.group_id, old.member_id, None),
+        TargetSet(draft.group_id, old.member_id, None),
+        SubscriptionSet(draft.group_id, old.member_id, None),
+        SubscriptionSet(draft.group_id, member_id, old.subscription),
+        TargetSet(draft.group_id, member_id, target),
+    ):
+        draft.emit(event)
+    current = StoredCurrent(0, 0, MemberState.STABLE, old.current.assigned, {})
+    draft.emit(CurrentSet(draft.group_id, member_id, current))
+    for kind in MEMBER_TIMERS:
+        draft.set_timer(kind, old.member_id, None)
+
+
+def consumer_tombstones(group: ConsumerGroup) -> list[Event]:
+    """Every record of a group goes, in Kafka's order."""
+    group_id = group.group_id
+    return [
+        *(CurrentSet(group_id, member_id, None) for member_id in group.members),
+        *(TargetSet(group_id, member_id, None) for member_id in group.members),
+        TargetEpochSet(group_id, None),
+        *(SubscriptionSet(group_id, member_id, None) for member_id in group.members),
+        *(RegexSet(group_id, regex, None) for regex in group.regexes),
+        GroupEpochSet(group_id, None),
+    ]

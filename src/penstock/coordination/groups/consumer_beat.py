@@ -2,6 +2,8 @@
 
 from penstock.coordination.groups.commands import ConsumerBeat, ConsumerBeaten
 from penstock.coordination.groups.consumer import (
+    FETCH,
+    REJOIN,
     ConsumerDraft,
     advance_member,
     assign,
@@ -9,20 +11,19 @@ from penstock.coordination.groups.consumer import (
     bump_epoch,
     leave_for_a_while,
     refresh_topics,
-    remove_members,
     subscribe,
     subscription_of,
+    succeed,
     unchanged,
 )
-from penstock.coordination.groups.consumer_records import MemberState, StoredCurrent
+from penstock.coordination.groups.consumer_records import StoredCurrent
 from penstock.coordination.groups.events import (
     ClassicGroupSet,
     CurrentSet,
     Event,
-    SubscriptionSet,
-    TargetSet,
 )
 from penstock.coordination.groups.joining import unknown_member
+from penstock.coordination.groups.migration import remove_or_downgrade, upgrade
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     JOINING,
@@ -57,6 +58,8 @@ def decide_consumer_beat(
     _admit(draft, command)
     known = draft.group.members.get(command.member_id)
     wanted = subscription_of(command, None if known is None else known.subscription)
+    if known is not None and known.subscription.classic is not None:
+        _end_classic_life(draft, command.member_id)
     is_due = subscribe(draft, command.member_id, wanted)
     is_due = refresh_topics(draft, command.topics, is_due=is_due) or is_due
     if is_due:
@@ -64,6 +67,12 @@ def decide_consumer_beat(
     if draft.group.epoch > draft.group.target_epoch:
         assign(draft, command.topics)
     return draft.outcome(Reply(command.caller, advance_member(draft, command)))
+
+
+def _end_classic_life(draft: ConsumerDraft, member_id: str) -> None:
+    """The member speaks the consumer protocol from now on: its classic deadlines are void."""
+    draft.set_timer(REJOIN, member_id, None)
+    draft.set_timer(FETCH, member_id, None)
 
 
 def _check_beat(command: ConsumerBeat, settings: GroupSettings) -> None:
@@ -109,7 +118,9 @@ def _draft(
 ) -> ConsumerDraft:
     if isinstance(group, ConsumerGroup):
         return ConsumerDraft(group, settings, now)
-    if command.member_epoch != JOINS or (group is not None and group.members):
+    if command.member_epoch == JOINS and group is not None and group.members:
+        return upgrade(group, command.topics, settings, now)
+    if command.member_epoch != JOINS:
         raise Refused(
             ErrorCode.group_id_not_found,
             f"{command.group_id!r} is not a group of the consumer protocol",
@@ -127,7 +138,7 @@ def _admit(draft: ConsumerDraft, command: ConsumerBeat) -> None:
     if command.instance_id is not None:
         successor_of = _check_static(draft.group, command)
         if successor_of is not None:
-            _succeed(draft, successor_of, command)
+            succeed(draft, successor_of, command.member_id)
             return
     if command.member_epoch != JOINS:
         if known is None:
@@ -159,28 +170,13 @@ def _check_static(group: ConsumerGroup, command: ConsumerBeat) -> ConsumerMember
     if current_id is None:
         return None
     member = group.members[current_id]
-    if member.current.member_epoch != LEFT_FOR_A_WHILE:
+    is_classic = member.subscription.classic is not None
+    if member.current.member_epoch != LEFT_FOR_A_WHILE and not is_classic:
         raise Refused(
             ErrorCode.unreleased_instance_id,
             f"group.instance.id {command.instance_id!r} is in use by another member",
         )
     return member
-
-
-def _succeed(draft: ConsumerDraft, old: ConsumerMember, command: ConsumerBeat) -> None:
-    """A static member is back under a new member id: it takes everything over, nothing moves."""
-    target = draft.group.targets.get(old.member_id, {})
-    for event in (
-        CurrentSet(draft.group_id, old.member_id, None),
-        TargetSet(draft.group_id, old.member_id, None),
-        SubscriptionSet(draft.group_id, old.member_id, None),
-        SubscriptionSet(draft.group_id, command.member_id, old.subscription),
-        TargetSet(draft.group_id, command.member_id, target),
-    ):
-        draft.emit(event)
-    current = StoredCurrent(0, 0, MemberState.STABLE, old.current.assigned, {})
-    draft.emit(CurrentSet(draft.group_id, command.member_id, current))
-    draft.set_timer("session", old.member_id, None)
 
 
 def _check_epoch(member: ConsumerMember, command: ConsumerBeat) -> None:
@@ -223,10 +219,9 @@ def _leave(
     member = group.members.get(member_id)
     if member is None:
         raise unknown_member(command.group_id, command.member_id)
+    reply = Reply(command.caller, ConsumerBeaten(member_id, command.member_epoch, 0, None))
+    if command.member_epoch != LEFT_FOR_A_WHILE:
+        return remove_or_downgrade(group, [member_id], settings, now, reply)
     draft = ConsumerDraft(group, settings, now)
-    if command.member_epoch == LEFT_FOR_A_WHILE:
-        leave_for_a_while(draft, member, command.session_timeout_ms)
-    else:
-        remove_members(draft, [member_id])
-    body = ConsumerBeaten(member_id, command.member_epoch, 0, None)
-    return draft.outcome(Reply(command.caller, body))
+    leave_for_a_while(draft, member, command.session_timeout_ms)
+    return draft.outcome(reply)

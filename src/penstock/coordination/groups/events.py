@@ -12,7 +12,7 @@ from penstock.coordination.groups.consumer_records import (
     StoredRegex,
     StoredSubscription,
 )
-from penstock.coordination.groups.state import ClassicGroup
+from penstock.coordination.groups.state import ClassicGroup, TopicCatalogue
 from penstock.coordination.groups.timers import TimerKey
 from penstock.model import Millis, ProducerId
 
@@ -119,10 +119,10 @@ class TimersAdvanced(NamedTuple):
 
 
 class TopicsSeen(NamedTuple):
-    """Note: a group was checked against this version of the topics."""
+    """Note: a group was checked against these topics."""
 
     group_id: str
-    version: int
+    topics: TopicCatalogue
 
 
 class Awake(NamedTuple):

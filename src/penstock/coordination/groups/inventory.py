@@ -8,14 +8,12 @@ from penstock.coordination.groups.commands import (
     ListedGroup,
     ListGroups,
 )
+from penstock.coordination.groups.consumer import consumer_tombstones
 from penstock.coordination.groups.events import (
     ClassicGroupHeld,
     ClassicGroupSet,
     Event,
-    GroupEpochSet,
     OffsetSet,
-    RegexSet,
-    TargetEpochSet,
 )
 from penstock.coordination.groups.joining import check_group_id
 from penstock.coordination.groups.state import (
@@ -89,11 +87,7 @@ def group_tombstones(state: Groups, group_id: str) -> list[Event]:
     """The records of a group without members go."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return [
-            *(RegexSet(group_id, regex, None) for regex in group.regexes),
-            TargetEpochSet(group_id, None),
-            GroupEpochSet(group_id, None),
-        ]
+        return consumer_tombstones(group)
     if group is not None and group.generation > 0:
         return [ClassicGroupSet(group_id, None)]
     return []

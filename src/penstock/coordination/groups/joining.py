@@ -1,6 +1,7 @@
 """Joining a classic group: new members, members that come again, and static members that return."""
 
 from penstock.coordination.groups.commands import Join, Joined
+from penstock.coordination.groups.consumer import consumer_tombstones
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.rebalance import (
     PENDING,
@@ -21,6 +22,7 @@ from penstock.coordination.groups.state import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
+    ConsumerGroup,
     Group,
     Groups,
 )
@@ -34,14 +36,13 @@ def decide_join(
 ) -> Outcome[Event]:
     """Take a member in, or back. The answer comes when the rebalance completes."""
     check_group_id(command.group_id)
-    least, most = settings.session_timeout_min_ms, settings.session_timeout_max_ms
-    if not least <= command.session_timeout_ms <= most:
-        raise Refused(
-            ErrorCode.invalid_session_timeout,
-            f"session.timeout.ms must be from {least} to {most}",
-        )
-    group = _group_to_join(state.groups.get(command.group_id), command)
+    check_session_timeout(command.session_timeout_ms, settings)
+    known = state.groups.get(command.group_id)
+    group = _group_to_join(known, command)
     draft = Draft(group, settings, now)
+    if isinstance(known, ConsumerGroup):
+        # It is empty: it becomes a classic group and keeps its offsets.
+        draft.first = consumer_tombstones(known)
     _check_joinable(group, command, settings)
     if command.member_id:
         _join_known(draft, command)
@@ -52,6 +53,16 @@ def decide_join(
     return draft.outcome()
 
 
+def check_session_timeout(session_timeout_ms: int, settings: GroupSettings) -> None:
+    """The broker sets limits to the sessions that classic members ask for."""
+    least, most = settings.session_timeout_min_ms, settings.session_timeout_max_ms
+    if not least <= session_timeout_ms <= most:
+        raise Refused(
+            ErrorCode.invalid_session_timeout,
+            f"session.timeout.ms must be from {least} to {most}",
+        )
+
+
 def check_group_id(group_id: str) -> None:
     """A group has a name."""
     if not group_id:
@@ -59,16 +70,12 @@ def check_group_id(group_id: str) -> None:
 
 
 def _group_to_join(group: Group | None, command: Join) -> ClassicGroup:
-    if group is None:
-        if command.member_id:
-            raise unknown_member(command.group_id, command.member_id)
-        return ClassicGroup(command.group_id)
-    if not isinstance(group, ClassicGroup):
-        raise Refused(
-            ErrorCode.inconsistent_group_protocol,
-            "the group uses the consumer protocol; set group.protocol=consumer",
-        )
-    return group.copy()
+    if isinstance(group, ClassicGroup):
+        return group.copy()
+    assert group is None or not group.members, "members of a consumer group are joined elsewhere"
+    if command.member_id:
+        raise unknown_member(command.group_id, command.member_id)
+    return ClassicGroup(command.group_id)
 
 
 def unknown_member(group_id: str, member_id: str) -> Refused:

@@ -9,6 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from penstock.coordination.groups.applying import apply_event, replay_offset
+from penstock.coordination.groups.classic_members import (
+    decide_classic_beat,
+    decide_classic_join,
+    decide_classic_leave,
+    decide_classic_sync,
+)
 from penstock.coordination.groups.commands import (
     Beat,
     Command,
@@ -24,7 +30,7 @@ from penstock.coordination.groups.commands import (
     ListGroups,
     Sync,
 )
-from penstock.coordination.groups.consumer import REVOKE, ConsumerDraft, remove_members
+from penstock.coordination.groups.consumer import MEMBER_TIMERS, REVOKE
 from penstock.coordination.groups.consumer_beat import decide_consumer_beat
 from penstock.coordination.groups.consumer_records import MemberState
 from penstock.coordination.groups.events import (
@@ -44,6 +50,7 @@ from penstock.coordination.groups.inventory import (
 from penstock.coordination.groups.joining import decide_join
 from penstock.coordination.groups.journal import read_events, write_event
 from penstock.coordination.groups.membership import decide_beat, decide_leave, decide_sync
+from penstock.coordination.groups.migration import remove_or_downgrade
 from penstock.coordination.groups.offset_records import OFFSET_KEY
 from penstock.coordination.groups.offsets import (
     decide_commit,
@@ -64,6 +71,7 @@ from penstock.coordination.groups.rebalance import (
     on_join_timeout,
     on_session_end,
     on_sync_timeout,
+    prepare_rebalance,
     rebalance_after_loss,
 )
 from penstock.coordination.groups.settings import GroupSettings
@@ -81,10 +89,10 @@ class GroupMachine:
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self._rules: dict[type, Callable[[Groups, Any, Millis], Outcome[Event]]] = {
-            Join: lambda s, c, now: decide_join(s, c, self.settings, now),
-            Sync: lambda s, c, now: decide_sync(s, c, self.settings, now),
-            Beat: lambda s, c, now: decide_beat(s, c, self.settings, now),
-            Leave: lambda s, c, now: decide_leave(s, c, self.settings, now),
+            Join: self._join,
+            Sync: self._sync,
+            Beat: self._beat,
+            Leave: self._leave,
             ConsumerBeat: lambda s, c, now: decide_consumer_beat(s, c, self.settings, now),
             CommitOffsets: lambda s, c, now: decide_commit(s, c, self.settings, now),
             FetchOffsets: lambda s, c, now: decide_fetch(s, c),
@@ -102,6 +110,32 @@ class GroupMachine:
     def decide(self, state: Groups, command: Command, now: Millis) -> Outcome[Event]:
         """All rules, by kind of command."""
         return self._rules[type(command)](state, command, now)
+
+    # What classic members ask goes to the rules of the group they are in.
+
+    def _join(self, state: Groups, command: Join, now: Millis) -> Outcome[Event]:
+        group = state.groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup) and group.members:
+            return decide_classic_join(group, command, self.settings, now)
+        return decide_join(state, command, self.settings, now)
+
+    def _sync(self, state: Groups, command: Sync, now: Millis) -> Outcome[Event]:
+        group = state.groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup):
+            return decide_classic_sync(state, group, command, now)
+        return decide_sync(state, command, self.settings, now)
+
+    def _beat(self, state: Groups, command: Beat, now: Millis) -> Outcome[Event]:
+        group = state.groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup):
+            return decide_classic_beat(state, group, command, now)
+        return decide_beat(state, command, self.settings, now)
+
+    def _leave(self, state: Groups, command: Leave, now: Millis) -> Outcome[Event]:
+        group = state.groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup):
+            return decide_classic_leave(group, command, self.settings, now)
+        return decide_leave(state, command, self.settings, now)
 
     def apply(self, state: Groups, event: Event) -> None:
         """One change."""
@@ -175,18 +209,34 @@ def _wake(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]
     ]
     for group in state.groups.values():
         if isinstance(group, ClassicGroup):
-            for classic in group.members.values():
-                key = TimerKey(SESSION, group.group_id, classic.member_id)
-                notes.append(TimerSet(key, Millis(now + classic.session_timeout_ms)))
-            continue
-        for member in group.members.values():
-            key = TimerKey(SESSION, group.group_id, member.member_id)
-            notes.append(TimerSet(key, Millis(now + settings.consumer_session_timeout_ms)))
-            if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-                key = TimerKey(REVOKE, group.group_id, member.member_id)
-                timeout_ms = member.subscription.rebalance_timeout_ms
-                notes.append(TimerSet(key, Millis(now + timeout_ms)))
+            notes += _wake_classic(group, settings, now)
+        else:
+            notes += _wake_consumer(group, settings, now)
     return Outcome(notes=tuple(notes))
+
+
+def _wake_classic(group: ClassicGroup, settings: GroupSettings, now: Millis) -> Sequence[Event]:
+    draft = Draft(group.copy(), settings, now)
+    for member in group.members.values():
+        draft.renew_session(member)
+    if group.members and group.leader is None:
+        prepare_rebalance(draft)  # the one after a change of protocol, which was cut short
+    return draft.outcome().notes
+
+
+def _wake_consumer(group: ConsumerGroup, settings: GroupSettings, now: Millis) -> list[Event]:
+    notes: list[Event] = []
+    for member in group.members.values():
+        classic = member.subscription.classic
+        session_ms = settings.consumer_session_timeout_ms
+        key = TimerKey(SESSION, group.group_id, member.member_id)
+        span_ms = session_ms if classic is None else classic.session_timeout_ms
+        notes.append(TimerSet(key, Millis(now + span_ms)))
+        if member.current.state is MemberState.UNREVOKED_PARTITIONS and classic is None:
+            key = TimerKey(REVOKE, group.group_id, member.member_id)
+            timeout_ms = member.subscription.rebalance_timeout_ms
+            notes.append(TimerSet(key, Millis(now + timeout_ms)))
+    return notes
 
 
 def _on_classic_due(
@@ -211,13 +261,11 @@ def _on_consumer_due(
     group: ConsumerGroup, key: TimerKey, settings: GroupSettings, now: Millis
 ) -> Outcome[Event]:
     member = group.members.get(key.member_id)
-    if member is None:
+    if member is None or key.kind not in MEMBER_TIMERS:
         return Outcome()
     if key.kind == REVOKE and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
         return Outcome()
-    draft = ConsumerDraft(group, settings, now)
-    remove_members(draft, [key.member_id])
-    return draft.outcome()
+    return remove_or_downgrade(group, [key.member_id], settings, now)
 
 
 def _expire(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]:

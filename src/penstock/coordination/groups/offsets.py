@@ -173,8 +173,9 @@ def decide_fetch(state: Groups, command: FetchOffsets) -> Outcome[Event]:
         if member is None:
             raise unknown_member(group.group_id, command.member_id)
         if command.member_epoch != member.current.member_epoch:
+            is_classic = member.subscription.classic is not None
             raise Refused(
-                ErrorCode.stale_member_epoch,
+                ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch,
                 f"the member is at epoch {member.current.member_epoch}",
             )
     committed = state.offsets.get(command.group_id, {})

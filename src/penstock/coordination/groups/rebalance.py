@@ -39,12 +39,13 @@ NEW_MEMBER_MS: Final = 300_000  # one that waits for its first generation is kep
 class Draft:
     """A classic group being changed, and all that follows from the change."""
 
-    __slots__ = ("group", "is_stored", "now", "replies", "settings", "timers")
+    __slots__ = ("first", "group", "is_stored", "now", "replies", "settings", "timers")
 
     def __init__(self, group: ClassicGroup, settings: GroupSettings, now: Millis) -> None:
         self.group = group
         self.settings = settings
         self.now = now
+        self.first: list[Event] = []  # of the group it was until now
         self.is_stored = False  # the record must be written
         self.replies: list[Reply] = []
         self.timers: dict[TimerKey, Millis | None] = {}
@@ -52,9 +53,9 @@ class Draft:
     def outcome(self, *leading: Event) -> Outcome[Event]:
         """The group as it is now, with what must be logged, told and waited for."""
         group = self.group
-        events: tuple[Event, ...] = ()
+        events = tuple(self.first)
         if self.is_stored:
-            events = (ClassicGroupSet(group.group_id, group.stored()),)
+            events += (ClassicGroupSet(group.group_id, group.stored()),)
         notes: list[Event] = [*leading, ClassicGroupHeld(group.group_id, group)]
         notes += [TimerSet(key, at) for key, at in self.timers.items()]
         return Outcome(events=events, notes=tuple(notes), replies=tuple(self.replies))

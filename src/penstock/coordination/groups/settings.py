@@ -16,6 +16,8 @@ class GroupSettings:
     consumer_session_timeout_ms: Millis = Millis(45_000)
     consumer_members_max: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    may_upgrade: bool = True  # classic groups to the consumer protocol while they have members
+    may_downgrade: bool = True  # and back, when only classic members are left
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: Millis = Millis(10_080 * 60_000)
     offsets_retention_check_ms: Millis = Millis(600_000)

@@ -124,6 +124,25 @@ class ClassicGroup:
         )
 
 
+class Topic(NamedTuple):
+    """What an assignor must know of a topic."""
+
+    topic_id: UUID
+    partition_count: int
+
+
+class TopicCatalogue(NamedTuple):
+    """The topics of the cluster at one moment; `version` grows whenever they change."""
+
+    version: int
+    by_name: Mapping[str, Topic]
+    names: Mapping[UUID, str]
+
+
+NO_TOPICS: Final = TopicCatalogue(0, {}, {})
+UNSEEN: Final = TopicCatalogue(-1, {}, {})  # before a group was checked against any
+
+
 class ConsumerMember(NamedTuple):
     """A member of a group of the consumer protocol: what it said, and where it is."""
 
@@ -149,7 +168,7 @@ class ConsumerGroup:
         "static",
         "target_epoch",
         "targets",
-        "topics_version",
+        "topics",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -162,7 +181,7 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, StoredRegex] = {}
         self.owners: dict[tuple[UUID, int], str] = {}
-        self.topics_version = -1  # of the catalogue the group was last checked against
+        self.topics = UNSEEN  # those the group was last checked against
 
     def copy(self) -> "ConsumerGroup":
         """A group that can be worked on without changing this one."""
@@ -171,6 +190,10 @@ class ConsumerGroup:
             held = getattr(self, name)
             setattr(twin, name, dict(held) if isinstance(held, dict) else held)
         return twin
+
+    def classic_members(self) -> list["ConsumerMember"]:
+        """The members that speak the classic protocol."""
+        return [m for m in self.members.values() if m.subscription.classic is not None]
 
     @property
     def state_name(self) -> str:
@@ -231,24 +254,6 @@ class Groups:
         """Every group there is, in no order."""
         yield from self.groups
         yield from (group_id for group_id in self.offsets if group_id not in self.groups)
-
-
-class Topic(NamedTuple):
-    """What an assignor must know of a topic."""
-
-    topic_id: UUID
-    partition_count: int
-
-
-class TopicCatalogue(NamedTuple):
-    """The topics of the cluster at one moment; `version` grows whenever they change."""
-
-    version: int
-    by_name: Mapping[str, Topic]
-    names: Mapping[UUID, str]
-
-
-NO_TOPICS: Final = TopicCatalogue(0, {}, {})
 
 
 def free_of(owned: Owned) -> dict[UUID, tuple[int, ...]]:
