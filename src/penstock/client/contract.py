@@ -1,0 +1,91 @@
+"""What a topic's keys or values are written with, and read as: a schema and how it is used."""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.client.errors import ClientError
+from penstock.client.subjects import SubjectNames
+from penstock.schemas.model import Reference, SchemaType, Source
+
+_SUFFIXES: Final = {
+    ".avsc": SchemaType.AVRO,
+    ".proto": SchemaType.PROTOBUF,
+    ".json": SchemaType.JSON,
+}
+_EVERYBODY_HAS: Final = ("google/protobuf/", "google/type/", "confluent/")
+
+
+class Form(StrEnum):
+    """Where an event says which schema wrote it."""
+
+    PREFIX = "prefix"  # five bytes before the payload; every client reads it
+    HEADER = "header"  # a record header with the GUID; the payload stays as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A schema and how it is used.
+
+    `schema` is the text, the path of an .avsc, .proto or .json file, or a generated Protobuf class.
+    Without one, events are written with the latest version that the subject has.
+
+    Contract(Path("order.avsc"))                     register if it is new, and write with it
+    Contract(Path("order.avsc"), auto_register=False)   must be registered: somebody else decides
+    Contract()                                       the subject's latest version, whatever it is
+    """
+
+    schema: Any = None  # str | Path | a Message class | None
+    type: SchemaType | None = None  # told by a path's suffix; Avro for a text unless said here
+    references: tuple[Reference, ...] = ()
+    names: SubjectNames = SubjectNames.TOPIC
+    auto_register: bool = True
+    normalize: bool = False
+    form: Form = Form.PREFIX
+    message: str | None = None  # Protobuf: the full name, where it is not the first message
+
+    def source(self, refer: Callable[[str, Source], Reference]) -> Source | None:
+        """The schema as written, None for the latest; `refer` registers what a message imports."""
+        match self.schema:
+            case None:
+                return None
+            case Path() as path:
+                kind = self.type or _SUFFIXES.get(path.suffix)
+                if kind is None:
+                    raise ClientError(f"{path}: name it .avsc, .proto or .json, or say the type")
+                return Source(kind, path.read_text(encoding="utf-8"), self.references)
+            case str() as text:
+                return Source(self.type or SchemaType.AVRO, text, self.references)
+            case message_type if hasattr(message_type, "DESCRIPTOR"):
+                return _source_of(message_type.DESCRIPTOR.file, refer)
+            case other:
+                raise ClientError(
+                    f"{other!r} is no schema: give its text, the path of its file, or a generated "
+                    "Protobuf class"
+                )
+
+    @property
+    def message_type(self) -> Any:
+        """Protobuf: the generated class, if that is what the schema was given as."""
+        return self.schema if hasattr(self.schema, "DESCRIPTOR") else None
+
+    @property
+    def message_name(self) -> str | None:
+        """Protobuf: which message dicts are written as."""
+        if self.message is None and self.message_type is not None:
+            return str(self.message_type.DESCRIPTOR.full_name)
+        return self.message
+
+
+def _source_of(file: Any, refer: Callable[[str, Source], Reference]) -> Source:
+    """A compiled file; its imports are registered under their paths, as other clients do."""
+    references = tuple(
+        refer(imported.name, _source_of(imported, refer))
+        for imported in file.dependencies
+        if not imported.name.startswith(_EVERYBODY_HAS)
+    )
+    text = base64.b64encode(file.serialized_pb).decode()
+    return Source(SchemaType.PROTOBUF, text, references)

@@ -1,0 +1,103 @@
+"""What can go wrong between a program and its events, and which of it is worth a retry.
+
+ClientError
+    RegistryUnavailable   nobody answers: try again; what was asked before goes on working
+    RegistryRefused       the registry understood and declined, with its code
+        UnknownSchema     ... because it has no such id, subject or version
+    Undecodable           these bytes cannot be read, now or later: quarantine them
+    Unencodable           this value does not fit the schema: mend the value or the schema
+    DeliveryFailed        the broker did not take a record
+    Stopped               used after `close()`
+"""
+
+from enum import StrEnum
+
+from penstock.schemas.model import SchemaType
+
+
+class Reason(StrEnum):
+    """Why bytes could not be read. Few and fixed: they are labels of a metric."""
+
+    NOT_FRAMED = "not_framed"  # no magic byte: written without a registry
+    TRUNCATED_FRAME = "truncated_frame"  # ends inside the schema's id
+    BAD_INDEXES = "bad_indexes"  # Protobuf: the path to the message leads nowhere
+    UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such id
+    UNUSABLE_SCHEMA = "unusable_schema"  # it has, but the schema cannot be understood
+    UNRESOLVABLE = "unresolvable"  # the reader's schema cannot read what this schema wrote
+    UNDECODABLE = "undecodable"  # the payload is not what the schema says
+    TRAILING_BYTES = "trailing_bytes"  # something follows a payload that was complete
+    RULE_VIOLATED = "rule_violated"  # readable, and the schema's rules forbid the value
+
+
+class ClientError(Exception):
+    """The root of what this package raises."""
+
+    retriable = False
+
+
+class RegistryUnavailable(ClientError):
+    """The registry could not be asked. What is cached goes on working; ask again later."""
+
+    retriable = True
+
+    def __init__(self, url: str, asked: str, cause: str) -> None:
+        super().__init__(
+            f"the schema registry at {url} could not be asked for {asked} ({cause}). Is it "
+            "running and reachable from here? Schemas seen before go on working; try again later."
+        )
+        self.url = url
+        self.asked = asked
+        self.cause = cause
+
+
+class RegistryRefused(ClientError):
+    """The registry declined; `code` is one of its own, such as 40901 for incompatible."""
+
+    def __init__(self, code: int, message: str, advice: str = "") -> None:
+        super().__init__(f"{message} (registry code {code})" + (f". {advice}" if advice else ""))
+        self.code = code
+        self.message = message
+
+
+class UnknownSchema(RegistryRefused):
+    """The registry has no such id, GUID, subject or version."""
+
+
+class Undecodable(ClientError):
+    """One event's key or value cannot be read; `reason` says what kind of wrong it is."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        detail: str,
+        *,
+        schema: str | None = None,
+        subject: str | None = None,
+    ) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+        self.schema = schema  # the writer's, as the frame names it: an id or a GUID
+        self.subject = subject
+
+
+class Unencodable(ClientError):
+    """A value that the schema does not allow."""
+
+    def __init__(self, subject: str, type: SchemaType, detail: str) -> None:
+        super().__init__(f"the value does not fit the {type} schema of {subject}: {detail}")
+        self.subject = subject
+        self.detail = detail
+
+
+class DeliveryFailed(ClientError):
+    """A record that was not written, or not known to be."""
+
+    def __init__(self, topic: str, message: str, *, retriable: bool) -> None:
+        super().__init__(f"a record for {topic} was not delivered: {message}")
+        self.topic = topic
+        self.retriable = retriable
+
+
+class Stopped(ClientError):
+    """Used after it was closed."""

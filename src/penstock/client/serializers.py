@@ -1,0 +1,302 @@
+"""One event between a program's value and a record's bytes, in any of the three languages.
+
+    write = Serializer(registry, "orders", Contract(Path("order.avsc")))
+    read = Deserializer(registry, "orders")
+    read.deserialize(write.serialize({"id": 7}).content)
+
+Interchangeable with confluent-kafka's serializers and Java's, both ways. Safe for threads. Whole
+batches have a faster way: `penstock.client.batches`.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple, assert_never
+
+from penstock.client.codec import EventDecoder, EventEncoder, Misfit, ReadAs
+from penstock.client.contract import Contract, Form
+from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSchema
+from penstock.client.frame import (
+    BadFrame,
+    Headers,
+    SchemaKey,
+    Side,
+    read_frame,
+    write_header,
+    write_prefix,
+)
+from penstock.client.registry import KnownSchema, Registration, Registry, UnusableSchema
+from penstock.client.subjects import subject_name
+from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Source
+
+DECODERS_MAX: Final = 1000  # then the oldest is made anew when it is met again
+ERROR_LABELS_MAX: Final = 1000
+
+
+@dataclass(slots=True)
+class SerdeStats:
+    """How many events, how long they took, and what could not be read, by subject and reason."""
+
+    events: int = 0
+    seconds: float = 0.0
+    errors: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+
+    def note_error(self, subject: str, reason: Reason) -> None:
+        """One more event that could not be read."""
+        if (subject, reason) not in self.errors and len(self.errors) >= ERROR_LABELS_MAX:
+            subject = "(others)"
+        self.errors[subject, reason] += 1
+
+
+class Framed(NamedTuple):
+    """One side of a record, ready to be sent."""
+
+    content: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()  # to be added to the record's own
+
+
+class _Writing(NamedTuple):
+    """A schema that events are being written with."""
+
+    registration: Registration
+    schema: ParsedSchema
+    encoder: EventEncoder
+
+
+class _Reading(NamedTuple):
+    """A decoder, and the schemas it is known by, which must live as long as it does."""
+
+    writer: ParsedSchema
+    reader: ParsedSchema | None
+    decoder: EventDecoder
+
+
+class Serializer:
+    """Writes the keys or the values of one topic under a contract."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        topic: str,
+        contract: Contract | None = None,
+        *,
+        side: Side = Side.VALUE,
+    ) -> None:
+        self.registry = registry
+        self.topic = topic
+        self.contract = contract or Contract()
+        self.side = side
+        self.stats = SerdeStats()
+        self._lock = threading.Lock()
+        self._source: Source | None = None
+        self._schema: ParsedSchema | None = None  # of the contract; understood when first needed
+        self._encoders: dict[int, tuple[ParsedSchema, EventEncoder]] = {}
+
+    @cached_property
+    def subject(self) -> str:
+        """Where the contract is registered."""
+        contract = self.contract
+        name = contract.message_name
+        if name is None and contract.schema is not None and contract.names.needs_record:
+            name = self._own_schema().name
+        return subject_name(contract.names, self.topic, self.side, name)
+
+    def serialize(self, value: Any) -> Framed:
+        """The bytes of one value. None stays None: it deletes a key in a compacted topic."""
+        if value is None:
+            return Framed(None)
+        start_s = time.perf_counter()
+        writing = self._writing()
+        try:
+            payload, indexes = writing.encoder.encode(value)
+        except Misfit as wrong:
+            raise Unencodable(self.subject, writing.schema.type, str(wrong)) from None
+        framed = self._framed(writing.registration, payload, indexes)
+        self.stats.events += 1
+        self.stats.seconds += time.perf_counter() - start_s
+        return framed
+
+    def prepare(self) -> tuple[Registration, ParsedSchema]:
+        """Register or look up the schema now instead of with the first event."""
+        writing = self._writing()
+        return writing.registration, writing.schema
+
+    def _framed(
+        self, registration: Registration, payload: bytes, indexes: Sequence[int] | None
+    ) -> Framed:
+        match self.contract.form:
+            case Form.PREFIX:
+                return Framed(write_prefix(registration.id, indexes) + payload)
+            case Form.HEADER:
+                header = write_header(registration.guid, indexes)
+                return Framed(payload, ((self.side.header_name, header),))
+            case other:
+                assert_never(other)
+
+    def _writing(self) -> _Writing:
+        if self.contract.schema is None:
+            latest = self.registry.latest(self.subject)
+            assert latest.id is not None, "a version of a subject has an id"
+            registration = Registration(latest.id, latest.guid)
+            return _Writing(registration, latest.parsed, self._encoder(latest.parsed))
+        schema = self._own_schema()
+        assert self._source is not None, "a contract with a schema has its source"
+        ask = self.registry.register if self.contract.auto_register else self.registry.look_up
+        registration = ask(self.subject, self._source, normalize=self.contract.normalize)
+        return _Writing(registration, schema, self._encoder(schema))
+
+    def _own_schema(self) -> ParsedSchema:
+        if self._schema is None:
+            source = self.contract.source(self.registry.refer)
+            assert source is not None, "only a contract with a schema is asked for it"
+            self._source = source
+            self._schema = self.registry.understand(source)
+        return self._schema
+
+    def _encoder(self, schema: ParsedSchema) -> EventEncoder:
+        known = self._encoders.get(id(schema))
+        if known is not None:
+            return known[1]
+        with self._lock:
+            if len(self._encoders) >= DECODERS_MAX:
+                self._encoders.clear()
+            encoder = _encoder_of(schema, self.contract.message_name)
+            self._encoders[id(schema)] = (schema, encoder)  # the schema is kept, so its id is too
+            return encoder
+
+
+class Deserializer:
+    """Reads the keys or the values of one topic, whichever schemas wrote them.
+
+    Without `reader` events come as they were written; with one (a Contract), as its schema sees
+    them: fields added with their defaults, dropped, renamed. A Contract without a schema reads as
+    the latest version of the subject.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        topic: str,
+        *,
+        reader: Contract | None = None,
+        side: Side = Side.VALUE,
+        as_dicts: bool = False,
+        validate: bool = True,
+        plain_indexes: bool = False,
+    ) -> None:
+        self.registry = registry
+        self.topic = topic
+        self.side = side
+        self.stats = SerdeStats()
+        self._reader = reader
+        self._reader_schema: ParsedSchema | None = None
+        self._wanted = ReadAs(
+            message_type=None if reader is None else reader.message_type,
+            as_dicts=as_dicts,
+            validate=validate,
+            plain_indexes=plain_indexes,
+        )
+        self._lock = threading.Lock()
+        self._decoders: dict[tuple[int, int], _Reading] = {}
+
+    @property
+    def subject(self) -> str:
+        """What its errors are counted under."""
+        return f"{self.topic}-{self.side}"
+
+    def deserialize(self, content: bytes | None, headers: Headers | None = None) -> Any:
+        """The value. Raises Undecodable for this event's fault, RegistryUnavailable for others'."""
+        if content is None:
+            return None
+        start_s = time.perf_counter()
+        key: SchemaKey | None = None
+        try:
+            frame = read_frame(content, headers, self.side)
+            key = frame.schema
+            value = self._decoder(key).decode(frame)
+        except BadFrame as wrong:
+            raise self._undecodable(wrong.kind, str(wrong), key) from None
+        except UnknownSchema as wrong:
+            raise self._undecodable(Reason.UNKNOWN_SCHEMA, str(wrong), key) from None
+        except (UnusableSchema, InvalidSchema) as wrong:
+            raise self._undecodable(Reason.UNUSABLE_SCHEMA, str(wrong), key) from None
+        except Undecodable as wrong:
+            raise self._undecodable(wrong.reason, wrong.detail, key) from None
+        self.stats.events += 1
+        self.stats.seconds += time.perf_counter() - start_s
+        return value
+
+    def written_with(self, content: bytes, headers: Headers | None = None) -> KnownSchema:
+        """The schema that an event was written with."""
+        return self.registry.schema(read_frame(content, headers, self.side).schema)
+
+    def _undecodable(self, reason: Reason, detail: str, key: SchemaKey | None) -> Undecodable:
+        self.stats.note_error(self.subject, reason)
+        named = None if key is None else str(key)
+        return Undecodable(reason, detail, schema=named, subject=self.subject)
+
+    def _decoder(self, key: SchemaKey) -> EventDecoder:
+        writer, reader = self.registry.schema(key).parsed, self.reader_schema()
+        known = self._decoders.get((id(writer), id(reader)))
+        if known is not None:
+            return known.decoder
+        decoder = _decoder_of(writer, self._wanted._replace(schema=reader))
+        with self._lock:
+            if len(self._decoders) >= DECODERS_MAX:
+                self._decoders.clear()
+            self._decoders[id(writer), id(reader)] = _Reading(writer, reader, decoder)
+        return decoder
+
+    def reader_schema(self) -> ParsedSchema | None:
+        """The schema that events are seen through; None: each through its own."""
+        if self._reader is None or self._wanted.message_type is not None:
+            return None
+        if self._reader.schema is None:
+            name = self._reader.message
+            subject = subject_name(self._reader.names, self.topic, self.side, name)
+            return self.registry.latest(subject).parsed
+        if self._reader_schema is None:
+            source = self._reader.source(self.registry.refer)
+            assert source is not None, "a reader with a schema has its source"
+            self._reader_schema = self.registry.understand(source)
+        return self._reader_schema
+
+
+def _encoder_of(schema: ParsedSchema, message_name: str | None) -> EventEncoder:
+    """A language is imported when it is first met: Protobuf's compiler is heavy."""
+    match schema.type:
+        case SchemaType.AVRO:
+            from penstock.client import avro_event
+
+            return avro_event.AvroEncoder(avro_event.own(schema))
+        case SchemaType.PROTOBUF:
+            from penstock.client import protobuf_event
+
+            return protobuf_event.ProtobufEncoder(protobuf_event.own(schema), message_name)
+        case SchemaType.JSON:
+            from penstock.client import json_event
+
+            return json_event.JsonEncoder(json_event.own(schema))
+        case other:
+            assert_never(other)
+
+
+def _decoder_of(writer: ParsedSchema, wanted: ReadAs) -> EventDecoder:
+    match writer.type:
+        case SchemaType.AVRO:
+            from penstock.client import avro_event
+
+            return avro_event.AvroDecoder(avro_event.own(writer), wanted)
+        case SchemaType.PROTOBUF:
+            from penstock.client import protobuf_event
+
+            return protobuf_event.ProtobufDecoder(protobuf_event.own(writer), wanted)
+        case SchemaType.JSON:
+            from penstock.client import json_event
+
+            return json_event.JsonDecoder(json_event.own(writer), wanted)
+        case other:
+            assert_never(other)

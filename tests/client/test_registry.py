@@ -1,0 +1,157 @@
+"""The registry's client: what it asks, how often, and what it says when nobody answers."""
+
+import json
+import threading
+from typing import Protocol
+
+import pytest
+
+from penstock.client.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
+from penstock.client.frame import SchemaId
+from penstock.client.registry import Registry, UnusableSchema
+from penstock.schemas.model import Reference, SchemaType, Source
+
+
+class Counting(Protocol):
+    asked: dict[str, int]
+    clients: set[str]
+    answers: dict[str, object]
+    status: int
+    url: str
+    gate: threading.Event
+
+    def stop(self) -> None: ...
+
+
+ORDER = json.dumps(
+    {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]},
+    separators=(",", ":"),
+)
+SCHEMA = {"schema": ORDER, "guid": "89791762-2336-186f-9674-299b90a802e2"}
+
+
+def test_a_cold_process_asks_once_per_schema_however_many_threads_ask(counting: Counting) -> None:
+    for number in range(5):
+        counting.answers[f"/schemas/ids/{number}"] = SCHEMA
+        counting.answers[f"/subjects/s{number}/versions"] = {"id": number, "guid": SCHEMA["guid"]}
+    counting.gate.clear()
+    registry = Registry(counting.url, client="order-service 3")
+    source = Source(SchemaType.AVRO, ORDER)
+
+    def work() -> None:
+        for number in range(5):
+            registry.schema(SchemaId(number))
+            registry.register(f"s{number}", source)
+
+    threads = [threading.Thread(target=work) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    counting.gate.set()
+    for thread in threads:
+        thread.join()
+    registry.close()
+    assert set(counting.asked.values()) == {1}
+    assert sum(counting.asked.values()) == 10
+    assert registry.request_stats.requests == 10
+    assert registry.cache_stats["schema_by_id"].hit_ratio == 115 / 120
+    assert counting.clients == {"order-service 3"}
+
+
+def test_what_is_cached_works_while_the_registry_is_down(counting: Counting) -> None:
+    counting.answers["/schemas/ids/1"] = SCHEMA
+    with Registry(counting.url, attempts=2) as registry:
+        registry.schema(SchemaId(1))
+        counting.stop()
+        assert registry.schema(SchemaId(1)).parsed.name == "Order"
+        with pytest.raises(RegistryUnavailable) as caught:
+            registry.schema(SchemaId(2))
+    assert caught.value.retriable
+    assert counting.url in str(caught.value)
+    assert "schema 2" in str(caught.value)
+    assert "Is it running" in str(caught.value)
+    assert registry.request_stats.failures == 2
+
+
+def test_a_registry_that_is_ill_is_tried_again_and_then_unavailable(counting: Counting) -> None:
+    counting.answers["/schemas/ids/1"] = SCHEMA
+    counting.status = 503
+    with Registry(counting.url, attempts=3) as registry:
+        with pytest.raises(RegistryUnavailable, match="HTTP 503"):
+            registry.schema(SchemaId(1))
+        assert counting.asked["GET /schemas/ids/1"] == 3
+        counting.status = 200
+        assert registry.schema(SchemaId(1)).id == 1
+
+
+def test_another_node_is_asked_when_the_first_is_down(counting: Counting) -> None:
+    counting.answers["/schemas/ids/1"] = SCHEMA
+    with Registry(f"http://127.0.0.1:1,{counting.url}/") as registry:
+        assert registry.schema(SchemaId(1)).id == 1
+        assert registry.request_stats.failures == 1
+
+
+def test_an_unknown_id_is_not_asked_for_again_for_a_while(counting: Counting) -> None:
+    with Registry(counting.url) as registry:
+        for _ in range(3):
+            with pytest.raises(UnknownSchema):
+                registry.schema(SchemaId(5))
+    assert counting.asked["GET /schemas/ids/5"] == 1
+
+
+def test_an_answer_that_is_no_schema_is_unusable(counting: Counting) -> None:
+    counting.answers["/schemas/ids/1"] = {"schema": "{", "schemaType": "AVRO"}
+    counting.answers["/schemas/ids/2"] = {"schemaType": "AVRO"}
+    counting.answers["/schemas/ids/3"] = {"schema": "x", "schemaType": "COBOL"}
+    with Registry(counting.url) as registry:
+        for number in (1, 2, 3):
+            with pytest.raises(UnusableSchema):
+                registry.schema(SchemaId(number))
+
+
+def test_references_that_go_in_circles_are_refused(counting: Counting) -> None:
+    circle = {"schema": ORDER, "references": [{"name": "A", "subject": "a", "version": 1}]}
+    counting.answers["/schemas/ids/1"] = circle
+    counting.answers["/subjects/a/versions/1"] = circle
+    with Registry(counting.url) as registry, pytest.raises(UnusableSchema, match="circles"):
+        registry.schema(SchemaId(1))
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    for url in ("", "localhost:8081", "http://a,b"):
+        with pytest.raises(ValueError, match="http://host:port"):
+            Registry(url)
+
+
+def test_a_real_registry_gives_ids_back_and_forth(registry: Registry, topic: str) -> None:
+    subject, source = f"{topic}-value", Source(SchemaType.AVRO, ORDER)
+    with pytest.raises(UnknownSchema):
+        registry.look_up(subject, source)
+    registered = registry.register(subject, source)
+    assert registry.look_up(subject, source) == registered
+    by_id, by_guid = registry.schema(registered.id), registry.schema(registered.guid)
+    assert by_id.guid == by_guid.guid == registered.guid
+    assert by_id.source == source
+    latest = registry.latest(subject)
+    assert (latest.id, latest.version) == (registered.id, 1)
+
+
+def test_references_are_fetched_with_their_references(registry: Registry, topic: str) -> None:
+    money = '{"type":"record","name":"Money","fields":[{"name":"cents","type":"long"}]}'
+    line = '{"type":"record","name":"Line","fields":[{"name":"price","type":"Money"}]}'
+    order = '{"type":"record","name":"O","fields":[{"name":"l","type":"Line"}]}'
+    registry.register(f"{topic}-money", Source(SchemaType.AVRO, money))
+    to_money = (Reference("Money", f"{topic}-money", 1),)
+    registry.register(f"{topic}-line", Source(SchemaType.AVRO, line, to_money))
+    to_line = (Reference("Line", f"{topic}-line", 1),)
+    registered = registry.register(topic, Source(SchemaType.AVRO, order, to_line))
+    found = registry.schema(registered.id)
+    assert list(found.imports) == ["Money", "Line"]
+    assert "cents" in found.parsed.formatted("resolved")
+
+
+def test_an_incompatible_schema_is_refused_with_what_to_do(registry: Registry, topic: str) -> None:
+    registry.register(topic, Source(SchemaType.AVRO, ORDER))
+    changed = ORDER.replace("long", "string")
+    with pytest.raises(RegistryRefused, match="compatible") as caught:
+        registry.register(topic, Source(SchemaType.AVRO, changed))
+    assert caught.value.code in (409, 40901)
