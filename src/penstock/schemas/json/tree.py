@@ -207,8 +207,16 @@ class Tree:
             yield from nodes
         covered = {node.kind for node in nodes}
         for kind, keywords in _keywords(draft):
-            if kind not in covered and not schema.keys().isdisjoint(keywords):
+            if kind not in covered and _says_any(schema, keywords, draft):
                 yield Node(self, kind, schema, draft)
+
+
+def _says_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> bool:
+    """Whether a schema uses one of some keywords; since 2019-09 naming no property says nothing."""
+    used = schema.keys() & keywords
+    if draft.is_modern:
+        used -= {one for one in ("properties", "patternProperties") if not schema.get(one)}
+    return bool(used)
 
 
 def _keywords(draft: Draft) -> tuple[tuple[Kind, frozenset[str]], ...]:

@@ -1,0 +1,112 @@
+"""Compatibility by the registry's rules, each case held against what jsonschema-rs really allows."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import jsonschema_rs
+
+from penstock.schemas.json import JsonSchema, parse, validate
+from penstock.schemas.model import Difference, Policy
+
+RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
+CASES: Final = Path(__file__).parent / "cases.txt"
+DIALECTS: Final = {
+    "4": "http://json-schema.org/draft-04/schema#",
+    "6": "http://json-schema.org/draft-06/schema#",
+    "7": "http://json-schema.org/draft-07/schema#",
+    "19": "https://json-schema.org/draft/2019-09/schema",
+    "20": "https://json-schema.org/draft/2020-12/schema",
+}
+SCALARS: Final[list[Any]] = [
+    *(None, True, False),
+    *("", "a", "b", "ab", "abc", "abcd", "abcdef", "x", "y", "z", "2020-01-01", "2020-01-01T00:00:00Z"),
+    *(*range(-1, 13), 0.5, 1.5, 5.5, 100, 2**70),
+]
+NAMES: Final = ("a", "b", "c", "x-1")
+
+
+def samples() -> Iterator[Any]:
+    """Values of all shapes, among them one for every limit that the cases move."""
+    yield from SCALARS
+    items: list[Any] = [None, True, 1, 2, 0.5, "a", "abcd", [1], [True], ["s"], {}, {"a": 1}]
+    for length in range(3):
+        yield from map(list, product(items, repeat=length))
+    yield ["a", 1, "b"]
+    yield ["a", 1, 2]
+    yield ["a", True, 2]
+    members: list[Any] = [1, 0.5, "s", None, {}, {"b": "s"}, {"b": 0.5}, {"a": {"b": 0.5}}]
+    for name in NAMES:
+        yield from ({name: value} for value in members)
+    for one, other in product(NAMES, repeat=2):
+        yield from ({one: x, other: y} for x, y in product(members[:4], repeat=2))
+    yield from ({"a": x, "b": x, "c": x} for x in members[:4])
+    yield {}
+
+
+SAMPLES: Final = list(samples())
+
+
+def schema(text: str, dialect: str) -> JsonSchema:
+    value = json.loads(text, parse_float=str)  # only to see what it is
+    if not isinstance(value, dict):
+        return parse(text)
+    separator = "," if value else ""
+    return parse(f'{{"$schema":"{DIALECTS[dialect]}"{separator}{text[1:]}')
+
+
+def refused_value(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str | None:
+    """A value that the writer may write and the reader does not read."""
+    valid = [value for value in [*SAMPLES, *more] if validate(writer, value) is None]
+    assert valid or writer.canonical == "false"
+    refused = [value for value in valid if validate(reader, value) is not None]
+    return json.dumps(min(refused, key=lambda value: len(json.dumps(value)))) if refused else None
+
+
+def agrees(writer: JsonSchema, reader: JsonSchema, refused: str | None) -> bool:
+    """Whether a proof over all values, where there is one, says the same as the samples."""
+    texts = (json.loads(one.canonical) for one in (reader, writer))
+    try:
+        readers, writers = (
+            jsonschema_rs.canonicalize(one, draft=writer.documents.draft.value) for one in texts
+        )
+        proof = str(readers.covers(writers))
+    except ValueError:  # schemas that refer to themselves, and definitions not where they should be
+        return True
+    return proof == "unknown" or (proof == "yes") is (refused is None)
+
+
+def kinds(differences: tuple[Difference, ...]) -> str:
+    return ", ".join(f"{one.kind} {one.path}" for one in differences) or "compatible"
+
+
+def said(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str:
+    strict, lenient = (kinds(reader.unreadable(writer, policy)) for policy in Policy)
+    refused = refused_value(writer, reader, more)
+    assert agrees(writer, reader, refused), "a sample is missing that shows the difference"
+    words = [strict, "reads" if refused is None else f"refuses {refused}"]
+    if (strict == "compatible") is not (refused is None):
+        words.append(f"the rule is {'looser' if refused else 'stricter'}")
+    if lenient != strict:
+        words.append(f"lenient: {lenient}")
+    return "; ".join(words)
+
+
+def answer(step: str) -> str:
+    dialect, _, change = step.partition(": ") if step.split(":")[0] in DIALECTS else ("7", "", step)
+    change, _, values = change.partition(" with ")
+    old, new = (schema(text, dialect) for text in change.split(" => "))
+    more = json.loads(values or "[]")
+    return f"new reads old: {said(old, new, more)}\nold reads new: {said(new, old, more)}"
+
+
+def test_the_rules_say_what_the_table_says(run_cases: RunCases) -> None:
+    run_cases(CASES, answer)
+
+
+def test_the_table_is_large_and_has_each_case_once() -> None:
+    lines = CASES.read_text().splitlines()
+    steps = [line for line, rule in zip(lines, lines[1:], strict=False) if rule == "----"]
+    assert len(set(steps)) == len(steps) >= 150
