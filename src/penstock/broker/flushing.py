@@ -35,6 +35,7 @@ class Flusher:
         self._timed: set[Partition] = set()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flush")
         self._working = False
+        self._closed = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._rest: Iterator[Partition] = iter(())
         self.flushes = 0
@@ -45,6 +46,8 @@ class Flusher:
 
     def ask(self, partition: Partition) -> None:
         """Sync what the partition holds now, as soon as the thread is free."""
+        if self._closed:
+            return  # the logs are being closed, which syncs them
         self._asked[partition] = None
         if not self._working:
             self._work()
@@ -57,6 +60,7 @@ class Flusher:
 
     def close(self) -> None:
         """Wait for the sync that runs; closing the logs does the rest."""
+        self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._asked.clear()

@@ -23,7 +23,7 @@ _ARTIFACTS: Final = (
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
 )
 _FETCH_SECONDS_MAX: Final = 600
-_START_SECONDS_MAX: Final = 60
+_START_SECONDS_MAX: Final = 180  # recovering thousands of partitions takes it a while
 
 
 class PeerUnavailable(Exception):
