@@ -154,7 +154,7 @@ class SchemaLog:
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 500,
+                "fetch.wait.max.ms": 100,  # the end is told by an empty answer
                 "fetch.error.backoff.ms": 50,
             }
         )

@@ -26,7 +26,7 @@ PROTOCOL: Final = "v0"
 NO_ERROR: Final = 0
 DUPLICATE_URLS: Final = 1
 RETRY_S: Final = 0.5
-FIRST_S: Final = 20.0
+FIRST_S: Final = 1.0  # longer only after a kill: the group waits for who is gone
 
 
 class Candidate(NamedTuple):

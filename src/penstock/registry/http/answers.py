@@ -7,8 +7,9 @@ from starlette.responses import Response
 
 from penstock.registry.errors import Declined
 from penstock.registry.store.codec import to_json, write_contract
+from penstock.registry.store.contracts import same_contract
 from penstock.registry.store.documents import Document
-from penstock.registry.store.model import Version
+from penstock.registry.store.model import Contents, Version
 from penstock.schemas.identity import guid
 
 MEDIA: Final = "application/vnd.schemaregistry.v1+json"
@@ -62,9 +63,17 @@ def placed(version: Version, text: str | None = None) -> Document:
     return document
 
 
-def registered(version: Version, text: str) -> Document:
-    """The answer to a registration."""
-    return {"id": version.id, "version": version.number, **described(version, text)}
+def registered(version: Version, given: Contents, form: str | None) -> Document:
+    """The answer to a registration: what the client does not know yet.
+
+    Clients keep the text of this answer in place of their own, and some cannot read it in another
+    form than they write it in. So it comes only when asked for in a form, and as it was given when
+    the settings changed what goes with it.
+    """
+    whole = described(version, given.source.text if form is None else form)
+    if form is None and same_contract(given, version.contents):
+        whole = {name: whole[name] for name in ("guid", "schemaType")}
+    return {"id": version.id, "version": version.number, **whole}
 
 
 def page(

@@ -20,7 +20,7 @@ from penstock.registry.names import ANY_CONTEXT, Subject, checked, context_of, m
 from penstock.registry.proposals import find, in_form, register
 from penstock.registry.service import Registry
 from penstock.registry.store.commands import Command, DeleteSubject, DeleteVersion
-from penstock.registry.store.model import Version
+from penstock.registry.store.model import Contents, Version
 
 
 def registering(registry: Registry) -> APIRouter:
@@ -39,7 +39,9 @@ def registering(registry: Registry) -> APIRouter:
         name = checked(subject_named(registry, subject))
         proposal = read_proposal(await read_document(request), name, normalize=normalize)
         version = await register(registry, proposal._replace(force=force))
-        return answered(registered(version, await in_form(registry, version, format)))
+        given = Contents(proposal.source, proposal.metadata, proposal.rule_set)
+        form = await in_form(registry, version, format) if format else None
+        return answered(registered(version, given, form))
 
     @router.post("/subjects/{subject}")
     async def look_up_schema(
