@@ -95,7 +95,7 @@ def test_an_upgrade_writes_what_kafka_writes(desk: Any) -> None:
     assert kinds[: len(upgraded)] == upgraded
     subscription = (
         "0000"  # version
-        "00" "00" "09" + b"client-a".hex() + "0b" + b"/127.0.0.1".hex() + "02" "0274" "00"
+        "00" "00" "09" + b"client-a".hex() + "0b" + b"/127.0.0.1".hex() + "02" "0274" "01"
         "0000ea60" "00"  # rebalance time-out, no assignor
         "01" "00" "20"  # one tagged field: the classic member
         "01" "0000ea60" "02" "06" + b"range".hex() + "12"  # session time-out, one protocol

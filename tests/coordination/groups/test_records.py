@@ -128,7 +128,7 @@ def test_a_consumer_group_epoch_is_written_as_kafka_writes_it() -> None:
     [
         (
             StoredSubscription(None, "r", "c", "/h", ("a", "b"), "x.*", 5, "uniform", None),
-            "00000002720263032f68030261026204782e2a0000000508756e69666f726d00",
+            "00000002720263032f68030261026204782e2a0000000508756e69666f726d01000100",
         ),
         (
             StoredSubscription(
@@ -142,16 +142,26 @@ def test_a_consumer_group_epoch_is_written_as_kafka_writes_it() -> None:
                 None,
                 ClassicMember848(45, (("range", b"\x09"),)),
             ),
-            "00000269000263032f68020261000000000500010010010000002d020672616e676502090000",
+            "00000269000263032f68020261010000000500010010010000002d020672616e676502090000",
         ),
     ],
 )
-def test_a_member_is_written_as_kafka_writes_it(member: StoredSubscription, packed: str) -> None:
+def test_a_member_is_written_as_a_broker_of_kafka_writes_it(
+    member: StoredSubscription, packed: str
+) -> None:
     assert consumer.write_subscription(member).hex() == packed
     assert consumer.read_subscription(bytes.fromhex(packed)) == member
 
 
+def test_a_member_without_the_optional_fields_is_read() -> None:
+    packed = "0000000002620b2f3132372e302e302e3102027400000493e00000"
+    assert consumer.read_subscription(bytes.fromhex(packed)) == StoredSubscription(
+        None, None, "b", "/127.0.0.1", ("t",), None, 300_000, None, None
+    )
+
+
 def test_target_assignments_are_written_as_kafka_writes_them() -> None:
+    assert consumer.write_target_epoch(7, 0).hex() == "00000000000700", "by an upgrade"
     assert consumer.write_target_epoch(7, 1000).hex() == "00000000000701000800000000000003e8"
     packed = consumer.write_target({TOPIC_ID: (1, 2)})
     assert packed.hex() == ("0000020102030405060708090a0b0c0d0e0f100300000001000000020000")

@@ -106,7 +106,6 @@ def read_group_epoch(value: bytes) -> tuple[int, int]:
 
 def write_subscription(member: StoredSubscription) -> bytes:
     """The value of key 5."""
-    tags = {} if member.classic is None else {0: _write_classic(member.classic)}
     return b"".join(
         (
             _VERSION_0,
@@ -115,20 +114,22 @@ def write_subscription(member: StoredSubscription) -> bytes:
             write_compact_string(member.client_id),
             write_compact_string(member.client_host),
             write_compact_array([write_compact_string(name) for name in member.topic_names]),
-            write_compact_string(member.topic_regex),
+            write_compact_string(member.topic_regex or ""),  # a broker never writes null here
             INT32.pack(member.rebalance_timeout_ms),
             write_compact_string(member.server_assignor),
-            write_tags(tags),
+            write_tags({0: _write_classic(member.classic)}),
         )
     )
 
 
-def _write_classic(classic: ClassicMember848) -> bytes:
+def _write_classic(classic: ClassicMember848 | None) -> bytes:
+    """A nullable structure inside a tagged field starts with a byte that says it is there."""
+    if classic is None:
+        return b"\x00"
     protocols = [
         write_compact_string(name) + write_compact_bytes(metadata) + NO_TAGS
         for name, metadata in classic.protocols
     ]
-    # A nullable structure inside a tagged field starts with a byte that says it is there.
     return (
         b"\x01" + INT32.pack(classic.session_timeout_ms) + write_compact_array(protocols) + NO_TAGS
     )
@@ -165,7 +166,8 @@ def _read_classic(packed: bytes | None) -> ClassicMember848 | None:
 
 def write_target_epoch(epoch: int, assigned_at: int) -> bytes:
     """The value of key 6."""
-    return _VERSION_0 + INT32.pack(epoch) + write_tags({0: INT64.pack(assigned_at)})
+    tags = {0: INT64.pack(assigned_at)} if assigned_at else {}
+    return _VERSION_0 + INT32.pack(epoch) + write_tags(tags)
 
 
 def read_target_epoch(value: bytes) -> int:

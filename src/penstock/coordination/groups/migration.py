@@ -92,7 +92,7 @@ def upgrade(
     draft.emit(GroupEpochSet(group_id, group.generation, seen))
     for member in members:
         draft.emit(TargetSet(group_id, member.member_id, free_of(member.current.assigned)))
-    draft.emit(TargetEpochSet(group_id, group.generation, now))
+    draft.emit(TargetEpochSet(group_id, group.generation))  # nothing was worked out anew
     for member in members:
         draft.emit(CurrentSet(group_id, member.member_id, member.current))
         assert member.subscription.classic is not None
