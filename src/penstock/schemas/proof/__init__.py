@@ -1,0 +1,10 @@
+"""Proof of what a rule says about two schemas: real events, written with one, read with the other.
+
+Events are made from the writer's schema, aimed at the place that differs, the same for the same
+seed. Nothing here decides whether a change is allowed; it shows what the change does.
+"""
+
+from penstock.schemas.proof.model import Evidence, Place, Trial
+from penstock.schemas.proof.proving import locate, prove
+
+__all__ = ["Evidence", "Place", "Trial", "locate", "prove"]

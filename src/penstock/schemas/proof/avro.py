@@ -1,0 +1,183 @@
+"""Avro events: written and read with fastavro, aimed along the path of a difference.
+
+Logical types do not change a byte nor how schemas resolve, so events are made and read without.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple, cast
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.schema import SchemaParseException, UnknownType
+
+from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.jsontext import write_json
+from penstock.schemas.avro.printing import print_schema
+from penstock.schemas.avro.tree import (
+    Absent,
+    Array,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Named,
+    Node,
+    Record,
+    Union,
+)
+from penstock.schemas.model import Difference
+from penstock.schemas.proof.avro_events import EventMaker, Step
+from penstock.schemas.proof.model import Place, Trial, Unprovable, shortened
+
+_DETAILS: Final = frozenset(("name", "symbols", "size"))
+
+
+class _Spot(NamedTuple):
+    """Where a path leads in both schemas."""
+
+    writer: Node | Field | None
+    reader: Node | Field | None
+    detail: str = ""  # one of _DETAILS
+    route: tuple[Step, ...] = ()  # to the place, in the writer's schema
+    fields: tuple[str, ...] = ()
+
+
+def trials(
+    writer: AvroSchema, reader: AvroSchema, differences: Sequence[Difference], seed: int
+) -> Iterator[Trial]:
+    """Events at the places that differ, then all kinds of events."""
+    writes, reads = _compiled(writer), _compiled(reader)
+    maker = EventMaker(writer.root, seed)
+    routes = [_walk(writer, reader, one.path).route for one in differences]
+    aimed = chain.from_iterable(maker.along(route) for route in dict.fromkeys(routes))
+    tried: set[bytes] = set()
+    for event in chain(aimed, maker.all_kinds()):
+        buffer = io.BytesIO()
+        try:
+            schemaless_writer(buffer, writes, event)
+        except (ValueError, TypeError, OverflowError, KeyError):
+            continue  # a default or a name that fastavro takes for something else
+        payload = buffer.getvalue()
+        if payload not in tried:
+            tried.add(payload)
+            yield _read(event, payload, writes, reads)
+
+
+def _read(event: Any, payload: bytes, writes: Any, reads: Any) -> Trial:
+    text = shown(event)
+    try:
+        seen = schemaless_reader(io.BytesIO(payload), writes, reads)
+    except Exception as wrong:  # noqa: BLE001 - fastavro raises whatever the schemas made of it
+        reason = str(wrong) or type(wrong).__name__
+        return Trial(text, payload, None, shortened(reason))
+    return Trial(text, payload, shown(seen), None)
+
+
+def shown(event: Any) -> str:
+    """An event as JSON: unions as their value, bytes as a text of the same code points."""
+    return json.dumps(_plain(event), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return _plain(value[1])
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def _compiled(schema: AvroSchema) -> Any:
+    text = _without_logical_types(json.loads(schema.formatted("resolved")))
+    try:
+        return parse_schema(cast(Any, text))
+    except (SchemaParseException, UnknownType, ValueError, KeyError) as wrong:
+        raise Unprovable(f"fastavro does not take the schema: {wrong}") from None
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_logical_types(one) for one in schema]
+    if isinstance(schema, dict):
+        return {
+            key: value if key == "default" else _without_logical_types(value)
+            for key, value in schema.items()
+            if key != "logicalType"
+        }
+    return schema
+
+
+def locate(writer: AvroSchema, reader: AvroSchema, difference: Difference) -> Place:
+    """What both sides say at the path."""
+    spot = _walk(writer, reader, difference.path)
+    return Place(
+        _described(spot.writer, spot.detail), _described(spot.reader, spot.detail), spot.fields
+    )
+
+
+def _walk(writer: AvroSchema, reader: AvroSchema, path: str) -> _Spot:
+    """Follow a path as far as it leads: fields by the reader's positions, branches by the writer's.
+
+    A field without `type` after it is one that the writer does not have.
+    """
+    spot = _Spot(writer.root, reader.root)
+    steps = [step for step in path.split("/") if step]
+    while steps:
+        step = steps.pop(0)
+        if step in _DETAILS:
+            return spot._replace(detail=step)
+        if step == "fields" and isinstance(spot.reader, Record) and steps:
+            spot = _into_field(spot, spot.reader, int(steps.pop(0)))
+        elif step == "type":
+            continue
+        elif step.isdecimal() and isinstance(spot.writer, Union):
+            index = int(step)
+            route = (*spot.route, Step.branch(index))
+            spot = spot._replace(writer=spot.writer.branches[index], route=route)
+        else:
+            spot = _into_parts(spot)
+    return spot
+
+
+def _into_field(spot: _Spot, reader: Record, index: int) -> _Spot:
+    field = reader.fields[index]
+    fields = (*spot.fields, field.name)
+    record = spot.writer
+    if isinstance(record, Record):
+        for name in (field.name, *field.aliases):
+            if name in record.by_name:
+                route = (*spot.route, Step.field(name))
+                return _Spot(record.by_name[name].type, field.type, "", route, fields)
+    return _Spot(None, field, "", spot.route, fields)
+
+
+def _into_parts(spot: _Spot) -> _Spot:
+    return spot._replace(
+        writer=_parts_of(spot.writer),
+        reader=_parts_of(spot.reader),
+        route=(*spot.route, Step.part()),
+    )
+
+
+def _parts_of(node: Node | Field | None) -> Node | None:
+    if isinstance(node, Array):
+        return node.items
+    return node.values if isinstance(node, Map) else None
+
+
+def _described(part: Node | Field | None, detail: str) -> str | None:
+    if part is None:
+        return None
+    if isinstance(part, Field):
+        default = "" if isinstance(part.default, Absent) else f" = {write_json(part.default)}"
+        return shortened(f"{part.name}: {print_schema(part.type)}{default}")
+    if detail == "symbols" and isinstance(part, Enum):
+        return shortened(f"symbols {', '.join(part.symbols)}")
+    if detail == "size" and isinstance(part, Fixed):
+        return f"size {part.size}"
+    if detail == "name" and isinstance(part, Named):
+        return part.full_name
+    return shortened(print_schema(part))

@@ -1,0 +1,83 @@
+"""JSON events: values that the writer's schema allows, validated with the reader's schema."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from penstock.schemas.json import JsonSchema
+from penstock.schemas.json.documents import Draft, reference_in
+from penstock.schemas.json.jsontext import JsonObject, JsonValue
+from penstock.schemas.json.schema import validate
+from penstock.schemas.model import Difference, InvalidSchema
+from penstock.schemas.proof.json_events import EventMaker
+from penstock.schemas.proof.model import Place, Trial, shortened
+
+
+def trials(
+    writer: JsonSchema, reader: JsonSchema, differences: Sequence[Difference], seed: int
+) -> Iterator[Trial]:
+    """Events the writer's schema allows, what differs between the two varied first."""
+    aims = frozenset(step for one in differences for step in _steps(one.path))
+    maker = EventMaker(Follower(writer), Follower(reader), aims, seed)
+    tried: set[str] = set()
+    for event in maker.events():
+        text = json.dumps(event, ensure_ascii=False)
+        if text in tried or validate(writer, event) is not None:
+            continue
+        tried.add(text)
+        failure = validate(reader, event)
+        yield Trial(text, text.encode(), None if failure else text, failure)
+
+
+class Follower:
+    """One schema, in which references are followed."""
+
+    def __init__(self, schema: JsonSchema) -> None:
+        self._documents = schema.documents
+
+    @property
+    def root(self) -> JsonValue:
+        """The schema itself."""
+        return self._documents.root
+
+    def followed(self, schema: JsonValue) -> JsonValue:
+        """What a schema is once its reference is followed; what stands beside it goes on top."""
+        beside: JsonObject = {}
+        seen: set[int] = set()
+        while isinstance(schema, dict) and id(schema) not in seen:
+            seen.add(id(schema))
+            if reference_in(schema, self._documents.draft) is None:
+                break
+            if self._documents.draft not in (Draft.DRAFT_4, Draft.DRAFT_6, Draft.DRAFT_7):
+                beside |= {key: one for key, one in schema.items() if key != "$ref"}
+            try:
+                schema = self._documents.target(schema).schema
+            except InvalidSchema:
+                return True
+        return {**schema, **beside} if beside and isinstance(schema, dict) else schema
+
+
+def locate(writer: JsonSchema, reader: JsonSchema, difference: Difference) -> Place:
+    """What both sides say at the path."""
+    steps = _steps(difference.path)
+    fields = [steps[index + 1] for index, step in enumerate(steps[:-1]) if step == "properties"]
+    if len(steps) >= 2 and steps[-2] == "required":
+        fields.append(steps[-1])
+    return Place(_at(Follower(writer), steps), _at(Follower(reader), steps), tuple(fields))
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.removeprefix("#").split("/") if step]
+
+
+def _at(follower: Follower, steps: Sequence[str]) -> str | None:
+    here: JsonValue = follower.followed(follower.root)
+    for step in steps:
+        if isinstance(here, dict) and step in here:
+            here = follower.followed(here[step])
+        elif isinstance(here, list) and step.isdecimal() and int(step) < len(here):
+            here = follower.followed(here[int(step)])
+        elif isinstance(here, list) and step in here:
+            return f"required {step}"
+        else:
+            return None
+    return shortened(json.dumps(here, ensure_ascii=False))

@@ -1,0 +1,188 @@
+"""Events of a Protobuf message type, and whether one arrived as it was sent.
+
+First one with every field set, then each field alone with each value worth trying. Works on upb's
+own messages, whose types are made at run time: hence `Any`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from google.protobuf import message_factory
+
+DEPTH_MAX: Final = 3  # messages within messages
+_SCALARS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "TYPE_BOOL": (True,),
+    "TYPE_INT32": (7, -(2**31), 2**31 - 1),
+    "TYPE_SINT32": (7, -(2**31), 2**31 - 1),
+    "TYPE_SFIXED32": (7, -(2**31), 2**31 - 1),
+    "TYPE_UINT32": (7, 2**32 - 1),
+    "TYPE_FIXED32": (7, 2**32 - 1),
+    "TYPE_INT64": (7, -(2**63), 2**63 - 1),
+    "TYPE_SINT64": (7, -(2**63), 2**63 - 1),
+    "TYPE_SFIXED64": (7, -(2**63), 2**63 - 1),
+    "TYPE_UINT64": (7, 2**64 - 1),
+    "TYPE_FIXED64": (7, 2**64 - 1),
+    "TYPE_FLOAT": (-1.5,),
+    "TYPE_DOUBLE": (-1.5, 1e300),
+    "TYPE_STRING": ("grün",),
+    "TYPE_BYTES": (b"ab", b"\xff\x00"),
+}
+_WORDS: Final = ("amber", "birch", "cedar", "delta", "ember", "fjord")
+
+
+def events(kind: Any, numbers: Sequence[int], seed: int) -> Iterator[Any]:
+    """Messages of a class; the fields with these numbers come first."""
+    random = Random(seed)
+    fields = sorted(kind.DESCRIPTOR.fields, key=lambda field: field.number not in numbers)
+    if numbers:
+        yield from _alone(kind, [field for field in fields if field.number in numbers], random)
+    yield _full(kind, random, 0)
+    yield from _alone(kind, fields, random)
+    yield _with_required(kind, random, 0)
+
+
+def _alone(kind: Any, fields: Sequence[Any], random: Random) -> Iterator[Any]:
+    for field in fields:
+        for value in _values(field, random, 0):
+            message = _with_required(kind, random, 0)
+            _put(message, field, value)
+            yield message
+
+
+def _full(kind: Any, random: Random, depth: int) -> Any:
+    """Every field set; of a oneof the last one stays."""
+    message = kind()
+    for field in kind.DESCRIPTOR.fields:
+        value = next(iter(_values(field, random, depth)), None)
+        if value is not None:
+            _put(message, field, value)
+    return message
+
+
+def _with_required(kind: Any, random: Random, depth: int) -> Any:
+    message = kind()
+    for field in kind.DESCRIPTOR.fields:
+        if field.is_required:
+            value = next(iter(_values(field, random, depth)), None)
+            if value is not None:
+                _put(message, field, value)
+    return message
+
+
+def is_map(field: Any) -> bool:
+    """Whether a field is a map, which descriptors spell as repeated entries."""
+    entry = field.message_type
+    return entry is not None and bool(entry.GetOptions().map_entry)
+
+
+def _values(field: Any, random: Random, depth: int) -> Iterator[Any]:
+    """Values for a field, the plainest first; none where messages hold themselves too deep."""
+    if is_map(field):
+        keys = list(_values(field.message_type.fields_by_number[1], random, depth))
+        values = list(_values(field.message_type.fields_by_number[2], random, depth))
+        yield from ((keys[0], value) for value in values)
+        yield from ((key, value) for key in keys[1:] for value in values[:1])
+    elif field.message_type is not None:
+        if depth < DEPTH_MAX:
+            inner = message_factory.GetMessageClass(field.message_type)
+            yield _full(inner, random, depth + 1)
+            yield _with_required(inner, random, depth + 1)
+    elif field.enum_type is not None:
+        numbers = [value.number for value in field.enum_type.values]
+        yield from sorted(numbers, key=lambda number: number == 0)
+    else:
+        name = next(name for name in _SCALARS if getattr(field, name) == field.type)
+        if name == "TYPE_STRING":
+            yield random.choice(_WORDS)
+        yield from _SCALARS[name]
+
+
+def _put(message: Any, field: Any, value: Any) -> None:
+    if is_map(field):
+        entries, (key, one) = getattr(message, field.name), value
+        if field.message_type.fields_by_number[2].message_type is not None:
+            entries[key].CopyFrom(one)
+        else:
+            entries[key] = one
+    elif field.is_repeated:
+        getattr(message, field.name).extend([value, value])
+    elif field.message_type is not None:
+        getattr(message, field.name).CopyFrom(value)
+        getattr(message, field.name).SetInParent()
+    else:
+        setattr(message, field.name, value)
+
+
+def lost(sent: Any, seen: Any) -> str | None:
+    """The first thing that was sent, that the reader has a field for, and that did not arrive."""
+    known = seen.DESCRIPTOR.fields_by_number
+    for field, _ in sent.ListFields():
+        other = known.get(field.number)
+        if other is None:
+            continue
+        wrong = _lost_value(_listed(sent, field), _listed(seen, other))
+        if wrong is not None:
+            return f"field {field.number} ({field.name}): {wrong}"
+    return None
+
+
+def _listed(message: Any, field: Any) -> list[Any]:
+    """What is in a field as a list; of a message that is not set, an empty one."""
+    value = getattr(message, field.name)
+    if is_map(field):
+        return [_comparable(part) for key in sorted(value) for part in (key, value[key])]
+    if field.is_repeated:
+        return [_comparable(one) for one in value]
+    if field.message_type is not None and not message.HasField(field.name):
+        return []
+    return [_comparable(value)]
+
+
+def _comparable(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _lost_value(sent: list[Any], seen: list[Any]) -> str | None:
+    if len(sent) != len(seen):
+        return f"{len(sent)} values were written and {len(seen)} are read"
+    for one, other in zip(sent, seen, strict=True):
+        if hasattr(one, "ListFields") and hasattr(other, "ListFields"):
+            wrong = lost(one, other)
+            if wrong is not None:
+                return wrong
+        elif hasattr(one, "ListFields") or hasattr(other, "ListFields") or one != other:
+            return f"written as {_word(one)}, read as {_word(other)}"
+    return None
+
+
+def _word(value: Any) -> str:
+    return shown(value) if hasattr(value, "ListFields") else repr(value)
+
+
+def shown(message: Any) -> str:
+    """A message as JSON: only what is set, enums by name, bytes as a text."""
+    return json.dumps(_plain(message), ensure_ascii=False)
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        if is_map(field):
+            of_value = field.message_type.fields_by_number[2]
+            found[field.name] = {str(key): _plain_one(of_value, value[key]) for key in value}
+        elif field.is_repeated:
+            found[field.name] = [_plain_one(field, one) for one in value]
+        else:
+            found[field.name] = _plain_one(field, value)
+    return found
+
+
+def _plain_one(field: Any, value: Any) -> Any:
+    if field.message_type is not None:
+        return _plain(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    return value.decode("latin-1") if isinstance(value, bytes) else value

@@ -1,0 +1,70 @@
+"""Runs the trials of a language, and finds the place of a difference, by the schemas' type."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from typing import Final, Protocol, cast
+
+from penstock.schemas.model import Difference, ParsedSchema, SchemaType
+from penstock.schemas.proof.model import Evidence, Place, Trial, Unprovable
+
+TRIALS_MAX: Final = 400  # of two schemas that differ: until one event fails
+SAMPLES_MAX: Final = 60  # of two that are compatible: all should be read
+_ROOMS: Final[Mapping[SchemaType, str]] = {
+    SchemaType.AVRO: "penstock.schemas.proof.avro",
+    SchemaType.PROTOBUF: "penstock.schemas.proof.protobuf",
+    SchemaType.JSON: "penstock.schemas.proof.json",
+}
+
+
+class _Language(Protocol):
+    def trials(
+        self,
+        writer: ParsedSchema,
+        reader: ParsedSchema,
+        differences: Sequence[Difference],
+        seed: int,
+    ) -> Iterator[Trial]: ...
+
+    def locate(
+        self, writer: ParsedSchema, reader: ParsedSchema, difference: Difference
+    ) -> Place: ...
+
+
+def prove(
+    writer: ParsedSchema,
+    reader: ParsedSchema,
+    differences: Sequence[Difference] = (),
+    *,
+    seed: int = 0,
+) -> Evidence:
+    """Write events with the one schema and read them with the other, until one fails.
+
+    `differences` is where to aim. Equal arguments give equal events.
+    """
+    if writer.type is not reader.type:
+        return Evidence(missing=f"{reader.type} does not read what {writer.type} wrote")
+    most = TRIALS_MAX if differences else SAMPLES_MAX
+    reads: Trial | None = None
+    count = 0
+    try:
+        for trial in islice(_language(writer).trials(writer, reader, differences, seed), most):
+            count += 1
+            if trial.failure is not None:
+                return Evidence(count, reads, trial)
+            reads = reads or trial
+    except Unprovable as reason:
+        return Evidence(count, reads, None, "" if reads else str(reason))
+    missing = "" if reads else "no event could be made that the writer's schema allows"
+    return Evidence(count, reads, None, missing)
+
+
+def locate(writer: ParsedSchema, reader: ParsedSchema, difference: Difference) -> Place:
+    """What both sides say at the place of a difference."""
+    if writer.type is not reader.type:
+        return Place(str(writer.type), str(reader.type), ())
+    return _language(writer).locate(writer, reader, difference)
+
+
+def _language(schema: ParsedSchema) -> _Language:
+    return cast(_Language, import_module(_ROOMS[schema.type]))

@@ -1,0 +1,229 @@
+"""Events made from schemas: they show what the rules say, on the tables of compatibility cases."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from penstock.schemas.avro import parse as parse_avro
+from penstock.schemas.json import parse as parse_json
+from penstock.schemas.model import ParsedSchema
+from penstock.schemas.proof import Evidence, locate, prove
+from penstock.schemas.protobuf import parse as parse_protobuf
+
+HERE = Path(__file__).parent
+AVRO_CASES = json.loads((HERE / "avro" / "cases.json").read_text())
+# The canonical text spells the alias without its dot, and fastavro then takes it.
+UNPROVEN = "a record with a short name moves into a namespace under a new name"
+AVRO_NAMES = [case["name"] for case in AVRO_CASES]
+
+
+def evidence(writer: ParsedSchema, reader: ParsedSchema, seed: int = 1) -> Evidence:
+    return prove(writer, reader, reader.unreadable(writer), seed=seed)
+
+
+def record(*fields: dict[str, Any], name: str = "Order") -> str:
+    return json.dumps({"type": "record", "name": name, "fields": list(fields)})
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+@pytest.mark.parametrize("case", AVRO_CASES, ids=AVRO_NAMES)
+def test_a_break_has_an_event_that_fails_and_a_fit_has_none(
+    case: dict[str, Any], direction: str
+) -> None:
+    old, new = parse_avro(json.dumps(case["old"])), parse_avro(json.dumps(case["new"]))
+    writer, reader = (old, new) if direction == "backward" else (new, old)
+    found = evidence(writer, reader)
+    has_own_values = ("old" if direction == "backward" else "new") + "_values" in case
+    deviation = "" if has_own_values else case.get("reality", {}).get(direction, "")
+    is_compatible = not case[direction]
+    assert found.trials, found.missing
+    if is_compatible and found.fails and "utf-8" in str(found.fails.failure):
+        return  # bytes that are no text: the table's own values are
+    if case["name"] == UNPROVEN and direction == "backward":
+        assert found.fails is None
+        return
+    assert (found.fails is None) is (is_compatible if not deviation else not is_compatible)
+
+
+def protobuf_cases() -> list[tuple[str, str]]:
+    """Step and answer of each case of the Protobuf table."""
+    lines = (HERE / "protobuf" / "cases.txt").read_text().splitlines()
+    return [
+        (lines[index - 1].split(" #")[0].strip(), "\n".join(lines[index + 1 : index + 3]))
+        for index, line in enumerate(lines)
+        if line == "----"
+    ]
+
+
+def protobuf(text: str, syntax: str) -> ParsedSchema:
+    body = text if "message " in text else f"message M {{ {text} }}"
+    return parse_protobuf(f'syntax = "{syntax}"; {body}')
+
+
+@pytest.mark.parametrize(("step", "answer"), protobuf_cases())
+def test_a_protobuf_event_that_is_lost_is_found(step: str, answer: str) -> None:
+    syntax = "proto2" if step.startswith("2: ") else "proto3"
+    old, new = (protobuf(text, syntax) for text in step.removeprefix("2: ").split("=>"))
+    for line, writer, reader in zip(answer.splitlines(), (old, new), (new, old), strict=True):
+        found = evidence(writer, reader)
+        if line.endswith("; no events"):
+            continue
+        if "loses" in line or "in range" in line:
+            assert found.fails is not None, line
+        elif "compatible; reads" in line:
+            assert found.fails is None, line
+
+
+ORDER = record(
+    field("id", "long"), field("status", {"type": "enum", "name": "S", "symbols": ["A"]})
+)
+
+
+def test_equal_seeds_make_equal_events_and_others_do_not() -> None:
+    schema = parse_avro(ORDER)
+    events = [prove(schema, schema, seed=seed).reads for seed in (1, 1, 2)]
+    assert events[0] == events[1] != events[2]
+
+
+def test_the_counter_example_is_aimed_at_the_symbol_the_reader_lacks() -> None:
+    old = parse_avro(ORDER)
+    new = parse_avro(ORDER.replace('["A"]', '["A", "B"]'))
+    found = evidence(new, old)
+    assert found.fails is not None
+    assert json.loads(found.fails.event)["status"] == "B"
+    assert found.trials <= 2
+
+
+def test_the_counter_example_takes_the_branch_deep_inside_a_large_event() -> None:
+    wide = [field(f"f{number}", ["null", "string", "int"]) for number in range(300)]
+    line = {"type": "record", "name": "Line", "fields": [field("price", ["null", "int"])]}
+    lines = field("lines", {"type": "array", "items": line})
+    other = json.loads(json.dumps(lines).replace('["null", "int"]', '["null", "int", "string"]'))
+    old, new = parse_avro(record(*wide, lines)), parse_avro(record(*wide, other))
+    found = evidence(new, old)
+    assert found.fails is not None
+    assert isinstance(json.loads(found.fails.event)["lines"][0]["price"], str)
+    assert found.trials <= 3
+
+
+def test_a_schema_that_holds_itself_has_finite_events() -> None:
+    tree = record(
+        field("value", "int"),
+        field("left", ["null", "Order"]),
+        field("children", {"type": "array", "items": "Order"}),
+    )
+    found = evidence(parse_avro(tree), parse_avro(tree.replace('"int"', '"long"')))
+    assert found.trials
+    assert found.fails is None
+
+
+def test_a_schema_without_finite_events_says_so() -> None:
+    endless = parse_avro(record(field("next", "Order")))
+    found = evidence(endless, endless)
+    assert found.trials == 0
+    assert "no finite event" in found.missing
+
+
+def test_types_that_double_at_every_level_do_not_make_endless_work() -> None:
+    text: Any = {"type": "record", "name": "R0", "fields": [field("x", "int")]}
+    for level in range(1, 30):
+        text = {
+            "type": "record",
+            "name": f"R{level}",
+            "fields": [field("a", text), field("b", f"R{level - 1}")],
+        }
+    schema = parse_avro(json.dumps(text))
+    assert prove(schema, schema).missing
+
+
+def test_the_payload_is_what_any_reader_of_the_schema_reads() -> None:
+    schema = parse_avro(ORDER)
+    found = prove(schema, schema, seed=3)
+    assert found.reads is not None
+    event = fastavro.schemaless_reader(
+        io.BytesIO(found.reads.payload), json.loads(schema.canonical), None
+    )
+    assert event == json.loads(found.reads.event)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "writer", "reader"),
+    [
+        ([field("a", "int")], [field("a", "string")], '"int"', '"string"'),
+        ([field("a", "int")], [field("a", "int"), field("b", "int")], None, 'b: "int"'),
+        (
+            [field("a", ["null", "int"])],
+            [field("a", ["null", "string"])],
+            '"int"',
+            '["null","string"]',
+        ),
+    ],
+)
+def test_a_place_is_what_both_sides_say_there(
+    old: list[Any], new: list[Any], writer: str | None, reader: str | None
+) -> None:
+    before, after = parse_avro(record(*old)), parse_avro(record(*new))
+    (difference,) = after.unreadable(before)
+    place = locate(before, after, difference)
+    assert (place.writer, place.reader) == (writer, reader)
+
+
+def test_a_place_in_protobuf_is_a_field_by_its_number() -> None:
+    old, new = protobuf("int32 a = 1;", "proto3"), protobuf("string b = 1;", "proto3")
+    (difference,) = new.unreadable(old)
+    assert locate(old, new, difference) == ("int32 a = 1", "string b = 1", ("b",))
+
+
+JSON_BREAKS = [
+    ({"type": "string"}, {"type": "integer"}),
+    ({"type": "integer"}, {"type": "integer", "maximum": 1000}),
+    ({"type": "string"}, {"type": "string", "maxLength": 30}),
+    ({"enum": ["a", "b"]}, {"enum": ["a"]}),
+    ({"type": ["string", "null"]}, {"type": "string"}),
+    (
+        {"type": "array", "items": {"type": "number"}},
+        {"type": "array", "items": {"type": "integer"}},
+    ),
+    ({"type": "array"}, {"type": "array", "minItems": 3}),
+    ({"type": "array"}, {"type": "array", "uniqueItems": True}),
+    ({"anyOf": [{"type": "string"}, {"type": "boolean"}]}, {"type": "string"}),
+    ({"type": "string", "format": "uuid"}, {"type": "string", "pattern": "^x"}),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), JSON_BREAKS)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_narrowed_json_schema_has_an_event_that_fails(old: Any, new: Any, nested: bool) -> None:
+    if nested:
+        old, new = (
+            {"$defs": {"x": one}, "properties": {"a": {"$ref": "#/$defs/x"}}, "type": "object"}
+            for one in (old, new)
+        )
+    writer, reader = parse_json(json.dumps(old)), parse_json(json.dumps(new))
+    assert reader.unreadable(writer)
+    found = evidence(writer, reader)
+    assert found.fails is not None, found
+    assert evidence(writer, writer).fails is None
+
+
+def test_an_optional_property_added_to_an_open_object_fails_on_what_was_allowed_before() -> None:
+    old = parse_json('{"type": "object", "properties": {"a": {"type": "string"}}}')
+    new = parse_json(
+        '{"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}'
+    )
+    found = evidence(old, new)
+    assert found.fails is not None
+    assert not isinstance(json.loads(found.fails.event)["b"], int)
+
+
+def test_languages_do_not_read_one_another() -> None:
+    found = prove(parse_avro(ORDER), parse_json("{}"))
+    assert "does not read" in found.missing
