@@ -20,7 +20,7 @@ from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
 
 T = TypeVar("T")
-SETTINGS = LinkSettings(client_id="test", unsure_ms=2_000, retry_ms=30_000)
+SETTINGS = LinkSettings(client_id="test", unsure_ms=1_000, retry_ms=30_000)
 CREATE_TOPICS = 19
 
 

@@ -276,9 +276,13 @@ class Cluster:
 
     def _link(self, address: Address) -> Link:
         if self._process != os.getpid():
-            self._links, self._process = {}, os.getpid()
+            self.close()  # the child's copies only: the parent's connections live on
+            self._process = os.getpid()
         link = self._links.get(address)
-        if link is None or link.is_stale():
+        if link is not None and link.is_stale():
+            link.close()
+            link = None
+        if link is None:
             link = self._links[address] = Link.connect(address, self.settings)
         return link
 

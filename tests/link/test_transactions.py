@@ -1,0 +1,211 @@
+"""Transactions by hand, from process to process, as the brokers themselves were seen to do it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.columns.opening import open_batches
+from penstock.errors import ErrorCode, Refused
+from penstock.link.offsets import Committed, Isolation, committed_offsets, end_offsets
+from penstock.link.producing import produce
+from penstock.link.ranges import FetchSettings, fetch_range
+from penstock.link.request import plain
+from penstock.link.routes import Coordinates
+from penstock.link.transactions import (
+    Handle,
+    add_offsets,
+    describe_producers,
+    describe_transaction,
+    end_transaction,
+    init_producer_id,
+    unmarked_partitions,
+    write_markers,
+)
+from penstock.model import Offset, ProducerEpoch, TopicPartition
+
+COMMITTED = Isolation.READ_COMMITTED
+WORKER = Path(__file__).with_name("write_and_die.py")
+
+
+def committed_values(shell: Any, place: TopicPartition) -> list[Any]:
+    """What a read_committed reader sees."""
+    end = shell.run(end_offsets([place], isolation=COMMITTED))[place]
+    settings = FetchSettings(isolation=COMMITTED)
+    values: list[Any] = []
+    for chunk in shell.stream(fetch_range(place, Offset(0), end, settings=settings)):
+        columns = open_batches(chunk.records, aborted=chunk.aborted)
+        assert columns.values is not None
+        values += columns.values.to_arrow().to_pylist()
+    return values
+
+
+def code_of(shell: Any, operation: Any) -> ErrorCode:
+    with pytest.raises(Refused) as refused:
+        shell.run(operation)
+    code: ErrorCode = refused.value.code
+    return code
+
+
+def test_a_transaction_is_written_by_several_processes_and_ended_by_another(
+    server: Any, shell: Any, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(3)
+    handle = shell.run(init_producer_id(topic))
+    places = [TopicPartition(topic, index) for index in range(3)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), server.bootstrap, topic, str(index), *map(str, handle)]
+        )
+        for index in range(3)
+    ]
+    assert [worker.wait(60) for worker in workers] == [-signal.SIGKILL] * 3
+    described = shell.run(describe_transaction(topic))
+    assert (described.state, described.producer_epoch) == ("Ongoing", handle.producer_epoch)
+    assert sorted(described.partitions) == places
+    assert [committed_values(shell, place) for place in places] == [[], [], []]
+    following = shell.run(end_transaction(handle, commit=True))
+    assert following == handle._replace(producer_epoch=handle.producer_epoch + 1)
+    for place in places:
+        wait_until_marked(shell, handle, place)
+        expected = [b"%d:%d" % (place.partition, number) for number in range(20)]
+        assert committed_values(shell, place) == expected
+
+
+def wait_until_marked(shell: Any, handle: Handle, place: TopicPartition) -> None:
+    for _ in range(200):
+        if not shell.run(unmarked_partitions(handle, [place])):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the marker was never written")
+
+
+def test_the_same_end_may_be_repeated_and_the_opposite_is_refused(
+    shell: Any, make_topic: Callable[..., str], transactional_batch: Any
+) -> None:
+    place = TopicPartition(make_topic(), 0)
+    handle = shell.run(init_producer_id(place.topic))
+    for commit in (True, False):
+        batch = transactional_batch(handle, 0, b"row")
+        shell.run(produce({place: [batch]}, transactional_id=place.topic))
+        following = shell.run(end_transaction(handle, commit=commit))
+        assert shell.run(end_transaction(handle, commit=commit)) == following
+        opposite = end_transaction(handle, commit=not commit)
+        assert code_of(shell, opposite) is ErrorCode.invalid_txn_state
+        late = produce(
+            {place: [transactional_batch(handle, 1, b"z")]}, transactional_id=place.topic
+        )
+        assert code_of(shell, late) is ErrorCode.invalid_producer_epoch
+        wait_until_marked(shell, handle, place)
+        handle = following
+    assert committed_values(shell, place) == [b"row"]
+
+
+def test_a_new_handle_aborts_what_was_left_and_fences_whoever_had_the_old_one(
+    shell: Any, make_topic: Callable[..., str], transactional_batch: Any
+) -> None:
+    place = TopicPartition(make_topic(), 0)
+    old = shell.run(init_producer_id(place.topic))
+    left = transactional_batch(old, 0, b"left")
+    shell.run(produce({place: [left]}, transactional_id=place.topic))
+    new = shell.run(init_producer_id(place.topic))
+    assert new.producer_epoch > old.producer_epoch
+    assert code_of(shell, end_transaction(old, commit=True)) is ErrorCode.producer_fenced
+    late = produce({place: [transactional_batch(old, 1, b"late")]}, transactional_id=place.topic)
+    assert code_of(shell, late) is ErrorCode.invalid_producer_epoch
+    kept = transactional_batch(new, 0, b"kept")
+    shell.run(produce({place: [kept]}, transactional_id=place.topic))
+    shell.run(end_transaction(new, commit=True))
+    wait_until_marked(shell, new, place)
+    assert committed_values(shell, place) == [b"kept"]
+
+
+def test_offsets_in_a_transaction_are_seen_when_it_commits(
+    shell: Any, make_topic: Callable[..., str], transactional_batch: Any
+) -> None:
+    place = TopicPartition(make_topic(), 0)
+    group = f"penstock.sink.{place.topic}"
+    handle = shell.run(init_producer_id(place.topic))
+    for batch_id, commit in ((0, True), (1, False), (2, True)):
+        rows = transactional_batch(handle, 0, b"%d" % batch_id)
+        shell.run(produce({place: [rows]}, transactional_id=place.topic))
+        marker = {place: Offset(batch_id + 1)}
+        shell.run(add_offsets(handle, group, marker, metadata=f"batch {batch_id}"))
+        handle = shell.run(end_transaction(handle, commit=commit))
+        committed = shell.run(committed_offsets(group, [place]))[place]
+        kept = batch_id if commit else 0
+        assert committed == Committed(Offset(kept + 1), f"batch {kept}")
+    wait_until_marked(shell, handle, place)
+    assert committed_values(shell, place) == [b"0", b"2"]
+
+
+def test_a_partition_tells_who_writes_in_it(
+    shell: Any, make_topic: Callable[..., str], transactional_batch: Any
+) -> None:
+    place = TopicPartition(make_topic(), 0)
+    handle = shell.run(init_producer_id(place.topic))
+    batches = [transactional_batch(handle, n, b"x") for n in range(4)]
+    shell.run(produce({place: batches}, transactional_id=place.topic))
+    (producer,) = shell.run(describe_producers([place]))[place]
+    assert (producer.producer_id, producer.producer_epoch) == handle[1:]
+    assert (producer.last_sequence, producer.transaction_start) == (3, 0)
+    assert list(shell.run(unmarked_partitions(handle, [place]))) == [place]
+    shell.run(end_transaction(handle, commit=False))
+    wait_until_marked(shell, handle, place)
+
+
+def test_a_marker_that_is_missing_can_be_written_by_hand(
+    shell: Any, make_topic: Callable[..., str], transactional_batch: Any
+) -> None:
+    """What a broker with KAFKA-20734 leaves behind looks like an open transaction to its log."""
+    place = TopicPartition(make_topic(), 0)
+    handle = shell.run(init_producer_id(place.topic))
+    batch = transactional_batch(handle, 0, b"stuck")
+    shell.run(produce({place: [batch]}, transactional_id=place.topic))
+    unmarked = shell.run(unmarked_partitions(handle, [place]))
+    ended = handle._replace(producer_epoch=ProducerEpoch(handle.producer_epoch + 1))
+    shell.run(write_markers(ended, unmarked, commit=True))
+    assert shell.run(unmarked_partitions(handle, [place])) == {}
+    assert committed_values(shell, place) == [b"stuck"]
+
+
+def test_what_the_coordinator_does_not_know_is_none(shell: Any) -> None:
+    assert shell.run(describe_transaction("never seen")) is None
+
+
+def test_an_id_without_a_transaction_has_no_start(
+    shell: Any, make_topic: Callable[..., str]
+) -> None:
+    name = make_topic()
+    handle = shell.run(init_producer_id(name))
+    state = shell.run(describe_transaction(name))
+    assert (state.state, state.started_at, state.partitions) == ("Empty", None, ())
+    assert state.producer_id == handle.producer_id
+
+
+def test_a_timeout_beyond_the_broker_s_is_refused_with_the_setting_to_change(shell: Any) -> None:
+    with pytest.raises(Refused, match=r"transaction\.max\.timeout\.ms") as refused:
+        shell.run(init_producer_id("long", timeout_ms=2**31 - 1))
+    assert refused.value.code is ErrorCode.invalid_transaction_timeout
+
+
+def test_a_coordinator_that_went_away_is_found_again(
+    shell: Any, make_topic: Callable[..., str]
+) -> None:
+    name = make_topic()
+    shell.run(init_producer_id(name))
+    (known,) = shell.routes.coordinators.values()
+    key = (Coordinates.TRANSACTION, name)
+    shell.routes.coordinators[key] = known._replace(port=1)
+    handle = shell.run(init_producer_id(name))
+    assert handle.producer_epoch == 1
+    assert shell.routes.coordinators[key] == known
+    answer = shell.run(lambda routes: routes.ask_any(plain(3, topics=[])))
+    assert answer.brokers
