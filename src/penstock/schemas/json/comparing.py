@@ -13,7 +13,7 @@ from penstock.schemas.json.pairs import Comparison, Context, Findings, Pair
 from penstock.schemas.json.rules import compare_nodes
 from penstock.schemas.json.tree import Node
 
-PAIRS_MAX: Final = 200_000  # compared for one answer; beyond, the answer is that there is none
+PAIRS_MAX: Final = 50_000  # compared for one answer; beyond, the answer is that there is none
 FINDINGS_MAX: Final = 1_000  # kept for one pair; shared parts would double them at each level
 
 _Key: TypeAlias = tuple[int, int]

@@ -4,7 +4,7 @@ Nothing is fetched, ever: an address that no document here has is an InvalidSche
 without an address of its own gets one below `ROOT`, so that relative names find each other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -119,12 +119,12 @@ class Documents:
 
     def _find(self, base: str, reference: str) -> Target | None:
         address, fragment = urldefrag(_join(base, reference))
+        if address not in self._by_address:
+            for part_address, part in _well_known(address, self.draft).items():
+                self._walk(part, part_address, self.draft)
         document = self._by_address.get(address)
         if document is None:
-            document = _well_known(address)
-            if document is None:
-                return None
-            self._walk(document.schema, address, document.draft)
+            return None
         if not fragment:
             return document
         if not fragment.startswith("/"):
@@ -233,17 +233,18 @@ def _join(base: str, reference: str) -> str:
         raise InvalidSchema(f'"{reference}" is not a URI: {wrong}') from None
 
 
-def _well_known(address: str) -> Target | None:
-    """The meta-schemas are part of the language."""
-    draft = _DRAFTS.get(address.removeprefix("http://").removeprefix("https://"))
-    if draft is None and "json-schema.org/draft/20" not in address:
-        return None
+def _well_known(address: str, draft: Draft) -> Mapping[str, JsonValue]:
+    """The meta-schema of a draft and its parts, by address; empty if this is not its address."""
+    if _DRAFTS.get(address.removeprefix("http://").removeprefix("https://")) is not draft:
+        return {}
     try:
-        resolver = jsonschema_rs.Registry([(ROOT, True)]).resolver(ROOT)
-        contents: JsonValue = resolver.lookup(address).contents  # type: ignore[assignment]  # no floats in meta-schemas
+        bundle: JsonObject = jsonschema_rs.bundle(
+            {"$ref": address}, draft=draft.value, offline=True
+        )
     except jsonschema_rs.ReferencingError:
-        return None
-    return Target(contents, draft_of(contents, Draft.DRAFT_7))
+        return {}
+    parts = bundle["$defs" if draft.is_modern else "definitions"]
+    return parts if isinstance(parts, dict) else {}
 
 
 def _at_pointer(document: Target, fragment: str) -> Target | None:
