@@ -59,7 +59,7 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     candidate = Candidate(options.shown_host, listener.getsockname()[1])
     log_settings = LogSettings(options.kafka, topic=options.topic, transactional_id=options.group)
     registry = Registry(log_settings, clock)
-    forwarder = Forwarder(registry)
+    forwarder = Forwarder(registry, candidate.url)
     election = Election(
         registry, options.kafka, options.group, candidate, session_ms=options.session_ms
     )
