@@ -91,9 +91,11 @@ class Documents:
     base: str = ROOT
     _by_address: dict[str, Target] = field(default_factory=dict)
     _bases: dict[int, _Address] = field(default_factory=dict)  # by id of an object with a $ref
+    _is_walked: bool = False  # many schemas refer to nothing, and are never walked
 
     def target(self, schema: JsonObject) -> Target:
         """What the `$ref` of a schema of these documents points to."""
+        self._walk_all()
         base, draft = self._bases.get(id(schema), _Address(self.base, self.draft))
         reference = reference_in(schema, draft)
         assert reference is not None
@@ -107,6 +109,7 @@ class Documents:
 
     def refuse_dangling(self) -> None:
         """Raise an InvalidSchema that names the first `$ref` which leads nowhere, if one does."""
+        self._walk_all()
         for name, document in {"": self.root, **self.resources}.items():
             for path, schema in _walked(document):
                 if id(schema) not in self._bases:
@@ -131,9 +134,14 @@ class Documents:
             return self._by_address.get(f"{address}#{unquote(fragment)}")
         return _at_pointer(document, fragment)
 
-    def add(self, document: JsonValue, address: str) -> None:
-        """Make a document known by its address, and by those it gives itself."""
-        self._walk(document, address, draft_of(document, self.draft))
+    def _walk_all(self) -> None:
+        """Note every address, and where every reference starts from; once."""
+        if self._is_walked:
+            return
+        self._is_walked = True
+        self._walk(self.root, ROOT, self.draft)
+        for address, document in self.resources.items():
+            self._walk(document, address, draft_of(document, self.draft))
 
     def _walk(self, document: JsonValue, address: str, draft: Draft) -> None:
         self._by_address.setdefault(address, Target(document, draft))
@@ -206,7 +214,6 @@ def read_documents(root: JsonValue, imports: Imports) -> Documents:
     own = root.get(draft.id_keyword) if isinstance(root, dict) else None
     if isinstance(own, str):
         documents.base = urldefrag(_join(ROOT, own))[0]
-    documents.add(root, ROOT)
     for name, text in imports.items():
         try:
             document = read_json(text)
@@ -214,7 +221,6 @@ def read_documents(root: JsonValue, imports: Imports) -> Documents:
             raise InvalidSchema(f'in the reference "{name}": {wrong}') from None
         for address in dict.fromkeys(_addresses(documents.base, name)):
             documents.resources[address] = document
-            documents.add(document, address)
     return documents
 
 

@@ -4,6 +4,7 @@ The peer prints what Jackson read with exact decimals, so `1e2` is stored as `1E
 `1.50`. Texts and nesting are bounded; a value that went through here can be walked recursively.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -19,6 +20,8 @@ CHARACTERS_MAX: Final = 16 << 20  # of one document; a longer one is refused
 NESTING_MAX: Final = 200  # levels of objects and arrays; deeper ones are refused
 DIGITS_MAX: Final = 1_000  # of one number, as Jackson has it
 EXPONENT_MAX: Final = 10_000  # of one number; beyond, arithmetic would fill the memory
+_CONTROL: Final = "\\u00"  # of control characters, whose hexadecimal digits Java has in upper case
+_REFERENCES: Final = ('$ref"', '$dynamicRef"', '$recursiveRef"')
 
 
 def read_json(text: str) -> JsonValue:
@@ -73,20 +76,24 @@ def _refuse_constant(word: str) -> JsonValue:
 def _is_too_deep(value: JsonValue) -> bool:
     level: list[JsonValue] = [value]
     for _ in range(NESTING_MAX):
-        below: list[JsonValue] = []
-        for one in level:
-            if isinstance(one, dict):
-                below.extend(one.values())
-            elif isinstance(one, list):
-                below.extend(one)
-        if not below:
+        objects = [one for one in level if type(one) is dict]
+        arrays = [one for one in level if type(one) is list]
+        level = [inner for one in objects for inner in one.values()]
+        level += [inner for one in arrays for inner in one]
+        if not level:
             return False
-        level = below
     return any(isinstance(one, dict | list) for one in level)
 
 
 def write_json(value: JsonValue, *, in_order: bool = False) -> str:
     """The value as compact text; in order means with the keys of all objects sorted."""
+    if not in_order:
+        try:
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        except TypeError:  # it holds decimals, and those must be printed exactly
+            text = _CONTROL
+        if _CONTROL not in text:
+            return text
     return _writer(in_order=in_order)(value)
 
 
@@ -128,9 +135,13 @@ def same_value_key(value: JsonValue) -> object:
             return value
 
 
-def same_text(one: JsonValue, other: JsonValue) -> str | None:
-    """A text of both values if they are the same down to the key order; None if not."""
-    if one != other:  # cheap, but takes true and 1 to be equal
+def fingerprint(value: JsonValue) -> bytes | None:
+    """Equal for values written alike, key order included; None for one with a reference in it."""
+    text = json.dumps(value, default=_marked)
+    if any(keyword in text for keyword in _REFERENCES):
         return None
-    text = json.dumps(one, default=str)
-    return text if text == json.dumps(other, default=str) else None
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _marked(number: object) -> str:
+    return f"\0{number}"  # so that the number 1.5 is not taken for the text "1.5"

@@ -13,7 +13,7 @@ from penstock.schemas.json.openness import (
     unevaluated,
 )
 from penstock.schemas.json.pairs import Comparison, Context, below, compared
-from penstock.schemas.json.tree import Kind, Node
+from penstock.schemas.json.tree import Kind, Node, are_written_alike
 from penstock.schemas.json.validity import matches
 
 
@@ -67,6 +67,8 @@ def _compare_properties(old: Node, new: Node, context: Context) -> Comparison:
             changes = yield from _property_removed(old.node(before[name]), new, name, context)
         elif name not in before:
             changes = yield from _property_added(old, new, name, context)
+        elif are_written_alike(old, before[name], new, after[name]):
+            continue
         else:
             changes = yield from compared(old.node(before[name]), new.node(after[name]))
         found += below(changes, "properties", name)

@@ -13,11 +13,11 @@ from typing import Final
 from penstock.schemas.json.arrays import compare_arrays
 from penstock.schemas.json.combined import compare_combined
 from penstock.schemas.json.differences import Found, found_at
-from penstock.schemas.json.jsontext import EXPONENT_MAX, JsonValue, same_text, same_value_key
+from penstock.schemas.json.jsontext import EXPONENT_MAX, JsonValue, same_value_key
 from penstock.schemas.json.limits import compare_limit
 from penstock.schemas.json.objects import compare_objects
 from penstock.schemas.json.pairs import Comparison, Context, Findings, Pair
-from penstock.schemas.json.tree import Kind, Node
+from penstock.schemas.json.tree import Kind, Node, are_written_alike
 
 _CONNECT_TYPE: Final = "connect.type"
 _DIGITS_MAX: Final = 2 * EXPONENT_MAX + 2_000  # what a remainder of two numbers can need
@@ -42,12 +42,11 @@ def compare_nodes(old: Node, new: Node, context: Context) -> Comparison:
 
 def _are_same(old: Node, new: Node) -> bool:
     """Whether two schemas are written alike and mean the same wherever they stand."""
-    if old.kind is not new.kind or old.draft is not new.draft:
+    if old.kind is not new.kind or old.is_integer is not new.is_integer:
         return False
-    if old.is_integer is not new.is_integer or old.criterion != new.criterion:
+    if old.criterion != new.criterion:
         return False
-    text = same_text(old.keywords, new.keywords)
-    return text is not None and "Ref" not in text and "$ref" not in text
+    return are_written_alike(old, old.keywords, new, new.keywords)
 
 
 def _joined_a_union(

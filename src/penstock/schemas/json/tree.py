@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.schemas.json.documents import Documents, Draft, Target, reference_in
-from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_json
+from penstock.schemas.json.jsontext import JsonObject, JsonValue, fingerprint, write_json
 
 _EMPTY: Final[JsonObject] = {}
 _STRING: Final = frozenset({"minLength", "maxLength", "pattern"})
@@ -138,6 +138,7 @@ class Tree:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._nodes: dict[int, Node] = {}  # by id of the object in the documents
+        self._fingerprints: dict[int, bytes | None] = {}  # by the same
         self._anything = Node(self, Kind.ANYTHING, _EMPTY, documents.draft)
         self._nothing = Node(self, Kind.NOTHING, _EMPTY, documents.draft)
 
@@ -161,6 +162,12 @@ class Tree:
             followed.add(id(schema))
             schema, draft = self._documents.target(schema)
         return self._nothing if schema is False else self._anything
+
+    def fingerprint(self, schema: JsonObject) -> bytes | None:
+        """What a schema of these documents is known by; None if it refers to others."""
+        if id(schema) not in self._fingerprints:
+            self._fingerprints[id(schema)] = fingerprint(schema)
+        return self._fingerprints[id(schema)]
 
     def _made(self, schema: JsonObject, draft: Draft) -> Node:
         aspects = tuple(self._aspects(schema, draft))
@@ -209,6 +216,14 @@ class Tree:
         for kind, keywords in _keywords(draft):
             if kind not in covered and _says_any(schema, keywords, draft):
                 yield Node(self, kind, schema, draft)
+
+
+def are_written_alike(old: Node, before: JsonValue, new: Node, after: JsonValue) -> bool:
+    """Whether two schemas, one in each node, are the same wherever they stand."""
+    if not isinstance(before, dict) or not isinstance(after, dict) or old.draft is not new.draft:
+        return False
+    known = old.tree.fingerprint(before)
+    return known is not None and known == new.tree.fingerprint(after)
 
 
 def _says_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> bool:
