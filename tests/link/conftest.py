@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -14,7 +15,7 @@ from penstock.link import aio, blocking
 from penstock.link.address import read_bootstrap
 from penstock.link.routes import Operation, Routes, StreamOperation
 from penstock.link.settings import LinkSettings
-from penstock.model import Sequence
+from penstock.model import Millis, Sequence
 from penstock.protocol.records import build_batch
 from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
@@ -163,6 +164,8 @@ def transactional_batch() -> Callable[..., bytes]:
                 producer_epoch=handle.producer_epoch,
                 base_sequence=Sequence(base_sequence),
                 transactional=handle.transactional_id is not None,
+                # A partition soon forgets a producer whose records are old.
+                timestamp=Millis(int(time.time() * 1000)),
             )
         )
 

@@ -6,10 +6,11 @@ Arguments: bootstrap, topic, partition, transactional id, producer id, producer 
 import os
 import signal
 import sys
+import time
 
 from penstock.link import blocking
 from penstock.link.producing import produce
-from penstock.model import ProducerEpoch, ProducerId, Sequence, TopicPartition
+from penstock.model import Millis, ProducerEpoch, ProducerId, Sequence, TopicPartition
 from penstock.protocol.records import build_batch
 
 if __name__ == "__main__":
@@ -21,6 +22,7 @@ if __name__ == "__main__":
             producer_epoch=ProducerEpoch(int(producer_epoch)),
             base_sequence=Sequence(number),
             transactional=True,
+            timestamp=Millis(int(time.time() * 1000)),
         )
         for number in range(20)
     ]
