@@ -75,6 +75,9 @@ def decide_classic_join(
     if not command.member_id and command.instance_id is None and command.needs_known_id:
         body = Joined(ErrorCode.member_id_required, command.minted_id)
         return Outcome(replies=(Reply(command.caller, body),))
+    if any(told.owned.values()) and command.member_id not in group.members:
+        # It was put out and has not heard of it: it must give up what others may have by now.
+        raise unknown_member(command.group_id, command.member_id)
     draft = ConsumerDraft(group, settings, now)
     member_id = command.member_id or command.minted_id
     replaced = _predecessor(group, command)
