@@ -10,10 +10,13 @@ import typer
 COMMANDS: Final = {
     "up": ("penstock.cli.up:up", False),
     "broker": ("penstock.cli.broker:broker", False),
+    "http": ("penstock.cli.http:http", False),
     "topic": ("penstock.cli.topic:app", True),
     "produce": ("penstock.cli.produce:produce", False),
     "consume": ("penstock.cli.consume:consume", False),
     "group": ("penstock.cli.group:app", True),
+    "schema": ("penstock.cli.schema:app", True),
+    "contract": ("penstock.cli.contract:app", True),
     "doctor": ("penstock.cli.doctor:doctor", False),
 }
 

@@ -1,0 +1,50 @@
+"""`penstock http`: the HTTP services in this very process, over any Kafka cluster."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
+
+
+def http(
+    kafka: Annotated[
+        str, typer.Option("--kafka", help="The brokers: host:port[,host:port].")
+    ] = "127.0.0.1:9092",
+    http_port: Annotated[
+        int, typer.Option("--http-port", help="Serve here; 0 is any free one.")
+    ] = HTTP_PORT,
+    host: Annotated[str, typer.Option(help="Listen here.")] = LOCALHOST,
+    advertise: Annotated[
+        str | None, typer.Option(help="The host at which the other nodes reach this one.")
+    ] = None,
+    group: Annotated[
+        str, typer.Option(help="Nodes with the same group are one registry.")
+    ] = "schema-registry",
+    topic: Annotated[str, typer.Option(help="The topic schemas are kept in.")] = "_schemas",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="When ready, one line of JSON on standard output.")
+    ] = False,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+) -> None:
+    """Serve the schema registry over a Kafka cluster. It stops on SIGTERM and Ctrl-C."""
+    options = HttpOptions(
+        kafka,
+        host=host,
+        http_port=http_port,
+        advertised_host=advertise,
+        group=group,
+        topic=topic,
+        log_level=log_level.upper(),
+    )
+
+    def announce(told: dict[str, Any]) -> None:
+        if "error" in told:
+            typer.echo(f"penstock http: {told['error']}", err=True)
+        elif as_json:
+            typer.echo(json.dumps(told))
+        else:
+            typer.echo(f"Schema registry on {told['http']}, docs at {told['http']}/docs")
+
+    raise typer.Exit(run(options, announce=announce))

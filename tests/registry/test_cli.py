@@ -1,0 +1,169 @@
+"""`penstock schema` against a real registry."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import build
+from penstock.registry.advice import explain
+from penstock.schemas.languages import parse
+from penstock.schemas.model import ParsedSchema, SchemaType, Source
+
+Record = Callable[..., str]
+
+
+@pytest.fixture
+def run(node: Any) -> Callable[..., Result]:
+    def invoke(*words: str, registry: str = node.url) -> Result:
+        result = CliRunner().invoke(build(["schema", "http"]), ["schema", *words, "-r", registry])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    def write_file(text: str, name: str = "schema.avsc") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write_file
+
+
+def test_a_schema_is_registered_listed_shown_and_deleted(
+    run: Any, write: Any, subject: str, record: Record
+) -> None:
+    made = json.loads(run("register", subject, write(record("a:int")), "--json").stdout)
+    assert (made["subject"], made["version"]) == (subject, 1)
+    assert "version 1 has id" in run("register", subject, write(record("a:int"))).stdout
+    (row,) = json.loads(run("list", subject, "--json").stdout)
+    assert row == {
+        "subject": subject,
+        "type": "AVRO",
+        "versions": [1],
+        "id": made["id"],
+        "level": "BACKWARD",
+    }
+    assert subject in run("list", subject).stdout
+    assert json.loads(run("get", subject).stdout)["name"] == "R"
+    assert json.loads(run("get", subject, "--json").stdout)["id"] == made["id"]
+    assert "softly" in run("delete", subject).stdout
+    gone = json.loads(run("delete", subject, "--permanent", "--json").stdout)
+    assert gone["deleted"] == [1]
+    assert "There are no schemas yet" in run("list", subject).stdout
+
+
+def test_a_check_fails_with_reasons_made_for_people(
+    run: Any, write: Any, subject: str, record: Record
+) -> None:
+    run("register", subject, write(record("a:int")))
+    bad = write(record("a:int", "b:string"), "bad.avsc")
+    refused = run("check", subject, bad)
+    assert refused.exit_code == 1
+    assert "/fields/1" in refused.stdout
+    assert "Mend:   give the field a default" in refused.stdout
+    assert json.loads(run("check", subject, bad, "--json").stdout)["is_compatible"] is False
+    fine = run("check", subject, write(record("a:int", "b:int=0"), "fine.avsc"))
+    assert (fine.exit_code, fine.stdout) == (0, f"{subject} would accept it (BACKWARD)\n")
+
+
+def test_a_difference_is_told_in_plain_words(
+    run: Any, write: Any, subject: str, record: Record
+) -> None:
+    run("register", subject, write(record("a:int")))
+    told = run("diff", subject, "latest", write(record("a:int", "b:string"), "new.avsc")).stdout
+    assert "Breaks: consumers with the new schema cannot read events that are there" in told
+    assert "Allowed by: NONE, FORWARD" in told
+    assert "Upgrade first: producers" in told
+    run("register", subject, write(record("a:int", "b:int=0")))
+    document = json.loads(run("diff", subject, "1", "2", "--json").stdout)
+    assert document["changes"] == []
+    assert document["allowed"] == ["NONE", "BACKWARD", "FORWARD", "FULL"]
+    assert document["upgrade_first"].startswith("anybody")
+
+
+def test_what_is_exported_is_imported_with_its_ids(
+    run: Any, start_node: Any, write: Any, tmp_path: Path, subject: str, record: Record
+) -> None:
+    run("register", f"{subject}-base", write(record("x:int", name="Base")))
+    reference = f"Base={subject}-base:1"
+    outer = write(record("b:Base", name="Outer"), "outer.avsc")
+    run("register", subject, outer, "--reference", reference)
+    run(
+        "register",
+        subject,
+        write(record("b:Base", "c:int=0", name="Outer")),
+        "--reference",
+        reference,
+    )
+    kept = tmp_path / "kept.jsonl"
+    run("export", str(kept), "--prefix", subject)
+    lines = kept.read_text().splitlines()
+    assert len(lines) == 3
+    kept.write_text("\n".join(reversed(lines)))
+    other = start_node("_schemas-import")
+    imported = run("import", str(kept), "--json", registry=other.url)
+    assert json.loads(imported.stdout) == {"subjects": 2, "versions": 3}
+    again = CliRunner().invoke(build(["schema"]), ["schema", "export", "-r", other.url])
+
+    def plain(rows: list[str]) -> list[dict[str, Any]]:
+        return [{k: v for k, v in json.loads(row).items() if k != "ts"} for row in rows]
+
+    assert plain(again.stdout.splitlines()) == plain(lines)
+    assert httpx.get(f"{other.url}/mode/{subject}").json()["error_code"] == 40409
+    other.end()
+
+
+def test_what_goes_wrong_is_said_with_what_to_do(run: Any, write: Any, subject: str) -> None:
+    unknown = run("get", "nobody")
+    assert (unknown.exit_code, unknown.stderr) == (
+        1,
+        "penstock: Subject 'nobody' not found. (40401)\n",
+    )
+    nobody = run("list", registry="http://127.0.0.1:9")
+    assert nobody.exit_code == 3
+    assert "penstock up" in nobody.stderr
+    assert run("register", subject, "/nowhere.avsc").exit_code == 1
+    assert run("register", subject, write("x", "schema.txt")).exit_code == 2
+    assert run("register", subject, write("x"), "--type", "xsd").exit_code == 2
+    assert run("register", subject, write("x"), "--reference", "x").exit_code == 2
+    assert "Invalid schema" in run("register", subject, write("x")).stderr
+
+
+def parsed(text: str, language: SchemaType) -> ParsedSchema:
+    return parse(Source(language, text))
+
+
+def test_a_change_nobody_can_follow_is_said() -> None:
+    one = parsed(
+        '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}', SchemaType.AVRO
+    )
+    other = parsed(
+        '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}', SchemaType.AVRO
+    )
+    found = explain(other, one)
+    assert [str(level) for level in found.allowed] == ["NONE"]
+    assert found.upgrade_first.startswith("nobody can")
+    assert {one.kind for one in found.changes} == {"TYPE_MISMATCH"}
+
+
+def test_every_language_is_explained() -> None:
+    message = 'syntax = "proto3"; message M { %s a = 1; }'
+    proto = explain(
+        parsed(message % "string", SchemaType.PROTOBUF),
+        parsed(message % "int32", SchemaType.PROTOBUF),
+    )
+    assert "new number" in proto.changes[0].remedy
+    document = '{"type":"object","properties":{"a":{"type":"%s"}}}'
+    schema = explain(
+        parsed(document % "string", SchemaType.JSON), parsed(document % "integer", SchemaType.JSON)
+    )
+    assert schema.changes[0].remedy
