@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -93,9 +94,9 @@ def leader_of(nodes: list[Node]) -> Node:
     return leader
 
 
-def test_three_members_agree_and_go_on_when_the_leader_leaves(broker: EmbeddedBroker) -> None:
+def test_three_members_agree_and_go_on_when_the_leader_leaves(server: Any) -> None:
     async def scenario() -> None:
-        nodes = [Node(broker.bootstrap, "leaves", name) for name in ("a", "b", "c")]
+        nodes = [Node(server.bootstrap, "leaves", name) for name in ("a", "b", "c")]
         assert await agree(nodes) == "a"
         leader = leader_of(nodes)
         await leader.membership.leave()
@@ -109,11 +110,11 @@ def test_three_members_agree_and_go_on_when_the_leader_leaves(broker: EmbeddedBr
     asyncio.run(scenario())
 
 
-def test_joined_and_lost_alternate(broker: EmbeddedBroker) -> None:
+def test_joined_and_lost_alternate(server: Any) -> None:
     async def scenario() -> None:
-        first = Node(broker.bootstrap, "alternate", "b")
+        first = Node(server.bootstrap, "alternate", "b")
         assert await agree([first]) == "b"
-        second = Node(broker.bootstrap, "alternate", "a")
+        second = Node(server.bootstrap, "alternate", "a")
         assert await agree([first, second]) == "a"
         await second.membership.leave()
         assert await agree([first]) == "b"
@@ -127,10 +128,10 @@ def test_joined_and_lost_alternate(broker: EmbeddedBroker) -> None:
 
 @pytest.mark.slow
 def test_a_leader_that_dies_without_a_word_is_replaced_when_its_session_ends(
-    broker: EmbeddedBroker,
+    server: Any,
 ) -> None:
     async def scenario() -> None:
-        nodes = [Node(broker.bootstrap, "dies", name) for name in ("a", "b", "c")]
+        nodes = [Node(server.bootstrap, "dies", name) for name in ("a", "b", "c")]
         await agree(nodes)
         leader = leader_of(nodes)
         await leader.crash()

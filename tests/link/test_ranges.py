@@ -215,3 +215,18 @@ def test_a_reader_that_stops_early_leaves_the_connection_in_order(
         assert shell.run(end_offsets([place])) == {place: 1_000}
     chunks = shell.stream(fetch_range(place, Offset(0), Offset(1_000), settings=settings))
     assert [value for _, value in opened(chunks, 0, 1_000)] == values
+
+
+def test_a_range_goes_on_when_the_broker_is_killed_and_comes_back(
+    server: Any, shell: Any, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    place = TopicPartition(topic, 0)
+    values = written(server.bootstrap, topic, 3_000)
+    settings = FetchSettings(chunk_bytes=5_000)
+    chunks = shell.stream(fetch_range(place, Offset(0), Offset(3_000), settings=settings))
+    read = [next(chunks), next(chunks)]
+    server.kill()
+    server.start()
+    read += chunks
+    assert [value for _, value in opened(iter(read), 0, 3_000)] == values

@@ -249,8 +249,8 @@ class _Reading:
 
     def _bear(self, available: Offset) -> None:
         """Make sense of an answer without records."""
-        self._empty_answers += 1
-        if available >= self._end and self._empty_answers >= _EMPTY_ANSWERS_MAX:
+        self._empty_answers += available >= self._end
+        if self._empty_answers >= _EMPTY_ANSWERS_MAX:
             self._offset = self._end  # compaction has left nothing up to the end
         elif self._routes.clock() - self._progress_at > self._settings.stall_ms:
             raise TimeoutError(
