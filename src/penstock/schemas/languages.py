@@ -20,20 +20,11 @@ _ROOMS: Final[Mapping[SchemaType, str]] = {
 
 class _Language(Protocol):
     def parse(
-        self, text: str, references: tuple[Reference, ...], imports: Imports
-    ) -> ParsedSchema: ...
-
-
-class _StrictLanguage(Protocol):
-    def parse(
         self, text: str, references: tuple[Reference, ...], imports: Imports, *, strict: bool
     ) -> ParsedSchema: ...
 
 
 def parse(source: Source, imports: Imports = _NO_IMPORTS, *, strict: bool = True) -> ParsedSchema:
     """Understand a schema, or raise InvalidSchema. Not strict is for what is stored already."""
-    room = import_module(_ROOMS[source.type])
-    if source.type is not SchemaType.JSON:
-        language = cast(_StrictLanguage, room)
-        return language.parse(source.text, source.references, imports, strict=strict)
-    return cast(_Language, room).parse(source.text, source.references, imports)
+    language = cast(_Language, import_module(_ROOMS[source.type]))
+    return language.parse(source.text, source.references, imports, strict=strict)

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.schemas import languages
 from penstock.schemas.json import parse, validate
 from penstock.schemas.json.jsontext import NESTING_MAX
+from penstock.schemas.lints import lint
 from penstock.schemas.model import InvalidSchema, Policy, Reference, SchemaType, Source
 
 ADDRESS = '{"title":"Address","type":"object","properties":{"city":{"type":"string"}}}'
@@ -228,6 +230,25 @@ def test_values_are_validated_with_their_place() -> None:
     assert validate(schema, {"a": object()}) is not None
 
 
+def test_what_is_stored_already_is_read_without_being_checked() -> None:
+    text = '{"type":"object","required":["a","a"],"properties":{"a":{"type":"any","examples":1}}}'
+    with pytest.raises(InvalidSchema):
+        parse(text)
+    stored = parse(text, strict=False)
+    assert stored.canonical == text
+    assert stored.normalized().canonical != text
+    assert stored.unreadable(parse('{"type":"string"}'))[0].kind == "TYPE_CHANGED"
+    with pytest.raises(InvalidSchema):
+        validate(stored, {})
+
+
+def test_a_stored_schema_with_a_reference_to_nowhere_cannot_be_compared() -> None:
+    stored = parse('{"$ref":"http://a.b/c"}', strict=False)
+    (difference,) = stored.unreadable(parse('{"type":"string"}'))
+    assert difference.kind == "UNCHECKABLE"
+    assert "nothing is fetched" in difference.description
+
+
 def test_the_language_is_found_by_its_type() -> None:
     schema = languages.parse(Source(SchemaType.JSON, '{"title":"T"}'))
     assert schema.name == "T"
@@ -256,6 +277,15 @@ def test_any_json_is_a_schema_or_refused(one: Any, other: Any) -> None:
 
 
 @settings(max_examples=200)
+@given(SMALL)
+def test_a_schema_reads_what_it_wrote(value: Any) -> None:
+    with suppress(InvalidSchema):
+        schema = parse(json.dumps(value))
+        assert schema.unreadable(schema) == ()
+        assert lint(schema, schema) == lint(schema)
+
+
+@settings(max_examples=200)
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_any_text_is_a_schema_or_refused(one: str, other: str) -> None:
     check_any(one, '{"title":' + json.dumps(other) + "}")
@@ -263,12 +293,12 @@ def test_any_text_is_a_schema_or_refused(one: str, other: str) -> None:
 
 def check_any(one: str, other: str) -> None:
     schemas = []
-    for text in (one, other):
+    for text, strict in product((one, other), (True, False)):
         with suppress(InvalidSchema):
-            schemas.append(parse(text, (), {"http://a.b": other}))
+            schemas.append(parse(text, (), {"http://a.b": other}, strict=strict))
     for reader in schemas:
-        assert reader.unreadable(reader) == ()
-        assert parse(reader.canonical, (), {"http://a.b": other}).canonical == reader.canonical
+        again = parse(reader.canonical, (), {"http://a.b": other}, strict=False)
+        assert again.canonical == reader.canonical
         for writer in schemas:
             for policy in Policy:
                 assert isinstance(reader.unreadable(writer, policy), tuple)

@@ -138,7 +138,7 @@ def _compare_numbers(old: Node, new: Node) -> Iterator[Found]:
 
 
 def _multiple_of(value: JsonValue) -> Decimal | None:
-    return Decimal(value) if isinstance(value, int | Decimal) else None
+    return Decimal(value) if isinstance(value, int | Decimal) and value else None
 
 
 def _multiple_change(before: Decimal | None, after: Decimal | None) -> str:

@@ -27,17 +27,29 @@ UNCHECKABLE: Final = "UNCHECKABLE"
 
 
 def parse(
-    text: str, references: tuple[Reference, ...] = (), imports: Imports = _NO_IMPORTS
+    text: str,
+    references: tuple[Reference, ...] = (),
+    imports: Imports = _NO_IMPORTS,
+    *,
+    strict: bool = True,
 ) -> "JsonSchema":
-    """The schema in `text`, whose `$ref`s lead into itself or to one of `imports` by its name."""
+    """The schema in `text`, whose `$ref`s lead into itself or to one of `imports` by its name.
+
+    Not strict is for schemas that are stored already: keywords are not checked, since the peer
+    stores much that no meta-schema allows, and nothing is compiled before a value is validated.
+    """
     root = read_json(text)
     if not isinstance(root, dict | bool):
         raise InvalidSchema("a JSON Schema is an object or a boolean")
     canonical = write_json(root)
     if "\\u" in text:  # an escape is the only way to half of a surrogate pair
         _check_surrogates(canonical)
-    documents = read_documents(root, imports)
-    return JsonSchema(documents, canonical, references, imports, compiled(documents))
+    schema = JsonSchema(
+        read_documents(root, imports), canonical, references, imports, strict=strict
+    )
+    if strict:
+        _ = schema.validator
+    return schema
 
 
 def validate(schema: "JsonSchema", value: object) -> str | None:
@@ -61,10 +73,11 @@ class JsonSchema:
         canonical: str,
         references: tuple[Reference, ...],
         imports: Imports,
-        validator: jsonschema_rs.Validator,
+        *,
+        strict: bool,
     ) -> None:
         self.documents = documents
-        self.validator = validator
+        self._strict = strict
         self._canonical = canonical
         self._references = references
         self._imports = imports
@@ -94,7 +107,7 @@ class JsonSchema:
     def normalized(self) -> "JsonSchema":
         """The same schema with the keys of all objects sorted."""
         text = write_json(self.documents.root, in_order=True)
-        return parse(text, tuple(sorted(set(self._references))), self._imports)
+        return parse(text, tuple(sorted(set(self._references))), self._imports, strict=self._strict)
 
     def formatted(self, form: str) -> str:
         """The canonical text: JSON Schema has no other forms."""
@@ -119,6 +132,11 @@ class JsonSchema:
     def changes(self, writer: "JsonSchema", policy: Policy = Policy.STRICT) -> Findings:
         """All that differs, allowed changes included."""
         return compare(writer.tree.root, self.tree.root, ALLOWED[policy])
+
+    @cached_property
+    def validator(self) -> jsonschema_rs.Validator:
+        """The schema compiled; an InvalidSchema if that cannot be done."""
+        return compiled(self.documents)
 
     @cached_property
     def tree(self) -> Tree:

@@ -205,7 +205,7 @@ class Tree:
         nodes = [
             Node(self, _TYPES[one], schema, draft, is_integer=one == "integer")
             for one in types
-            if isinstance(one, str)
+            if isinstance(one, str) and one in _TYPES
         ]
         if isinstance(said, list):
             parts = tuple(nodes)

@@ -92,10 +92,14 @@ def _shortened(message: str) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _pattern(pattern: str) -> jsonschema_rs.Validator:
-    return jsonschema_rs.Draft7Validator({"pattern": pattern})
+def _pattern(pattern: str) -> jsonschema_rs.Validator | None:
+    try:
+        return jsonschema_rs.Draft7Validator({"pattern": pattern})
+    except ValueError:  # not a regular expression
+        return None
 
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a property name is one of those a pattern means; in bounded time."""
-    return _pattern(pattern).is_valid(name)
+    validator = _pattern(pattern)
+    return validator is not None and validator.is_valid(name)
