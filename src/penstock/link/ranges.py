@@ -95,9 +95,10 @@ def fetch_range(
 
 
 class _Empty(NamedTuple):
-    """Nothing came, though there are offsets up to `available`; -1: that was not said."""
+    """No whole batch came."""
 
-    available: Offset
+    available: Offset  # there are offsets up to here; -1: that was not said
+    is_gap: bool  # not a byte came, though the log goes on beyond the range
     throttle_ms: int  # how long the broker asks to be left alone
 
 
@@ -129,7 +130,7 @@ class _Reading:
         while self._offset < self._end:
             came = yield from self._routes.patiently(what, self._attempt, self._doubt)
             if isinstance(came, _Empty):
-                self._bear(came.available)
+                self._bear(came)
                 yield Pause(came.throttle_ms)
                 continue
             if self._offset < self._end:
@@ -159,7 +160,7 @@ class _Reading:
         if code is not ErrorCode.none:
             raise Refused(code, f"fetch {self._partition} at offset {self._offset}: {code.name}")
         if row is None:
-            return _Empty(NO_OFFSET, answer.throttle_ms)
+            return _Empty(NO_OFFSET, False, answer.throttle_ms)
         try:
             return self._take(row, answer.throttle_ms)
         except Malformed as error:
@@ -207,7 +208,8 @@ class _Reading:
         committed = self._settings.isolation is Isolation.READ_COMMITTED
         available = row.last_stable_offset if committed else row.high_watermark
         if following == start:
-            return _Empty(Offset(available), throttle_ms)
+            is_gap = available >= self._end and not len(row.records)
+            return _Empty(Offset(available), is_gap, throttle_ms)
         self._offset = min(following, self._end)
         self._empty_answers = 0
         return Chunk(
@@ -247,15 +249,15 @@ class _Reading:
         if len(records) >= HEADER_BYTES:
             self._chunk_bytes = max(self._chunk_bytes, read_header(records).size_bytes)
 
-    def _bear(self, available: Offset) -> None:
+    def _bear(self, came: _Empty) -> None:
         """Make sense of an answer without records."""
-        self._empty_answers += available >= self._end
+        self._empty_answers += came.is_gap
         if self._empty_answers >= _EMPTY_ANSWERS_MAX:
             self._offset = self._end  # compaction has left nothing up to the end
         elif self._routes.clock() - self._progress_at > self._settings.stall_ms:
             raise TimeoutError(
-                f"{self._partition} has {_kind(self._settings.isolation)} offsets up to {available}"
-                f" only, {self._end} was waited for in vain"
+                f"{self._partition} has {_kind(self._settings.isolation)} offsets up to"
+                f" {came.available} only, {self._end} was waited for in vain"
             )
 
     def _gone(self) -> Steps[Refused]:
