@@ -165,4 +165,5 @@ def _worded(one: Break, language: SchemaType) -> str:
             f"{{errorType:'{difference.kind}', description:'{one.sentence}', "
             f"additionalInfo:'{difference.additional}'}}"
         )
-    return f'{{errorType:"{difference.kind}", description:"{one.sentence}"}}'
+    closing = "'" if language is SchemaType.JSON else '"'  # the peer's slip, and tools match on it
+    return f'{{errorType:"{difference.kind}", description:"{one.sentence}{closing}}}'

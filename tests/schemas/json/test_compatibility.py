@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
+from penstock.schemas.compatibility import Earlier, Level, check, messages
 from penstock.schemas.json import JsonSchema, parse, validate
 from penstock.schemas.model import Difference, Policy
 
@@ -123,3 +124,20 @@ def test_the_table_is_large_and_has_each_case_once() -> None:
     lines = CASES.read_text().splitlines()
     steps = [line for line, rule in pairwise(lines) if rule == "----"]
     assert len(set(steps)) == len(steps) >= 150
+
+
+def test_messages_are_worded_as_the_peer_words_them() -> None:
+    old = parse('{"type":"object"}')
+    new = parse('{"type":"object","properties":{"a":{"type":"string"}}}')
+    verdict = check(Level.BACKWARD, new, [Earlier(1, old)])
+    assert messages(verdict, Level.BACKWARD) == [
+        '{errorType:"OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The new schema '
+        "has an open content model and has a property or item at path '#/properties/a' which is "
+        "missing in the old schema'}",
+        "{oldSchemaVersion: 1}",
+        """{oldSchema: '{"type":"object"}'}""",
+        "{validateFields: 'false', compatibility: 'BACKWARD'}",
+    ]
+    assert check(Level.BACKWARD, new, [Earlier(1, old)], Policy.LENIENT).is_compatible
+    forward = check(Level.FORWARD, old, [Earlier(1, new)])
+    assert "The old schema has an open content model" in messages(forward, Level.FORWARD)[0]
