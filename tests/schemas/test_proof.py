@@ -11,7 +11,7 @@ import pytest
 from penstock.schemas.avro import parse as parse_avro
 from penstock.schemas.json import parse as parse_json
 from penstock.schemas.model import ParsedSchema
-from penstock.schemas.proof import Evidence, locate, prove
+from penstock.schemas.proof import Evidence, locate, missing_fields, prove
 from penstock.schemas.protobuf import parse as parse_protobuf
 
 HERE = Path(__file__).parent
@@ -227,3 +227,33 @@ def test_an_optional_property_added_to_an_open_object_fails_on_what_was_allowed_
 def test_languages_do_not_read_one_another() -> None:
     found = prove(parse_avro(ORDER), parse_json("{}"))
     assert "does not read" in found.missing
+
+
+@pytest.mark.parametrize(
+    ("parsed", "before", "after", "lost"),
+    [
+        (
+            parse_avro,
+            record(field("id", "long"), field("coupon", ["null", "string"], default=None)),
+            record(field("id", "long")),
+            ("coupon",),
+        ),
+        (
+            parse_protobuf,
+            'syntax = "proto3"; message M { string coupon = 1; N n = 2; } message N { int32 x=1; }',
+            'syntax = "proto3"; message M { string voucher = 1; N n = 2; } message N { }',
+            ("n.x",),
+        ),
+        (
+            parse_json,
+            '{"properties": {"n": {"type": "array", "items": {"properties": {"x": true}}}}}',
+            '{"properties": {"n": {"type": "array", "items": {"properties": {"y": true}}}}}',
+            ("n.x",),
+        ),
+    ],
+)
+def test_fields_that_somebody_uses_are_missed(
+    parsed: Any, before: str, after: str, lost: tuple[str, ...]
+) -> None:
+    wanted = ("id", "coupon", "n", "n.x", "never.there")
+    assert missing_fields(parsed(before), parsed(after), wanted) == lost

@@ -181,3 +181,21 @@ def _described(part: Node | Field | None, detail: str) -> str | None:
     if detail == "name" and isinstance(part, Named):
         return part.full_name
     return shortened(print_schema(part))
+
+
+def loses(before: AvroSchema, after: AvroSchema, steps: Sequence[str]) -> bool:
+    """Whether a field that was there is not there any more."""
+    return _has(before.root, steps) and not _has(after.root, steps)
+
+
+def _has(node: Node, steps: Sequence[str]) -> bool:
+    """Whether fields lead so; through unions, arrays and maps without a step."""
+    if isinstance(node, Union):
+        return any(_has(branch, steps) for branch in node.branches if branch is not node)
+    if isinstance(node, Array | Map):
+        return _has(node.items if isinstance(node, Array) else node.values, steps)
+    if not steps:
+        return True
+    if not isinstance(node, Record) or steps[0] not in node.by_name:
+        return False
+    return _has(node.by_name[steps[0]].type, steps[1:]) if steps[1:] else True

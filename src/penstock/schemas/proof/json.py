@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.documents import Draft, reference_in
@@ -81,3 +82,36 @@ def _at(follower: Follower, steps: Sequence[str]) -> str | None:
         else:
             return None
     return shortened(json.dumps(here, ensure_ascii=False))
+
+
+def loses(before: JsonSchema, after: JsonSchema, steps: Sequence[str]) -> bool:
+    """Whether a property that was named is not named any more."""
+    return _names(Follower(before), steps) and not _names(Follower(after), steps)
+
+
+def _names(follower: Follower, steps: Sequence[str]) -> bool:
+    here = [follower.root]
+    for step in steps:
+        here = [
+            schema["properties"][step]
+            for schema in _with_parts(follower, here)
+            if step in schema.get("properties", {})
+        ]
+    return bool(here)
+
+
+def _with_parts(follower: Follower, schemas: Sequence[JsonValue]) -> list[Any]:
+    """Objects among the schemas, what they combine and the items of arrays; each once."""
+    found: list[Any] = []
+    waiting, seen = list(schemas), set()
+    while waiting:
+        written = waiting.pop()
+        schema = follower.followed(written)
+        if not isinstance(schema, dict) or not seen.isdisjoint((id(written), id(schema))):
+            continue
+        seen |= {id(written), id(schema)}
+        found.append(schema)
+        parts = [schema.get(word) for word in ("allOf", "anyOf", "oneOf")]
+        waiting += [part for listed in parts if isinstance(listed, list) for part in listed]
+        waiting += [schema[word] for word in ("items", "then", "else") if word in schema]
+    return found

@@ -139,3 +139,23 @@ def _described(part: Message | OneOf | Field | None) -> str | None:
             )
         case _:
             return f"message {part.name}"
+
+
+def loses(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -> bool:
+    """Whether a field of the first message, or of one inside it, is not there any more."""
+    old, new = _first(before), _first(after)
+    for step in steps:
+        field = None if old is None else old.fields_by_name.get(step)
+        if field is None:
+            return False  # it was never there
+        other = None if new is None else new.fields_by_number.get(field.number)
+        if other is None:
+            return True
+        old, new = field.message_type, other.message_type
+    return False
+
+
+def _first(schema: ProtobufSchema) -> Any:
+    names = _top_names(schema)
+    kind = _Types(schema).find(schema, names[0]) if names else None
+    return None if kind is None else kind.DESCRIPTOR

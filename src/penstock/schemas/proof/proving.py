@@ -1,6 +1,6 @@
 """Runs the trials of a language, and finds the place of a difference, by the schemas' type."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from typing import Final, Protocol, cast
@@ -29,6 +29,8 @@ class _Language(Protocol):
     def locate(
         self, writer: ParsedSchema, reader: ParsedSchema, difference: Difference
     ) -> Place: ...
+
+    def loses(self, before: ParsedSchema, after: ParsedSchema, steps: Sequence[str]) -> bool: ...
 
 
 def prove(
@@ -64,6 +66,20 @@ def locate(writer: ParsedSchema, reader: ParsedSchema, difference: Difference) -
     if writer.type is not reader.type:
         return Place(str(writer.type), str(reader.type), ())
     return _language(writer).locate(writer, reader, difference)
+
+
+def missing_fields(
+    before: ParsedSchema, after: ParsedSchema, wanted: Iterable[str]
+) -> tuple[str, ...]:
+    """Of the wanted fields, those that `before` has and `after` has not; dots lead inside.
+
+    Whatever defaults say: who uses a field gets nothing in it. Protobuf knows fields by their
+    numbers, so a new name is no loss there.
+    """
+    if before.type is not after.type:
+        return ()
+    language = _language(before)
+    return tuple(name for name in wanted if language.loses(before, after, name.split(".")))
 
 
 def _language(schema: ParsedSchema) -> _Language:

@@ -1,0 +1,135 @@
+"""What a contract consists of, wherever it is kept."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Final, NamedTuple, Protocol
+
+from penstock.client.errors import ClientError
+from penstock.schemas.compatibility import Level
+from penstock.schemas.languages import parse
+from penstock.schemas.model import (
+    InvalidSchema,
+    ParsedSchema,
+    Policy,
+    Reference,
+    SchemaType,
+    Source,
+)
+
+REFERENCES_MAX: Final = 1000
+SUFFIXES: Final[Mapping[str, SchemaType]] = {
+    ".avsc": SchemaType.AVRO,
+    ".proto": SchemaType.PROTOBUF,
+    ".json": SchemaType.JSON,
+}
+
+
+class CannotCheck(ClientError):
+    """The question cannot be answered; the message says what is missing or wrong."""
+
+
+class Terms(NamedTuple):
+    """What a subject promises."""
+
+    level: Level = Level.BACKWARD
+    policy: Policy = Policy.STRICT
+    group: str | None = None  # a metadata property: only versions of an equal value are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A schema with a number."""
+
+    number: int
+    source: Source
+    schema: ParsedSchema
+    properties: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""  # of its file, if it is in one
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A consumer that depends on the contract."""
+
+    name: str
+    version: str = ""  # the consumer's own, such as "7"
+    owner: str = ""
+    schema: ParsedSchema | None = None  # what it reads with; None: the latest version there is
+    fields: tuple[str, ...] = ()  # what it uses; dots lead inside
+    only_fields: bool = False  # nothing but these matters to it
+    last_day: date | None = None  # after it the reader counts no more; None: for ever
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+        return f"{self.name} {self.version}".strip()
+
+    def is_expired(self, today: date) -> bool:
+        """Whether it was not renewed in time."""
+        return self.last_day is not None and today > self.last_day
+
+
+class Shelf(Protocol):
+    """Where contracts are kept."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+
+    def subjects(self) -> list[str]:
+        """All subjects, sorted."""
+
+    def versions(self, subject: str) -> list[Version]:
+        """Oldest first; empty for a subject nobody has."""
+
+    def terms(self, subject: str) -> Terms:
+        """What the subject promises, by its own settings or by default."""
+
+    def readers(self, subject: str) -> list[Reader]:
+        """Who depends on it."""
+
+    def document(self, subject: str, number: int) -> Source | None:
+        """The text of one version; None if there is none."""
+
+
+Documents = Callable[[str, int], Source | None]
+
+
+def imports_of(source: Source, documents: Documents) -> dict[str, str]:
+    """Everything a schema reaches, what imports nothing first."""
+    texts: dict[str, str] = {}
+    _collect(source.references, texts, (), documents)
+    return texts
+
+
+def _collect(
+    references: tuple[Reference, ...],
+    texts: dict[str, str],
+    path: tuple[str, ...],
+    documents: Documents,
+) -> None:
+    for reference in references:
+        if reference.name in texts:
+            continue
+        if reference.name in path or len(texts) + len(path) > REFERENCES_MAX:
+            raise CannotCheck(f"the references go in circles: {' -> '.join(path)}")
+        found = documents(reference.subject, reference.version)
+        if found is None:
+            raise CannotCheck(
+                f'the reference "{reference.name}" is to version {reference.version} of '
+                f"{reference.subject}, which is not there"
+            )
+        _collect(found.references, texts, (*path, reference.name), documents)
+        texts[reference.name] = found.text
+
+
+def understood(
+    source: Source, documents: Documents, about: str, *, strict: bool = True
+) -> ParsedSchema:
+    """The schema, or CannotCheck with what is wrong with it."""
+    imports = imports_of(source, documents)
+    try:
+        return parse(source, imports, strict=strict)
+    except InvalidSchema as wrong:
+        raise CannotCheck(f"{about} is not a valid {source.type} schema: {wrong}") from None

@@ -1,0 +1,265 @@
+"""The gate over a folder, without any server."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from penstock.client.contracts.checking import Gate, Order, Result, Status, exit_status
+from penstock.client.contracts.folder import FolderShelf
+from penstock.client.contracts.proposals import Question, answer
+from penstock.client.contracts.reports import as_github, as_json, as_junit, as_text
+from penstock.schemas.compatibility import Level
+
+Write = Callable[..., Path]
+MakeOrder = Callable[..., str]
+TODAY = date(2026, 6, 1)
+
+
+def ask(proposed: Path, **more: Any) -> list[Result]:
+    return answer(Question(proposed, **more), Gate(TODAY))
+
+
+def test_a_folder_is_checked_against_its_own_earlier_versions(
+    write: Write, order: MakeOrder
+) -> None:
+    folder = write(
+        {
+            "good/v1.avsc": order("a:int"),
+            "good/v2.avsc": order("a:int", "b:int=0"),
+            "bad/v1.avsc": order("a:int"),
+            "bad/v2.avsc": order("a:int", "b:int"),
+        }
+    )
+    bad, good = ask(folder)
+    assert (bad.status, good.status) == (Status.BREAKING, Status.COMPATIBLE)
+    assert exit_status([bad, good]) == 1
+    (finding,) = bad.findings
+    assert (finding.path, finding.before, finding.after) == ("/fields/1", None, 'b: "int"')
+    assert bad.passes == (Level.NONE, Level.FORWARD, Level.FORWARD_TRANSITIVE)
+    assert (bad.forced_order, bad.safe_order) == (Order.CONSUMERS_FIRST, Order.PRODUCERS_FIRST)
+    assert good.safe_order is Order.ANY
+
+
+def test_a_break_comes_with_an_event_that_fails(write: Write, order: MakeOrder) -> None:
+    folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("a:int", "b:int")})
+    (result,) = ask(folder)
+    (showing,) = result.showings
+    assert (showing.writer, showing.reader) == ("version 1", "the proposed schema")
+    assert showing.evidence.fails is not None
+    assert json.loads(showing.evidence.fails.event).keys() == {"a"}
+
+
+def test_a_fit_comes_with_events_that_were_read(write: Write, order: MakeOrder) -> None:
+    folder = write(
+        {
+            "a/v1.avsc": order("a:int"),
+            "a/v2.avsc": order("a:int", "b:int=0"),
+            "a/contract.toml": 'compatibility = "FULL"',
+        }
+    )
+    (result,) = ask(folder)
+    assert [one.evidence.fails for one in result.showings] == [None, None]
+    assert all(one.evidence.reads for one in result.showings)
+
+
+def test_a_transitive_level_looks_at_all_versions(write: Write, order: MakeOrder) -> None:
+    files = {
+        "a/v1.avsc": order("a:int", "c:string"),
+        "a/v2.avsc": order("a:int"),
+        "a/v3.avsc": order("a:int", "c:int=0"),
+    }
+    assert ask(write(files))[0].status is Status.COMPATIBLE
+    files["a/contract.toml"] = 'compatibility = "BACKWARD_TRANSITIVE"'
+    (result,) = ask(write(files))
+    assert (result.status, result.against) == (Status.BREAKING, 1)
+
+
+def test_a_file_is_checked_for_a_subject_of_a_folder(
+    write: Write, order: MakeOrder, tmp_path: Path
+) -> None:
+    folder = write({"a/v1.avsc": order("a:int"), "b/v1.avsc": "{"})
+    proposed = tmp_path / "new.avsc"
+    proposed.write_text(order("a:string"))
+    (result,) = ask(proposed, subject="a", base=FolderShelf(folder))
+    assert result.status is Status.BREAKING
+    (result,) = ask(proposed, subject="a", base=FolderShelf(folder), level=Level.NONE)
+    assert result.status is Status.COMPATIBLE
+
+
+def test_a_file_in_a_folder_of_contracts_says_what_it_is(write: Write, order: MakeOrder) -> None:
+    folder = write(
+        {
+            "a/v1.avsc": order("a:int"),
+            "a/v2.avsc": order("a:string"),
+            "a/v3.avsc": order("a:string", "b:int"),
+        }
+    )
+    (result,) = ask(folder / "a" / "v2.avsc")
+    assert (result.subject, result.against) == ("a", 1)
+    assert result.status is Status.BREAKING
+
+
+def test_a_file_without_a_place_cannot_be_checked(tmp_path: Path) -> None:
+    lonely = tmp_path / "new.avsc"
+    lonely.write_text('"int"')
+    (result,) = ask(lonely)
+    assert result.status is Status.UNCHECKED
+    assert "--subject" in result.error
+    assert exit_status([result]) == 2
+
+
+def test_what_cannot_be_read_does_not_keep_the_rest_from_being_checked(
+    write: Write, order: MakeOrder
+) -> None:
+    folder = write({"a/v1.avsc": "{", "b/v1.avsc": order("a:int")})
+    wrong, right = ask(folder)
+    assert (wrong.status, right.status) == (Status.UNCHECKED, Status.COMPATIBLE)
+    assert "a/v1.avsc is not a valid AVRO schema" in wrong.error
+
+
+def test_a_published_version_that_was_changed_is_a_break(write: Write, order: MakeOrder) -> None:
+    published = write({"a/v1.avsc": order("a:int")}, "published")
+    proposed = write({"a/v1.avsc": order("a:long")}, "proposed")
+    (result,) = ask(proposed, base=FolderShelf(published))
+    assert result.status is Status.BREAKING
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+    assert "v2" in as_text([result])
+
+
+def test_a_schema_that_is_there_already_is_no_change(
+    write: Write, order: MakeOrder, tmp_path: Path
+) -> None:
+    folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("b:int=0")})
+    again = tmp_path / "again.avsc"
+    again.write_text(order("a:int"))
+    (result,) = ask(again, subject="a", base=FolderShelf(folder))
+    assert (result.status, result.is_known) == (Status.COMPATIBLE, True)
+
+
+def readers_files(order: MakeOrder) -> dict[str, str]:
+    coupon = 'coupon:["null","string"]=null'
+    return {
+        "orders-value/v1.avsc": order("id:long", coupon),
+        "orders-value/v2.avsc": order("id:long"),
+        "orders-value/readers/fraud-scorer.toml": 'version = "7"\nfields = ["coupon"]',
+        "orders-value/readers/shipping.toml": 'fields = ["id"]',
+    }
+
+
+def test_removing_a_field_breaks_the_reader_that_uses_it(write: Write, order: MakeOrder) -> None:
+    (result,) = ask(write(readers_files(order)))
+    assert result.findings == ()  # BACKWARD allows it
+    fraud, shipping = result.readers
+    assert result.status is Status.BREAKING
+    assert (fraud.status, shipping.status) == (Status.BREAKING, Status.COMPATIBLE)
+    assert "removing `coupon` breaks fraud-scorer 7" in as_text([result])
+
+
+def test_a_reader_that_expired_counts_no_more(write: Write, order: MakeOrder) -> None:
+    files = readers_files(order)
+    files["orders-value/readers/fraud-scorer.toml"] += "\nexpires = 2026-05-31"
+    (result,) = ask(write(files))
+    assert result.status is Status.COMPATIBLE
+    assert "expired on 2026-05-31" in as_text([result])
+    reader = "orders-value/readers/fraud-scorer.toml"
+    files[reader] = files[reader].replace("05-31", "06-01")
+    assert ask(write(files))[0].status is Status.BREAKING
+
+
+def test_a_reader_with_its_own_old_schema_is_checked_though_the_latest_would_do(
+    write: Write, order: MakeOrder
+) -> None:
+    folder = write(
+        {
+            "a/v1.avsc": order("a:int"),
+            "a/v2.avsc": order("a:int", "b:int=0"),
+            "a/v3.avsc": order("a:int", "b:int=0", "c:int=0"),
+            "a/readers/old.avsc": order("a:int", "z:int"),
+            "a/contract.toml": 'compatibility = "FULL"',
+        }
+    )
+    (result,) = ask(folder)
+    assert result.findings == ()
+    (reader,) = result.readers
+    assert [one.kind for one in reader.findings] == ["READER_FIELD_MISSING_DEFAULT_VALUE"]
+    assert reader.showing is not None
+    assert reader.showing.evidence.fails is not None
+
+
+def test_a_reader_of_some_fields_does_not_mind_the_others(write: Write, order: MakeOrder) -> None:
+    files = {
+        "a/v1.avsc": order("a:int", "b:int"),
+        "a/v2.avsc": order("a:int", "b:string"),
+        "a/contract.toml": 'compatibility = "NONE"',
+        "a/readers/r.toml": 'fields = ["a"]',
+    }
+    assert ask(write(files))[0].status is Status.COMPATIBLE
+    files["a/readers/r.toml"] = 'fields = ["b"]'
+    assert ask(write(files))[0].status is Status.BREAKING
+
+
+def test_the_other_languages_are_checked_alike(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("int32"),
+            "p/v2.proto": proto.format("string"),
+            "j/v1.json": '{"type": "integer"}',
+            "j/v2.json": '{"type": "integer", "maximum": 10}',
+        }
+    )
+    for result in ask(folder):
+        assert result.status is Status.BREAKING
+        assert result.showings[0].evidence.fails is not None
+
+
+def test_another_language_is_a_break(write: Write) -> None:
+    folder = write({"a/v1.avsc": '"int"', "a/v2.json": "{}"})
+    (result,) = ask(folder)
+    assert [one.kind for one in result.findings] == ["DIFFERENT_SCHEMA_TYPE"]
+    assert result.safe_order is Order.NONE
+
+
+def test_what_the_rules_allow_and_no_reader_reads_is_told(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
+    folder = write({"p/v1.proto": proto.format("int64"), "p/v2.proto": proto.format("int32")})
+    (result,) = ask(folder)
+    assert result.status is Status.COMPATIBLE
+    assert "beware" in as_text([result])
+
+
+@pytest.fixture
+def results(write: Write, order: MakeOrder) -> list[Result]:
+    files = readers_files(order)
+    files["broken/v1.avsc"] = "{"
+    files["fine/v1.avsc"] = order("a:int")
+    return ask(write(files))
+
+
+def test_json_says_everything(results: list[Result]) -> None:
+    document = json.loads(as_json(results))
+    assert document["status"] == 1
+    by_subject = {one["subject"]: one for one in document["results"]}
+    assert by_subject["broken"]["status"] == "unchecked"
+    fraud = by_subject["orders-value"]["readers"][0]
+    assert (fraud["name"], fraud["status"]) == ("fraud-scorer", "breaking")
+    assert bytes.fromhex(by_subject["fine"]["events"][0]["reads"]["bytes"])
+
+
+def test_github_gets_one_line_per_annotation(results: list[Result]) -> None:
+    lines = as_github(results).splitlines()
+    assert all(line.startswith(("::error ", "::notice ", "::warning ")) for line in lines)
+    errors = [line for line in lines if line.startswith("::error")]
+    assert len(errors) == 2
+    assert any("file=" in line and "v2.avsc" in line for line in errors)
+
+
+def test_junit_is_xml_with_failures_and_errors(results: list[Result]) -> None:
+    suite = ElementTree.fromstring(as_junit(results))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    assert [case.get("name") for case in suite] == ["broken", "fine", "orders-value"]
