@@ -20,7 +20,7 @@ from penstock.node.broker_process import BrokerOptions, command_line
 from penstock.node.supervisor import BrokerProcess, CannotStart
 from penstock.testing.embedded import EmbeddedBroker
 
-UP = [sys.executable, "-m", "penstock.cli.main", "up", "--kafka-port", "0", "--json"]
+UP = [sys.executable, "-m", "penstock.cli.main", "up", "--kafka-port", "0", "--json", "--no-http"]
 
 
 def start_up(*options: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.node.broker_process import BrokerOptions
+from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions
 from penstock.node.supervisor import CannotStart, supervise
 
 
@@ -33,8 +34,14 @@ def up(
         ),
     ] = None,
     http_port: Annotated[
-        int | None, typer.Option("--http-port", help="For the HTTP services.", show_default="8081")
+        int | None,
+        typer.Option(
+            "--http-port", help="For the HTTP services; 0 is any free one.", show_default="8081"
+        ),
     ] = None,
+    with_http: Annotated[
+        bool, typer.Option("--http/--no-http", help="Serve the schema registry over HTTP.")
+    ] = True,
     host: Annotated[str | None, typer.Option(help="Listen here.", show_default="127.0.0.1")] = None,
     advertise: Annotated[
         str | None, typer.Option(help="The host that clients are told to connect to.")
@@ -50,7 +57,7 @@ def up(
     ] = False,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "WARNING",
 ) -> None:
-    """Start a broker on this machine and watch over it until Ctrl-C."""
+    """Start a broker and the schema registry on this machine, and watch over them until Ctrl-C."""
     if ephemeral and folder is not None:
         raise typer.BadParameter("--dir and --ephemeral exclude each other")
     options = BrokerOptions(
@@ -65,11 +72,19 @@ def up(
         log_level=log_level.upper(),
     )
 
+    http_options = HttpOptions(
+        kafka="",  # the broker's, once it is known
+        host=host or LOCALHOST,
+        http_port=HTTP_PORT if http_port is None else http_port,
+        advertised_host=advertise,
+        log_level=log_level.upper(),
+    )
+
     def on_ready(told: dict[str, Any]) -> None:
         typer.echo(json.dumps(told) if as_json else _welcome(told, ephemeral))
 
     try:
-        status = supervise(options, on_ready)
+        status = supervise(options, http_options if with_http else None, on_ready)
     except CannotStart as reason:
         typer.echo(f"penstock up: {reason}", err=True)
         raise typer.Exit(1) from None
@@ -78,9 +93,11 @@ def up(
 
 def _welcome(told: dict[str, Any], ephemeral: bool) -> str:
     kept = "removed when it stops" if ephemeral else "kept"
+    http = f"  HTTP   {told['http']} (schema registry; /docs)\n" if told["http"] else ""
     return (
         f"Penstock is up.\n"
         f"  Kafka  {told['kafka']}\n"
+        f"{http}"
         f"  Data   {told['dir']} ({kept})\n"
         f"Try: echo hello | penstock produce greetings -b {told['kafka']}\n"
         "Stop with Ctrl-C."

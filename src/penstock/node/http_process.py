@@ -15,11 +15,14 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any, Final
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 HTTP_PORT: Final = 8081
 LOCALHOST: Final = "127.0.0.1"
+
+LATER: Final = "-"
 
 Announce = Callable[[dict[str, Any]], None]
 
@@ -49,14 +52,22 @@ class HttpOptions:
         return json.dumps(asdict(self))
 
 
-def command_line(options: HttpOptions) -> list[str]:
-    """How the process is started."""
-    return [sys.executable, "-m", "penstock.node.http_process", options.to_json()]
+def command_line(options: HttpOptions | None) -> list[str]:
+    """How the process is started. None: it is told later, in a line on standard input."""
+    told = LATER if options is None else options.to_json()
+    return [sys.executable, "-m", "penstock.node.http_process", told]
 
 
 def main() -> None:
     """The process itself."""
-    options = HttpOptions(**json.loads(sys.argv[1]))
+    told = sys.argv[1]
+    if told == LATER:
+        sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # as in `run`
+        import_module("penstock.node.run_http")  # the wait is used to load all that is needed
+        told = sys.stdin.readline()
+        if not told:
+            sys.exit(0)  # nobody waits for it any more
+    options = HttpOptions(**json.loads(told))
     sys.exit(run(options, announce=lambda line: print(json.dumps(line), flush=True), watch=True))  # noqa: T201 - the parent reads it
 
 

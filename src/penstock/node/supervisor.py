@@ -9,10 +9,14 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
-from penstock.node.broker_process import BrokerOptions, command_line
+from penstock.node import broker_process, http_process
+from penstock.node.broker_process import BrokerOptions
+from penstock.node.http_process import HttpOptions
 
 READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
 STOP_S: Final = 30.0  # a broker stops within 5; only one that hangs is ended the hard way
@@ -22,13 +26,17 @@ class CannotStart(Exception):
     """A process did not come up; the message says why and what to do."""
 
 
-class BrokerProcess:
-    """A broker as a child process."""
+class ChildProcess:
+    """A process of ours that says in one line of JSON what became of its start."""
 
-    def __init__(self, options: BrokerOptions) -> None:
-        self._process = subprocess.Popen(
-            command_line(options), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, name: str, command: list[str]) -> None:
+        self._name = name
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def fileno(self) -> int:
+        """Readable when the process has something to say, or has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
 
     @property
     def pid(self) -> int:
@@ -36,7 +44,7 @@ class BrokerProcess:
         return self._process.pid
 
     def wait_ready(self, within_s: float = READY_S) -> dict[str, Any]:
-        """What the broker says of itself once it serves; CannotStart with its reason."""
+        """What it says of itself once it serves; CannotStart with its reason."""
         stdout = self._process.stdout
         assert stdout is not None
         readable, _, _ = select.select([stdout], [], [], within_s)
@@ -45,12 +53,17 @@ class BrokerProcess:
             status = self._process.poll()
             self.kill()
             how = f"took longer than {within_s:g} s" if status is None else f"ended with {status}"
-            raise CannotStart(f"the broker {how} before it was ready; see the lines above")
+            raise CannotStart(f"the {self._name} {how} before it was ready; see the lines above")
         told: dict[str, Any] = json.loads(line)
         if "error" in told:
             self.wait()
             raise CannotStart(str(told["error"]))
         return told
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs still."""
+        return self._process.poll() is None
 
     def wait(self, within_s: float | None = None) -> int | None:
         """The exit status, or None if it still runs by then."""
@@ -81,24 +94,69 @@ class BrokerProcess:
                 pipe.close()
 
 
+class BrokerProcess(ChildProcess):
+    """A broker as a child process."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        super().__init__("broker", broker_process.command_line(options))
+
+
+class HttpProcess(ChildProcess):
+    """The HTTP services as a child process. It is loaded before it knows what it is to serve."""
+
+    def __init__(self) -> None:
+        super().__init__("HTTP process", http_process.command_line(None))
+
+    def tell(self, options: HttpOptions) -> None:
+        """What to serve."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        with suppress(BrokenPipeError):  # it died: that is told by who waits for it
+            stdin.write(options.to_json().encode() + b"\n")
+            stdin.flush()
+
+
 class _Asked(Exception):
     """A signal asked to stop."""
 
 
-def supervise(options: BrokerOptions, on_ready: Callable[[dict[str, Any]], None]) -> int:
-    """Run until a signal says stop, or the broker dies; the exit status."""
+def supervise(
+    options: BrokerOptions,
+    http_options: HttpOptions | None,
+    on_ready: Callable[[dict[str, Any]], None],
+) -> int:
+    """Run until a signal says stop, or a process dies; the exit status.
+
+    Without `http_options` the broker is alone. Their `kafka` is replaced by where the broker is.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _on_signal)
     broker = BrokerProcess(options)
+    http = None if http_options is None else HttpProcess()
+    children: list[ChildProcess] = [broker] if http is None else [http, broker]
     try:
         told = broker.wait_ready()
-        on_ready({"kafka": told["kafka"], "http": None, "pid": os.getpid(), "dir": told["dir"]})
-        broker.wait()
+        url = None
+        if http is not None and http_options is not None:
+            http.tell(replace(http_options, kafka=told["kafka"]))
+            url = http.wait_ready()["http"]
+        on_ready({"kafka": told["kafka"], "http": url, "pid": os.getpid(), "dir": told["dir"]})
+        select.select(children, [], [])  # nobody has more to say than that it ends
     except _Asked:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # once is enough: the stop is under way
-        broker.stop()
+        for child in children:  # the broker last, for the others lean on it
+            child.stop(STOP_S)
         return 0
+    except CannotStart:
+        for child in children:
+            child.stop(STOP_S)
+        raise
+    broker_lives = broker.is_alive
+    for child in children:
+        child.stop(STOP_S)
+    if broker_lives:
+        raise CannotStart("the HTTP process died; its last lines are above. Start again")
     raise CannotStart("the broker died; its last lines are above. Start again to recover its logs")
 
 

@@ -1,0 +1,105 @@
+"""The HTTP process: as part of `penstock up`, alone, refused, left behind."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from penstock.node.http_process import HttpOptions, command_line
+
+UP = [
+    sys.executable, "-m", "penstock.cli.main", "up", "--kafka-port", "0", "--http-port", "0",
+    "--json",
+]  # fmt: skip
+
+
+def started(command: list[str]) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline() or b"{}")
+
+
+def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple[int, str]:
+    if process.poll() is None:
+        process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    return process.returncode, errors.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_serves_the_registry_and_keeps_schemas(tmp_path: Path, number: int) -> None:
+    for expected in ([], ["s"]):
+        process, told = started([*UP, "--dir", str(tmp_path)])
+        with httpx.Client(base_url=told["http"], timeout=30) as http:
+            assert http.get("/subjects").json() == expected
+            assert http.post("/subjects/s/versions", json={"schema": '"int"'}).json()["id"] == 1
+        status, errors = end(process, number)
+        assert (status, errors) == (0, "")
+
+
+def test_up_says_that_the_http_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [*UP, "--dir", str(tmp_path), "--http-port", str(taken.getsockname()[1])]
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "is in use" in refused.stderr
+    assert "--http-port" in refused.stderr
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_up_ends_when_the_http_process_dies(tmp_path: Path) -> None:
+    process, told = started([*UP, "--dir", str(tmp_path)])
+    metrics = httpx.get(f"{told['http']}/v1/metadata/id", timeout=20)
+    assert metrics.is_success
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in children:
+        if b"http_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+    status, errors = end_by_itself(process)
+    assert status == 1
+    assert "the HTTP process died" in errors
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def end_by_itself(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    _, errors = process.communicate(timeout=30)
+    return process.returncode, errors.decode()
+
+
+def test_it_says_when_no_kafka_is_there() -> None:
+    options = HttpOptions("127.0.0.1:9", http_port=0, log_level="ERROR")
+    process, told = started(command_line(options))
+    assert "no Kafka cluster answers at 127.0.0.1:9" in told["error"]
+    assert end_by_itself(process)[0] == 1
+
+
+def test_it_ends_when_nobody_watches_it_any_more(broker: Any) -> None:
+    options = HttpOptions(broker.bootstrap, http_port=0, topic="_schemas-left", group="left")
+    process, told = started(command_line(options))
+    assert httpx.get(told["http"], timeout=20).json() == {}
+    status, _ = end_by_itself(process)  # closes its standard input
+    assert status == 0
+
+
+def test_it_ends_when_it_is_never_told_what_to_serve() -> None:
+    process = subprocess.Popen(
+        command_line(None), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert end_by_itself(process) == (0, "")
+
+
+def test_python_without_its_checks_is_refused(broker: Any) -> None:
+    command = command_line(HttpOptions(broker.bootstrap, http_port=0))
+    command.insert(1, "-O")
+    process, told = started(command)
+    assert "python -O" in told["error"]
+    assert end_by_itself(process)[0] == 1
