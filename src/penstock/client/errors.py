@@ -7,6 +7,7 @@ ClientError
     Undecodable           these bytes cannot be read, now or later: quarantine them
     Unencodable           this value does not fit the schema: mend the value or the schema
     DeliveryFailed        the broker did not take a record
+    Rebalanced            partitions went to another member: what was read of them is its now
     Stopped               used after `close()`
 """
 
@@ -97,6 +98,12 @@ class DeliveryFailed(ClientError):
         super().__init__(f"a record for {topic} was not delivered: {message}")
         self.topic = topic
         self.retriable = retriable
+
+
+class Rebalanced(ClientError):
+    """What was read was given to another member of the group before it could be committed."""
+
+    retriable = True
 
 
 class Stopped(ClientError):

@@ -1,0 +1,122 @@
+"""How far a program is: what it was given, what it is done with, and what is committed when.
+
+AT_MOST_ONCE    committed before it is handed over: lost if the program dies with it in hand
+AT_LEAST_ONCE   committed some time after the program asks for the next: perhaps handed over again
+EXACTLY_ONCE    committed by the transaction of a producer, together with what was made of it
+
+A program that asks for more is done with what it has. What was handed over and then revoked, as
+the group gave the partition to another member, is never committed by a transaction of ours.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from penstock.client.errors import Rebalanced
+from penstock.client.intake import offset_of, partition_of
+from penstock.client.kafka_errors import KafkaFailed
+from penstock.model import Offset, TopicPartition
+
+
+class Commits(StrEnum):
+    """When an event counts as handled."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class Progress:
+    """The offsets of one consumer. Told by the program's thread, and by rebalances."""
+
+    def __init__(self, kafka: KafkaConsumer, commits: Commits) -> None:
+        self.commits = commits
+        self._kafka = kafka
+        self._lock = threading.Lock()
+        self._first: dict[TopicPartition, Offset] = {}  # handed over and not yet settled
+        self._end: dict[TopicPartition, Offset] = {}  # after the last of them
+        self._is_torn = False  # some of what was handed over was revoked since
+
+    def handing_over(
+        self, messages: Sequence[Message], is_current: Callable[[TopicPartition], bool]
+    ) -> set[int]:
+        """The program is about to get these; which of them it may have, by their place.
+
+        The question is asked under the lock that `on_revoked` needs, so a partition that goes
+        elsewhere is either noticed here, or finds its records among those handed over.
+        """
+        allowed: set[int] = set()
+        with self._lock:
+            for index, message in enumerate(messages):
+                partition, offset = partition_of(message), offset_of(message)
+                if is_current(partition):
+                    allowed.add(index)
+                    self._first.setdefault(partition, offset)
+                    self._end[partition] = Offset(offset + 1)
+        if self.commits is Commits.AT_MOST_ONCE:
+            self.commit()
+        return allowed
+
+    def done(self, ends: Mapping[TopicPartition, Offset]) -> None:
+        """The program is done with all before these, which are committed before long."""
+        if self.commits is not Commits.AT_LEAST_ONCE:
+            return
+        for partition, end_offset in ends.items():
+            try:
+                self._kafka.store_offsets(offsets=[KafkaPartition(*partition, end_offset)])
+            except KafkaException as failure:
+                if failure.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - not ours any more
+                    raise KafkaFailed(
+                        failure.args[0], f"storing an offset of {partition}"
+                    ) from None
+
+    def commit(self) -> None:
+        """Commit all that was handed over, and wait for it."""
+        with self._lock:
+            places = [KafkaPartition(*one, offset) for one, offset in self._end.items()]
+        if not places:
+            return
+        try:
+            for place in self._kafka.commit(offsets=places, asynchronous=False) or ():
+                if place.error is not None:
+                    raise KafkaFailed(place.error, f"committing {place.topic}")
+        except KafkaException as failure:
+            raise KafkaFailed(failure.args[0], "committing offsets") from None
+        self.settled()
+
+    def positions(self) -> list[KafkaPartition]:
+        """For a transaction: what comes after all that was handed over. Raises Rebalanced."""
+        with self._lock:
+            if self._is_torn:
+                raise Rebalanced(
+                    "partitions went to another member of the group while their events were being "
+                    "handled; it will handle them"
+                )
+            return [KafkaPartition(*one, offset) for one, offset in self._end.items()]
+
+    def settled(self) -> None:
+        """All that was handed over is committed."""
+        with self._lock:
+            self._first.clear()
+            self._end.clear()
+
+    def unsettle(self) -> dict[TopicPartition, Offset]:
+        """Where to go back to, for none of it is committed."""
+        with self._lock:
+            first = dict(self._first)
+            self._first.clear()
+            self._end.clear()
+            self._is_torn = False
+            return first
+
+    def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Another member has them now; what was handed over of them is no longer ours to commit."""
+        with self._lock:
+            for partition in partitions:
+                if self._first.pop(partition, None) is not None:
+                    self._is_torn = self.commits is Commits.EXACTLY_ONCE
+                self._end.pop(partition, None)

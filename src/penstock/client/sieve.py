@@ -1,0 +1,113 @@
+"""Parts what can be read from what cannot: events go on, the rest goes to quarantine.
+
+An event that cannot be read is no reason to stop: it is put aside, with the reason, and the next
+one comes. A registry that is down is no fault of the event: it is waited for, and if that takes too
+long the caller gets the error and the event comes again.
+"""
+
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, assert_never
+
+from confluent_kafka import Message
+
+from penstock.client.errors import ClientError, RegistryUnavailable, Undecodable
+from penstock.client.event import Event
+from penstock.client.outbox import Outgoing
+from penstock.client.quarantine import Origin, verdict_on
+from penstock.client.quarantine_writer import QuarantineWriter
+from penstock.client.reading import Reading, UndecodableSide, origin_of
+from penstock.model import Millis
+
+_REGISTRY_PAUSE_S: Final = 0.5
+
+
+class OnUndecodable(StrEnum):
+    """What becomes of an event that cannot be read."""
+
+    QUARANTINE = "quarantine"
+    RAISE = "raise"  # the program decides; asking again goes on behind it
+    SKIP = "skip"  # counted, and gone
+
+
+class Sifted(NamedTuple):
+    """What was made of some records, in order; the others must come again."""
+
+    done: list[tuple[Message, Event | None]]  # None: put aside
+    rest: Sequence[Message]
+    failure: ClientError | None  # why there is a rest
+
+
+class Sieve:
+    """One consumer's. With `in_transactions`, what is put aside waits for the next of them."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        quarantine: QuarantineWriter,
+        on_undecodable: OnUndecodable,
+        *,
+        in_transactions: bool,
+        registry_wait_s: float,
+        client: str,
+    ) -> None:
+        self.reading = reading
+        self.quarantine = quarantine
+        self._on_undecodable = on_undecodable
+        self._in_transactions = in_transactions
+        self._registry_wait_s = registry_wait_s
+        self._client = client
+        self._asides: list[Outgoing] = []
+
+    def sift(self, messages: Sequence[Message]) -> Sifted:
+        """Read as many as can be; a failure that concerns a later one is left for its turn."""
+        done: list[tuple[Message, Event | None]] = []
+        for number, message in enumerate(messages):
+            try:
+                done.append((message, self._read(origin_of(message))))
+            except ClientError as failure:
+                is_over = isinstance(failure, Undecodable) and not done
+                return Sifted(done, messages[number + is_over :], failure)
+        return Sifted(done, (), None)
+
+    def take_asides(self) -> Sequence[Outgoing]:
+        """What belongs in quarantine with the transaction that is being committed."""
+        asides, self._asides = self._asides, []
+        return asides
+
+    def _read(self, origin: Origin) -> Event | None:
+        deadline_s = time.monotonic() + self._registry_wait_s
+        while True:
+            try:
+                return self.reading.event(origin)
+            except UndecodableSide as found:
+                self._put_aside(origin, found)
+                return None
+            except RegistryUnavailable:
+                if time.monotonic() >= deadline_s:
+                    raise
+                time.sleep(_REGISTRY_PAUSE_S)
+
+    def _put_aside(self, origin: Origin, found: UndecodableSide) -> None:
+        match self._on_undecodable:
+            case OnUndecodable.RAISE:
+                raise _placed(found.wrong, origin)
+            case OnUndecodable.SKIP:
+                return
+            case OnUndecodable.QUARANTINE:
+                now = Millis(int(time.time() * 1000))
+                verdict = verdict_on(found.wrong, found.side, client=self._client, at=now)
+                if self._in_transactions:
+                    self._asides.append(self.quarantine.record(origin, verdict))
+                else:
+                    self.quarantine.put(origin, verdict)
+            case other:
+                assert_never(other)
+
+
+def _placed(wrong: Undecodable, origin: Origin) -> Undecodable:
+    where = f"{origin.topic}-{origin.partition} at {origin.offset}"
+    return Undecodable(
+        wrong.reason, f"{where}: {wrong.detail}", schema=wrong.schema, subject=wrong.subject
+    )

@@ -1,0 +1,123 @@
+"""One transaction after another of one producer, as a `with` block.
+
+Leaves by one of three doors: committed; aborted, and the error that was raised inside goes on; or
+aborted because the broker said so (TransactionAborted: do it again). A producer that was fenced
+cannot go on at all.
+"""
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.client.consuming import Offsets
+from penstock.client.errors import ClientError, Rebalanced
+from penstock.client.kafka_errors import KafkaFailed, explained
+from penstock.client.outbox import Outbox
+
+WAIT_S: Final = 60.0
+ATTEMPTS: Final = 5
+
+
+class TransactionAborted(ClientError):
+    """The broker wants it undone. Nothing of it is visible; do it again."""
+
+    retriable = True
+
+
+class Transaction:
+    """Begins when the block is entered; what is sent inside is visible together or never."""
+
+    def __init__(self, outbox: Outbox, transactional_id: str) -> None:
+        self._outbox = outbox
+        self._kafka = outbox.kafka
+        self._id = transactional_id
+        self._lock = threading.Lock()
+        self._is_ready = False
+        self._consumer: Offsets | None = None
+
+    def over(self, consumer: Offsets | None) -> "Transaction":
+        """The same, with a consumer's offsets in it."""
+        self._consumer = consumer
+        return self
+
+    def __enter__(self) -> "Transaction":
+        if not self._lock.acquire(blocking=False):
+            raise ClientError(f"{self._id} is in a transaction already; end that one first")
+        try:
+            if not self._is_ready:
+                self._kafka.init_transactions(WAIT_S)
+                self._is_ready = True
+            self._kafka.begin_transaction()
+        except KafkaException as failure:
+            self._lock.release()
+            raise KafkaFailed(failure.args[0], f"beginning a transaction of {self._id}") from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._commit()
+            else:
+                self._abort()
+        finally:
+            self._lock.release()
+
+    def _commit(self) -> None:
+        consumer = self._consumer
+        try:
+            if consumer is not None:
+                self._add(consumer)
+            self._retried(lambda: self._kafka.commit_transaction(WAIT_S))
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            if error.fatal():
+                raise KafkaFailed(error, f"committing a transaction of {self._id}") from None
+            self._abort()
+            raise self._undone(explained(error)) from None
+        except Rebalanced as reason:
+            self._abort()
+            raise self._undone(str(reason)) from None
+        if consumer is not None:
+            consumer.settled()
+
+    def _undone(self, why: str) -> TransactionAborted:
+        return TransactionAborted(f"the transaction of {self._id} was undone ({why}); do it again")
+
+    def _add(self, consumer: Offsets) -> None:
+        """Offsets, and what belongs in quarantine, become part of the transaction."""
+        for record in consumer.set_aside():
+            self._outbox.send(record)
+        # First who we are, then what we have: if the group changes after this, the broker declines.
+        metadata = consumer.group_metadata()
+        positions = consumer.positions()
+        if positions:
+            self._retried(
+                lambda: self._kafka.send_offsets_to_transaction(positions, metadata, WAIT_S)
+            )
+
+    def _abort(self) -> None:
+        try:
+            self._retried(lambda: self._kafka.abort_transaction(WAIT_S))
+        except KafkaException as failure:
+            raise KafkaFailed(failure.args[0], f"undoing a transaction of {self._id}") from None
+        finally:
+            if self._consumer is not None:
+                self._consumer.rewind()
+
+    def _retried(self, step: Callable[[], object]) -> None:
+        for attempt in range(ATTEMPTS):
+            try:
+                step()
+                return
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if not error.retriable() or attempt == ATTEMPTS - 1:
+                    raise

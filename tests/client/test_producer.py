@@ -1,0 +1,165 @@
+"""The producer against a real broker and registry."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import Message, TopicPartition
+
+from penstock.client.contract import Contract, Form
+from penstock.client.errors import ClientError, DeliveryFailed, Stopped, Unencodable
+from penstock.client.frame import Side
+from penstock.client.outbox import Placed
+from penstock.client.partitioners import RoundRobin, Sticky
+from penstock.client.producer import Producer
+from penstock.client.registry import Registry
+from penstock.client.serializers import Deserializer
+from penstock.columns.partitioner import Unkeyed, assign_partitions
+from penstock.columns.write_kernels import BytesLayout
+from penstock.model import Millis
+
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+MakeTopic = Callable[..., str]
+
+
+def read_all(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
+    """Everything that was committed, partition by partition."""
+    consumer = KafkaConsumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found, ended = [], 0
+    while ended < partitions:
+        message = consumer.poll(10)
+        assert message is not None, "the end of the partition"
+        if message.error() is None:
+            found.append(message)
+        else:
+            ended += 1
+    consumer.close()
+    return found
+
+
+def test_events_are_written_under_a_contract(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    contract, key = Contract(ORDER), Contract('"string"', form=Form.HEADER)
+    with Producer(bootstrap, topic, registry=registry, value=contract, key=key) as producer:
+        sent = producer.send({"id": 1}, key="a", headers=[("trace", b"x")], timestamp=Millis(1_000))
+        assert sent.result(30) == Placed(topic, 0, 0, 1_000)  # type: ignore[arg-type]  # an Offset
+        assert producer.send_many([{"id": 2}, {"id": 3}], keys=["b", "c"]).wait(30) == 2
+        with pytest.raises(Unencodable):
+            producer.send({"id": "no"})
+        producer.send(None, key="a").result(30)
+    values, keys = Deserializer(registry, topic), Deserializer(registry, topic, side=Side.KEY)
+    read = [
+        (
+            keys.deserialize(one.key(), one.headers()),  # type: ignore[arg-type]  # read as bytes
+            values.deserialize(one.value()),
+        )
+        for one in read_all(bootstrap, topic)
+    ]
+    assert read == [("a", {"id": 1}), ("b", {"id": 2}), ("c", {"id": 3}), ("a", None)]
+
+
+def test_keys_go_where_javas_clients_put_them(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=7)
+    keys = [f"key-{number}".encode() * (number % 5 + 1) for number in range(50)]
+    with Producer(bootstrap, topic) as producer:
+        placed = [producer.send(b"x", key=key) for key in keys]
+        found = [one.result(30).partition for one in placed]
+    content = np.frombuffer(b"".join(keys), dtype=np.uint8)
+    ends = np.cumsum([0, *map(len, keys)])
+    layout = BytesLayout(ends, content, np.empty(0, dtype=np.bool_))
+    assert found == assign_partitions(layout, 7, Unkeyed.sticky(0)).tolist()
+
+
+def test_partitioners_spread_as_they_say(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=4)
+
+    def placed(partitioner: Callable[[bytes | None, int], int]) -> list[int]:
+        with Producer(bootstrap, topic, partitioner=partitioner) as producer:
+            sent = [producer.send(b"x", key=b"same") for _ in range(40)]
+            return [one.result(30).partition for one in sent]
+
+    assert Counter(placed(RoundRobin())) == {0: 10, 1: 10, 2: 10, 3: 10}
+    sticky = placed(Sticky(events=10, seed=1))
+    assert all(len(set(sticky[at : at + 10])) == 1 for at in range(0, 40, 10))
+    assert len(set(sticky)) > 1
+    assert set(placed(lambda key, count: count - 1)) == {3}
+
+
+def test_a_partition_that_is_asked_for_is_taken(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=3)
+    with Producer(bootstrap, topic, partitioner=RoundRobin()) as producer:
+        assert producer.send("text", partition=2).result(30).partition == 2
+        with pytest.raises(ClientError, match="fewer partitions"):
+            producer.send("text", partition=9).result(30)
+
+
+def test_a_record_that_is_too_large_says_what_to_raise(bootstrap: str, topic: str) -> None:
+    with (
+        Producer(bootstrap, topic) as producer,
+        pytest.raises(ClientError, match=r"max\.message\.bytes"),
+    ):
+        producer.send(b"x" * (2 << 20)).result(30)
+
+
+def test_a_failed_delivery_is_told(bootstrap: str) -> None:
+    settings = {"message.timeout.ms": 300, "socket.timeout.ms": 300}
+    with Producer("127.0.0.1:1", "t", settings=settings) as producer:
+        with pytest.raises(DeliveryFailed, match="reachable"):
+            producer.send(b"x").result(30)
+        with pytest.raises(DeliveryFailed):
+            producer.send_many([b"x", b"y"]).wait(30)
+
+
+def test_a_value_without_a_contract_is_bytes_or_text(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, topic) as producer:
+        with pytest.raises(ClientError, match="a contract"):
+            producer.send({"id": 1})
+        producer.send(memoryview(b"x")).result(30)
+    with pytest.raises(Stopped):
+        producer.send(b"late")
+    with pytest.raises(ClientError, match="registry="):
+        Producer(bootstrap, topic, value=Contract(ORDER))
+
+
+def test_a_transaction_is_all_or_nothing(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic, transactional_id=topic) as producer:
+        with producer.transaction():
+            producer.send(b"1")
+            producer.send(b"2")
+        with pytest.raises(ClientError, match="a contract"), producer.transaction():
+            producer.send_many([b"never", {"not": "bytes"}])
+        with producer.transaction():
+            producer.send(b"3")
+            with pytest.raises(ClientError, match="already"), producer.transaction():
+                pass
+    assert [one.value() for one in read_all(bootstrap, topic)] == [b"1", b"2", b"3"]
+
+
+def test_a_fenced_producer_says_why(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic, transactional_id=topic) as old:
+        with old.transaction():
+            old.send(b"1")
+        with Producer(bootstrap, topic, transactional_id=topic) as new:
+            with new.transaction():
+                new.send(b"2")
+            with pytest.raises(ClientError, match="same transactional id"), old.transaction():
+                old.send(b"3")
+    assert [one.value() for one in read_all(bootstrap, topic)] == [b"1", b"2"]
+
+
+def test_without_a_name_there_are_no_transactions(bootstrap: str, topic: str) -> None:
+    with (
+        Producer(bootstrap, topic) as producer,
+        pytest.raises(ClientError, match="transactional_id"),
+    ):
+        producer.transaction()
