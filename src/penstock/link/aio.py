@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -22,6 +23,7 @@ from penstock.link.steps import (
     Give,
     Pause,
 )
+from penstock.link.tls import tls_context
 from penstock.protocol.messages import api_name
 
 _SECOND_MS: Final = 1000
@@ -54,7 +56,10 @@ class Link(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(settings.connect_ms / _SECOND_MS):
                 _, link = await loop.create_connection(
-                    lambda: cls(address, settings), address.host, address.port
+                    lambda: cls(address, settings),
+                    address.host,
+                    address.port,
+                    ssl=None if settings.tls is None else tls_context(settings.tls),
                 )
         except TimeoutError as error:
             raise Unreachable(
@@ -74,7 +79,7 @@ class Link(asyncio.BufferedProtocol):
 
     async def greet(self) -> None:
         """Learn what the broker speaks; once, before anything else."""
-        steps = self._connection.open()
+        steps = self._connection.open(nonce=secrets.token_urlsafe())
         try:
             request = next(steps)
             while True:

@@ -6,6 +6,8 @@ connections that a fork has copied are left to the parent and made anew.
 
 import os
 import random
+import secrets
+import select
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ from penstock.link.request import Request, plain
 from penstock.link.routes import Operation, Routes, StreamOperation
 from penstock.link.settings import USUAL, LinkSettings
 from penstock.link.steps import FAILURES, Begin, Drive, Effect, Finish, Give, Pause
+from penstock.link.tls import tls_context
 from penstock.model import Millis
 from penstock.protocol.messages import api_name
 from penstock.protocol.primitives import Buffer
@@ -60,6 +63,9 @@ class Link:
         connect_ms = self._settings.connect_ms
         try:
             opened = socket.create_connection(self.address, connect_ms / _SECOND_MS)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return self._secured(opened)
         except TimeoutError as error:
             raise Unreachable(
                 f"broker {self.address} did not take the connection in {connect_ms} ms: check the"
@@ -69,13 +75,20 @@ class Link:
             raise Unreachable(
                 f"no connection to broker {self.address} ({error}): check that it runs and listens"
             ) from error
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return opened
+
+    def _secured(self, opened: socket.socket) -> socket.socket:
+        if self._settings.tls is None:
+            return opened
+        context = tls_context(self._settings.tls)
+        try:
+            return context.wrap_socket(opened, server_hostname=self.address.host)
+        except BaseException:
+            opened.close()
+            raise
 
     def greet(self) -> None:
         """Learn what the broker speaks; once, before anything else."""
-        steps = self._connection.open()
+        steps = self._connection.open(nonce=secrets.token_urlsafe())
         try:
             request = next(steps)
             while True:
@@ -134,13 +147,10 @@ class Link:
             return True
         if self._connection.waiting:
             return False
-        self._socket.setblocking(False)
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        # A broker never speaks first: what can be read now is the end.
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """End the connection."""
@@ -152,6 +162,9 @@ class Link:
 
     def _send(self, parts: Sequence[Buffer]) -> None:
         self._socket.settimeout(self._settings.answer_ms / _SECOND_MS)
+        if self._settings.tls is not None:
+            self._socket.sendall(b"".join(parts))
+            return
         unsent = [memoryview(part) for part in parts if len(part)]
         while unsent:
             sent = self._socket.sendmsg(unsent[:_PARTS_MAX])

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.address import Address
 from penstock.link.apis import Api
+from penstock.link.login import Login, converse
 from penstock.link.receiving import Receiver
 from penstock.link.request import Parts, Request, plain
 from penstock.link.settings import LinkSettings
@@ -55,6 +56,7 @@ class Connection:
     def __init__(self, address: Address, settings: LinkSettings) -> None:
         self.address = address
         self._client_id = settings.client_id
+        self._login = settings.login
         self._receiver = Receiver(frame_bytes_max=settings.frame_bytes_max)
         self._due: deque[_Due] = deque()
         self._number = 0
@@ -66,8 +68,16 @@ class Connection:
         """Requests without an answer."""
         return len(self._due)
 
-    def open(self) -> Generator[Request, Any, None]:
-        """What must be asked before anything else; each request is answered before the next."""
+    def open(self, nonce: str = "") -> Generator[Request, Any, None]:
+        """What must be asked before anything else; each request is answered before the next.
+
+        A login needs a nonce that was never used before.
+        """
+        yield from self._learn_versions()
+        if self._login is not None:
+            yield from self._log_in(self._login, nonce)
+
+    def _learn_versions(self) -> Generator[Request, Any, None]:
         answer = yield _ask_versions(last=4)
         if answer.error_code == ErrorCode.unsupported_version:
             told = {row.api_key: row.max_version for row in answer.api_keys}
@@ -81,6 +91,29 @@ class Connection:
         }
         for row in getattr(answer, "finalized_features", ()):
             self.features[row.name] = row.max_version_level
+
+    def _log_in(self, login: Login, nonce: str) -> Generator[Request, Any, None]:
+        answer = yield plain(Api.SASL_HANDSHAKE, least=1, mechanism=login.mechanism)
+        if answer.error_code != ErrorCode.none:
+            raise Refused(
+                ErrorCode(answer.error_code),
+                f"broker {self.address} does not take {login.mechanism}; it takes"
+                f" {', '.join(answer.mechanisms) or 'no login on this port'}",
+            )
+        conversation = converse(login, nonce)
+        message = next(conversation)
+        while True:
+            answer = yield plain(Api.SASL_AUTHENTICATE, auth_bytes=message)
+            if answer.error_code != ErrorCode.none:
+                raise Refused(
+                    ErrorCode(answer.error_code),
+                    f"broker {self.address} does not let {login.username} in:"
+                    f" {answer.error_message}",
+                )
+            try:
+                message = conversation.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                return
 
     def version_of(self, request: Request) -> int:
         """The newest version that the broker, we and the asker have in common."""

@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 
+from penstock.link.login import Login
+from penstock.link.tls import Tls
+
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """For one connection and for the cluster behind it."""
 
     client_id: str = "penstock"
+    tls: Tls | None = None  # None: in the clear
+    login: Login | None = None  # None: as nobody in particular
     connect_ms: int = 10_000
     answer_ms: int = 30_000  # an answer later than this costs the broker the connection
     retry_ms: int = 120_000  # what keeps failing is given up after this

@@ -1,0 +1,300 @@
+"""Logins and TLS: the conversations by themselves, then through a real listener."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import ipaddress
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from penstock.errors import ErrorCode, Refused
+from penstock.link import aio, blocking
+from penstock.link.address import Address, Unreachable, read_bootstrap
+from penstock.link.connection import Connection
+from penstock.link.login import Login, converse
+from penstock.link.offsets import end_offsets
+from penstock.link.producing import produce
+from penstock.link.request import plain
+from penstock.link.settings import LinkSettings
+from penstock.link.tls import Tls
+from penstock.model import TopicPartition
+from penstock.protocol.records import build_batch
+from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable, free_port
+from penstock.testing.embedded import EmbeddedBroker
+
+PENCIL = Login("user", "pencil", "SCRAM-SHA-256")
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+SERVER_FIRST = (
+    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+)
+SERVER_LAST = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def test_scram_speaks_as_the_example_of_its_rfc() -> None:
+    conversation = converse(PENCIL, NONCE)
+    assert next(conversation) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert conversation.send(SERVER_FIRST) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    with pytest.raises(StopIteration):
+        conversation.send(SERVER_LAST)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "why"),
+    [
+        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "somebody else"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=1"), b"", "asks for 1 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=9999999"), b"", "asks for 9999999"),
+        (SERVER_FIRST.replace(b"s=W", b"s=?"), b"", "cannot be read"),
+        (SERVER_FIRST, SERVER_LAST.replace(b"6rri", b"7rri"), "impostor"),
+        (SERVER_FIRST, b"e=other-error", "impostor"),
+    ],
+)
+def test_a_broker_that_does_not_play_by_the_rules_is_refused(
+    first: bytes, last: bytes, why: str
+) -> None:
+    conversation = converse(PENCIL, NONCE)
+    next(conversation)
+
+    def play() -> None:
+        conversation.send(first)
+        conversation.send(last)
+
+    with pytest.raises(Refused, match=why):
+        play()
+
+
+def test_plain_is_one_message_and_a_password_is_never_shown() -> None:
+    login = Login("ann", "secret", "PLAIN")
+    assert list(converse(login, "")) == [b"\0ann\0secret"]
+    assert "secret" not in repr(LinkSettings(login=login))
+    with pytest.raises(Refused, match="GSSAPI is not known here"):
+        Login("ann", "secret", "GSSAPI")
+
+
+class Certificate(NamedTuple):
+    """A key and its own certificate for 127.0.0.1, in one file."""
+
+    path: Path
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "penstock test")])
+    today = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(today)
+        .not_valid_after(today + datetime.timedelta(days=36_500))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return Certificate(path)
+
+
+@pytest.fixture
+def tls_door(broker: EmbeddedBroker, certificate: Certificate) -> Iterator[Address]:
+    """A TLS listener in front of a broker, for one connection after the other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.path)
+    inner = read_bootstrap(broker.bootstrap)[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    taken, _ = listener.accept()
+                except OSError:
+                    return
+                try:
+                    pass_on(context.wrap_socket(taken, server_side=True), inner)
+                except OSError:
+                    taken.close()  # it did not trust us
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Address("127.0.0.1", listener.getsockname()[1])
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def pass_on(outer: ssl.SSLSocket, inner_address: Address) -> None:
+    """Whole requests in, whole answers out: those who come here ask for one thing at a time."""
+    with outer, socket.create_connection(inner_address) as inner:
+        while request := read_frame(outer):
+            inner.sendall(request)
+            outer.sendall(read_frame(inner))
+
+
+def read_frame(source: socket.socket) -> bytes:
+    content = b""
+    while len(content) < 4 or len(content) < 4 + int.from_bytes(content[:4]):
+        piece = source.recv(1 << 16)
+        if not piece:
+            return b""
+        content += piece
+    return content
+
+
+def call_either(kind: str, address: Address, settings: LinkSettings) -> Any:
+    if kind == "blocking":
+        link = blocking.Link.connect(address, settings)
+        try:
+            assert not link.is_stale()
+            return link.call(3, topics=[])
+        finally:
+            link.close()
+
+    async def call() -> Any:
+        async_link = await aio.Link.connect(address, settings)
+        try:
+            return await async_link.call(3, topics=[])
+        finally:
+            await async_link.close()
+
+    return asyncio.run(call())
+
+
+both = pytest.mark.parametrize("kind", ["blocking", "aio"])
+
+
+@both
+def test_a_link_speaks_tls_to_whom_it_trusts(
+    tls_door: Address, certificate: Certificate, kind: str
+) -> None:
+    trusting = LinkSettings(tls=Tls(ca_file=str(certificate.path)))
+    assert call_either(kind, tls_door, trusting).brokers
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        call_either(kind, tls_door, LinkSettings(tls=Tls()))
+
+
+def test_a_login_that_the_broker_does_not_know_is_refused_with_what_it_takes() -> None:
+    connection = Connection(Address("b", 1), LinkSettings(login=PENCIL))
+    steps = connection.open("nonce")
+    next(steps)
+    handshake = steps.send(_Answer(api_keys=[], finalized_features=[]))
+    assert handshake.api_key == 17
+    refusal = _Answer(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=["PLAIN"])
+    with pytest.raises(Refused, match="does not take SCRAM-SHA-256; it takes PLAIN"):
+        steps.send(refusal)
+
+
+class _Answer:
+    def __init__(self, error_code: ErrorCode = ErrorCode.none, **fields: object) -> None:
+        self.error_code = error_code
+        self.__dict__.update(fields)
+
+
+class Guarded(NamedTuple):
+    """An Apache Kafka that asks who is there."""
+
+    open_port: str
+    scram_over_tls: str
+    plain_in_the_clear: str
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    settings: list[str] = []
+    try:
+        peer = ApacheKafka(
+            heap="512m", settings=settings, folder=tmp_path_factory.mktemp("guarded")
+        )
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    scram, clear = free_port(), free_port()
+    controller = peer._controller_port  # noqa: SLF001 - the listeners are written anew here
+    module = "org.apache.kafka.common.security"
+    listeners = {"PLAINTEXT": peer.port, "SASL_SSL": scram, "SASL_PLAINTEXT": clear}
+    settings += [
+        "listeners="
+        + ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+        + f",CONTROLLER://127.0.0.1:{controller}",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
+        f"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule"
+        " required;",
+        f"listener.name.sasl_ssl.plain.sasl.jaas.config={module}.plain.PlainLoginModule required;",
+        f"listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule"
+        ' required user_ann="secret";',
+        f"listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}"
+        ".scram.ScramLoginModule required;",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={certificate.path}",
+    ]
+    with peer:
+        add_user(peer.bootstrap, "ann", "secret")
+        yield Guarded(peer.bootstrap, f"127.0.0.1:{scram}", f"127.0.0.1:{clear}")
+
+
+def add_user(bootstrap: str, name: str, password: str) -> None:
+    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), b"salt", 4096)
+    user = {
+        "name": name,
+        "mechanism": 2,
+        "iterations": 4096,
+        "salt": b"salt",
+        "salted_password": salted,
+    }
+    with blocking.Cluster(bootstrap) as cluster:
+        answer = cluster.run(lambda routes: routes.ask_any(plain(51, upsertions=[user])))
+        assert answer.results[0].error_code == 0, answer
+        topic = {"name": "guarded", "num_partitions": 1, "replication_factor": 1}
+        cluster.run(lambda routes: routes.ask_any(plain(19, topics=[topic], timeout=9_000)))
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@both
+def test_apache_kafka_lets_in_who_knows_the_password(
+    guarded: Guarded, certificate: Certificate, kind: str
+) -> None:
+    place = TopicPartition("guarded", 0)
+    batch = build_batch([(None, b"v")])
+    tls = Tls(ca_file=str(certificate.path))
+    ways = [
+        (guarded.scram_over_tls, LinkSettings(tls=tls, login=Login("ann", "secret"))),
+        (guarded.plain_in_the_clear, LinkSettings(login=Login("ann", "secret", "PLAIN"))),
+    ]
+    for bootstrap, settings in ways:
+        assert call_either(kind, read_bootstrap(bootstrap)[0], settings).brokers
+        with blocking.Cluster(bootstrap, settings) as cluster:
+            before = cluster.run(end_offsets([place]))[place]
+            assert cluster.run(produce({place: [batch]})) == {place: [before]}
+        wrong = Login("ann", "guess", settings.login.mechanism if settings.login else "")
+        with pytest.raises(Refused, match="does not let ann in"):
+            call_either(
+                kind, read_bootstrap(bootstrap)[0], LinkSettings(tls=settings.tls, login=wrong)
+            )
