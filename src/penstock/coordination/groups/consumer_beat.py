@@ -29,6 +29,7 @@ from penstock.coordination.groups.state import (
     JOINING,
     LEFT_FOR_A_WHILE,
     ClassicGroup,
+    ClassicState,
     ConsumerGroup,
     ConsumerMember,
     Groups,
@@ -62,11 +63,16 @@ def decide_consumer_beat(
         _end_classic_life(draft, command.member_id)
     is_due = subscribe(draft, command.member_id, wanted)
     is_due = refresh_topics(draft, command.topics, is_due=is_due) or is_due
-    if is_due:
+    if is_due or _is_rebalancing(group):
         bump_epoch(draft, command.topics)
     if draft.group.epoch > draft.group.target_epoch:
         assign(draft, command.topics)
     return draft.outcome(Reply(command.caller, advance_member(draft, command)))
+
+
+def _is_rebalancing(group: ClassicGroup | ConsumerGroup | None) -> bool:
+    """A classic group that changes in the middle of a rebalance still needs its outcome."""
+    return isinstance(group, ClassicGroup) and group.state is not ClassicState.STABLE
 
 
 def _end_classic_life(draft: ConsumerDraft, member_id: str) -> None:

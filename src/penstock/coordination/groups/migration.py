@@ -281,7 +281,15 @@ def _classic_group(
     metadata = {m.member_id: m.metadata(classic.protocol) for m in classic.members.values()}
     classic.subscribed_topics = subscribed_topics(metadata.values())
     for member_id, known in tuple(classic.members.items()):
-        parts = by_topic_name(group.targets.get(member_id, {}), group.topics)
+        parts = by_topic_name(_held(group.members[member_id].current), group.topics)
         packed = write_embedded_assignment(parts, version_of(metadata[member_id]))
         classic.members[member_id] = known._replace(assignment=packed)
     return classic
+
+
+def _held(current: StoredCurrent) -> dict[UUID, tuple[int, ...]]:
+    """All that a member may still be reading: what it shall have is the next leader's affair."""
+    held = {topic_id: set(epochs) for topic_id, epochs in current.assigned.items()}
+    for topic_id, epochs in current.pending_revocation.items():
+        held.setdefault(topic_id, set()).update(epochs)
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in held.items()}

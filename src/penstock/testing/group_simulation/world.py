@@ -23,6 +23,7 @@ STATIC: Final = 2  # so many of them have a group.instance.id
 LIVING: Final = 3  # at least so many are there at the end
 STEPS: Final = 250
 HEALED_MS: Final = 240_000
+_HOW_OFTEN: Final = (55, 17, 2, 8, 4, 3, 6, 4, 1, 2, 1)  # of a hundred steps, as World lists them
 
 
 class World:
@@ -41,10 +42,26 @@ class World:
         self._generation = -1
         self._round_began = self._round_ended = -1
         self._group_type: type | None = None
+        self._happenings = (
+            self._act,
+            self._wait,
+            self._wait_long,
+            self._commit,
+            self._pretend,
+            self._crash,
+            self._revive,
+            self._leave,
+            self._roll,
+            self._stall,
+            self._restart,
+        )
+        self._favourite = self.random.choice(protocols)  # what is being rolled out just now
         self.clients = [self._client(number) for number in range(CLIENTS)]
 
     def _client(self, number: int) -> Client:
-        name, protocol = f"c{number}", self.random.choice(self.protocols)
+        name, protocol = f"c{number}", self._favourite
+        if self.random.random() < 0.15:
+            protocol = self.random.choice(self.protocols)
         instance_id = f"static-{name}" if number < STATIC else None
         kind = ClassicClient if protocol == "classic" else ConsumerClient
         return kind(name, self, instance_id)
@@ -84,32 +101,56 @@ class World:
     def step(self) -> None:
         """Something happens, and no promise is broken."""
         number = self.random.randrange(CLIENTS)
-        client, choice = self.clients[number], self.random.random()
-        if choice < 0.55:
-            client.act()
-        elif choice < 0.72:
-            self._pass_time(self.random.choice((1, 50, 500, 3_000)))
-        elif choice < 0.80 and client.is_alive:
-            is_wrong = self.random.random() < 0.4
-            client.commit(client.generation - self.random.randint(-1, 3) * is_wrong)
-        elif choice < 0.84 and client.is_alive and client.member_id:
-            client.pretend()
-        elif choice < 0.87:
-            client.is_alive = False
-        elif choice < 0.93 and not client.is_alive:
-            self.clients[number] = self._client(number)
-        elif choice < 0.95:
-            self._stall(client)
-        elif choice < 0.97 and client.is_alive and client.generation > 0:
-            client.leave()
-        elif choice < 0.98:
-            self._restart()
-        else:
-            self._pass_time(12_000)
+        (happen,) = self.random.choices(self._happenings, _HOW_OFTEN)
+        happen(number)
         self.check()
 
-    def _stall(self, client: Client) -> None:
-        now = self.coordinator.now
+    def _act(self, number: int) -> None:
+        self.clients[number].act()
+
+    def _wait(self, number: int) -> None:
+        self._pass_time(self.random.choice((1, 50, 500, 3_000)))
+
+    def _wait_long(self, number: int) -> None:
+        self._pass_time(12_000)
+
+    def _commit(self, number: int) -> None:
+        client = self.clients[number]
+        if client.is_alive:
+            is_wrong = self.random.random() < 0.4
+            client.commit(client.generation - self.random.randint(-1, 3) * is_wrong)
+
+    def _pretend(self, number: int) -> None:
+        client = self.clients[number]
+        if client.is_alive and client.member_id:
+            client.pretend()
+
+    def _crash(self, number: int) -> None:
+        self.clients[number].is_alive = False
+
+    def _revive(self, number: int) -> None:
+        if not self.clients[number].is_alive:
+            self.clients[number] = self._client(number)
+
+    def _leave(self, number: int) -> None:
+        """Go; in a rolling restart the next one comes at once."""
+        client = self.clients[number]
+        if client.is_alive and client.generation > 0:
+            client.leave()
+            if self.random.random() < 0.6:
+                self.clients[number] = self._client(number)
+
+    def _roll(self, number: int) -> None:
+        self._favourite = self.random.choice(self.protocols)
+
+    def _restart(self, number: int) -> None:
+        self.coordinator.restart()
+        self._generation = -1  # one that was not written yet comes again
+        self._rounds += 1
+        self._forget_deadlines()
+
+    def _stall(self, number: int) -> None:
+        client, now = self.clients[number], self.coordinator.now
         if self.random.random() < 0.5:
             client.silent_until = now + self.random.choice((2_000, 30_000))
         else:
@@ -123,12 +164,6 @@ class World:
             for client in self.clients:
                 if self.coordinator.now < client.stubborn_until:
                     client.act()
-
-    def _restart(self) -> None:
-        self.coordinator.restart()
-        self._generation = -1  # one that was not written yet comes again
-        self._rounds += 1
-        self._forget_deadlines()
 
     def _forget_deadlines(self) -> None:
         for client in self.clients:
@@ -190,14 +225,12 @@ class World:
             client.silent_until = client.stubborn_until = 0
             if number < LIVING and not client.is_alive:
                 self.clients[number] = self._client(number)
-        for _ in range(HEALED_MS // 1_000):
-            for number, client in enumerate(self.clients):
-                if number < LIVING and not client.is_alive:  # fenced by its own successor
+        for _ in range(HEALED_MS // 500):
+            for number in range(CLIENTS):
+                if number < LIVING and not self.clients[number].is_alive:  # fenced by a namesake
                     self.clients[number] = self._client(number)
-                client.act()
-            self.coordinator.pass_time(500)
-            for client in self.clients:
-                client.act()
+                self.clients[number].act()
+                self.check()
             self.coordinator.pass_time(500)
             self.check()
 
