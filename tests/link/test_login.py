@@ -243,6 +243,8 @@ def guarded(
         "listeners="
         + ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
         + f",CONTROLLER://127.0.0.1:{controller}",
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,"
+        + ",".join(f"{name}:{name}" for name in listeners),
         "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
         f"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule"
         " required;",

@@ -1,6 +1,7 @@
 """One connection, in both shells, to brokers and to what is none."""
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,8 +13,11 @@ import uvloop
 from penstock.errors import Malformed
 from penstock.link import aio, blocking
 from penstock.link.address import Address, Unreachable, read_bootstrap
+from penstock.link.routes import Routes
 from penstock.link.settings import LinkSettings
+from penstock.link.steps import Steps
 from penstock.testing.apache_kafka import free_port
+from penstock.testing.embedded import EmbeddedBroker
 
 METADATA, FIND_COORDINATOR = 3, 10
 QUICK = LinkSettings(connect_ms=2_000, answer_ms=300)
@@ -142,3 +146,21 @@ def test_one_that_says_nothing_is_given_up(kind: str) -> None:
 def server_address(server: object) -> Address:
     (address,) = read_bootstrap(server.bootstrap)  # type: ignore[attr-defined]  # either broker
     return address
+
+
+def test_a_forked_child_makes_its_own_connections(broker: EmbeddedBroker) -> None:
+    cluster = blocking.kept_cluster(broker.bootstrap)
+    assert blocking.kept_cluster(broker.bootstrap) is cluster
+    cluster.run(describe_all)
+    child = os.fork()
+    if child == 0:
+        cluster.run(describe_all)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for _ in range(3):  # the parent's connection was neither closed nor spoken on
+        cluster.run(describe_all)
+    cluster.close()
+
+
+def describe_all(routes: Routes) -> Steps[object]:
+    return routes.describe(None)

@@ -1,0 +1,103 @@
+"""Kafka clients' properties -> link settings, by the names people already have in their files.
+
+Takes librdkafka's names and the Java client's. What concerns security and is not understood is
+refused: a setting that is silently dropped there is a hole or a riddle.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.errors import ErrorCode, Refused
+from penstock.link.login import Login
+from penstock.link.settings import USUAL, LinkSettings
+from penstock.link.tls import Tls
+
+_PROTOCOLS: Final = {  # whether TLS, whether a login
+    "PLAINTEXT": (False, False),
+    "SSL": (True, False),
+    "SASL_PLAINTEXT": (False, True),
+    "SASL_SSL": (True, True),
+}
+_KNOWN_SECURITY: Final = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.ca.location",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+_JAAS_USER: Final = re.compile(r'\busername\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS_PASSWORD: Final = re.compile(r'\bpassword\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def settings_from(properties: Mapping[str, str]) -> LinkSettings:
+    """What these properties say of a link; those that concern something else are left alone."""
+    for name in properties:
+        if name.startswith(("sasl.", "ssl.", "security.")) and name not in _KNOWN_SECURITY:
+            raise _refused(f"{name} is not understood here")
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise _refused(f"security.protocol {protocol} is none of {', '.join(_PROTOCOLS)}")
+    with_tls, with_login = _PROTOCOLS[protocol]
+    return LinkSettings(
+        client_id=properties.get("client.id", USUAL.client_id),
+        answer_ms=_millis(properties, "request.timeout.ms", USUAL.answer_ms),
+        tls=_tls(properties) if with_tls else None,
+        login=_login(properties) if with_login else None,
+    )
+
+
+def _tls(properties: Mapping[str, str]) -> Tls:
+    truststore = properties.get("ssl.truststore.location")
+    if truststore is not None and properties.get("ssl.truststore.type", "JKS").upper() != "PEM":
+        raise _refused(
+            "ssl.truststore.location must be PEM (ssl.truststore.type=PEM): convert it with"
+            " keytool -exportcert -rfc"
+        )
+    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https")
+    return Tls(
+        ca_file=properties.get("ssl.ca.location", truststore),
+        certificate_file=properties.get("ssl.certificate.location"),
+        key_file=properties.get("ssl.key.location"),
+        key_password=properties.get("ssl.key.password"),
+        checks_hostname=algorithm.lower() not in ("", "none"),
+    )
+
+
+def _login(properties: Mapping[str, str]) -> Login:
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms"))
+    username, password = properties.get("sasl.username"), properties.get("sasl.password")
+    jaas = properties.get("sasl.jaas.config")
+    if jaas is not None:
+        username, password = _quoted(_JAAS_USER, jaas), _quoted(_JAAS_PASSWORD, jaas)
+    if mechanism is None or username is None or password is None:
+        raise _refused(
+            "a login needs sasl.mechanism, and sasl.username with sasl.password or sasl.jaas.config"
+        )
+    return Login(username, password, mechanism)
+
+
+def _quoted(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return None if found is None else re.sub(r"\\(.)", r"\1", found[1])
+
+
+def _millis(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name, str(default))
+    if not text.isdecimal() or not int(text):
+        raise _refused(f"{name} {text!r} is no number of milliseconds")
+    return int(text)
+
+
+def _refused(why: str) -> Refused:
+    return Refused(ErrorCode.invalid_config, why)
