@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.client.avro_types import decimal_bytes, decimal_of, is_nullable, values_of
+from penstock.client.avro_types import decimal_bytes, decimal_of, values_of
 from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.encoding import Input
 from penstock.columns.avro.program import CODE_FIELDS, NO_SLOT
@@ -19,6 +18,7 @@ from penstock.schemas.avro.logical import logical_type
 from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 
 _RAW_BYTES: Final = {Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_SOURCE, _A, _B = 1, 2, 3  # of an instruction
 _DAYS: Final = {"time-millis": (86_400_000, 4), "time-micros": (86_400_000_000, 8)}
 
 
@@ -102,15 +102,20 @@ class _Compiler:
         nulls = [at for at, branch in enumerate(union.branches) if branch.kind is Kind.NULL]
         if len(values) > 1:
             return self._put_members(union, values, nulls[0] if nulls else -1)
-        source = self._input()
-        choice = self._emit(ops.NULLABLE, source, nulls[0] if nulls else 1)
-        if not nulls:  # a union of one
-            self._patch(choice, _OP, ops.REQUIRED)
-            self._emit(ops.UNION, source, len(self.members), 1, -1)
-            self.members.append((source, 0, len(self.code)))
-        inner = self.put(values[0]) if values else Input(NO_SLOT)
-        self._patch(choice, _B, len(self.code))
-        return Input(source, (inner,))
+        if not values:
+            source = self._input()
+            self._emit(ops.NULLABLE, source, 0, len(self.code) + 1)
+            return Input(source)
+        if nulls:
+            choice = self._emit(ops.NULLABLE, NO_SLOT, nulls[0])
+        else:
+            choice = self._emit(ops.UNION, NO_SLOT, len(self.members), 1, -1)
+            self.members.append((self.inputs, 0, len(self.code)))  # of the input put next
+        inner = self.put(values[0])
+        self._patch(choice, _SOURCE, inner.slot)
+        if nulls:
+            self._patch(choice, _B, len(self.code))
+        return inner
 
     def _put_members(self, union: Union, values: list[Node], null: int) -> Input:
         source = self._input()
@@ -155,7 +160,6 @@ class _Compiler:
             self._emit(_PLAIN[node.kind], source)
 
 
-_OP, _A, _B = 0, 2, 3
 _PLAIN: Final = {
     Kind.INT: ops.INT,
     Kind.LONG: ops.LONG,

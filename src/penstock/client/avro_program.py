@@ -68,17 +68,19 @@ def compile_decoder(
     if isinstance(reader, Record):
         names = wanted_names(reader, columns)
         return compiler.record(writer, reader, names)
-    assert columns is None or list(columns) == [VALUE], f"the only column is {VALUE!r}"
+    if columns is not None and not columns:
+        return compiler.nothing(writer)
     return compiler.value(writer, reader)
 
 
-def wanted_names(reader: Record, columns: Sequence[str] | None) -> tuple[str, ...]:
+def wanted_names(reader: Node, columns: Sequence[str] | None) -> tuple[str, ...]:
     """The columns to fill, in the order asked for; ValueError for one the reader does not have."""
+    names = [field.name for field in reader.fields] if isinstance(reader, Record) else [VALUE]
     if columns is None:
-        return tuple(field.name for field in reader.fields)
-    unknown = [name for name in columns if name not in reader.by_name]
+        return tuple(names)
+    unknown = [name for name in columns if name not in names]
     if unknown:
-        raise ValueError(f"{reader.full_name} has no field {unknown[0]!r}")
+        raise ValueError(f"{reader.full_name} has no column {unknown[0]!r}")
     if len(set(columns)) < len(columns):
         raise ValueError("a column is asked for twice")
     return tuple(columns)
@@ -106,6 +108,11 @@ class _Compiler:
         target = target_for(reader, self._asm)
         self._resolve(writer, reader, target)
         return self._finished((VALUE,), (target,))
+
+    def nothing(self, writer: Node) -> DecodeProgram:
+        """No column: only finds out what is wrong with the payloads."""
+        self._skipping.put(writer)
+        return self._finished((), ())
 
     def _finished(self, names: tuple[str, ...], targets: tuple[Target, ...]) -> DecodeProgram:
         self._asm.put(ops.END)

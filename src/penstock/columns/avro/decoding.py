@@ -62,6 +62,11 @@ class Decoded:
 
     def to_batch(self) -> pa.RecordBatch:
         """The columns as a batch of Arrow's."""
+        if not self.columns:  # a batch has no length of its own
+            nothing: Any = pa.Array.from_buffers(
+                pa.struct([]), len(self.errors), [None], children=[]
+            )
+            return pa.RecordBatch.from_struct_array(nothing)
         fields = [
             pa.field(name, column.type)
             for name, column in zip(self.names, self.columns, strict=True)
@@ -128,11 +133,10 @@ class _Decoding:
 
     def _grow(self, done: int) -> None:
         """Room for what was full just now, and for what all rows will take going by those done."""
-        slot, size = self._full
-        used = (self._counts[slot], self._sizes[slot] + size)
-        self._capacities[slot] = np.maximum(
-            self._capacities[slot], 2 * np.array(used) + _FIRST_ROOM
-        )
+        slot, size = (int(one) for one in self._full)
+        values, content = (int(one) for one in self._capacities[slot])
+        # Twice what there was, not what is in use: the row that wanted more has been set back.
+        self._capacities[slot] = (values, 2 * content + size) if size else (2 * values, content)
         self._check(done)
         if done >= _TRIAL_ROWS:
             self._foresee(done)

@@ -1,0 +1,180 @@
+"""Many Avro payloads at once: bytes to an Arrow batch and back, with an error per row.
+
+A decoder is made once for a pair of schemas and used for every batch. Nothing is silently wrong: a
+row that cannot be read is null in every column and has its reason in `errors`; its neighbours never
+know. Columns have the types that `avro_types` says; a column whose type contains itself is JSON
+text, read row by row and so much slower.
+
+    decoder = AvroDecoder(writer, reader, columns=["id", "total"])
+    batch, errors = decoder.decode(buffer, starts, ends)
+    reasons = [Wrong(code).reason for code in errors[errors > 0]]
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.client.avro_encode_program import compile_encoder
+from penstock.client.avro_inputs import Filler, columns_of, has_wide_union, input_types
+from penstock.client.avro_program import compile_decoder, wanted_names
+from penstock.client.avro_row_writing import RowWriter, batch_rows
+from penstock.client.avro_rows import RowReader, as_json, payloads_of
+from penstock.client.avro_types import NotExpressible, arrow_type
+from penstock.columns.avro.decoding import Decoded, decode
+from penstock.columns.avro.encoding import encode
+from penstock.columns.avro.program import USUAL_LIMITS, Limits, Wrong
+from penstock.columns.compiled import Bytes, Int64s, read_only
+from penstock.columns.shape import ArrowArray
+from penstock.protocol.primitives import Buffer
+from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.tree import Node, Record
+
+__all__ = ["AvroDecoder", "AvroEncoder", "Wrong"]
+
+
+class AvroDecoder:
+    """Reads what one schema wrote into the columns of another, or of the same one.
+
+    Payloads are bare Avro: no frame around them. `columns` are names of the reader's fields, in the
+    order wanted; the others are stepped over. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        writer: AvroSchema,
+        reader: AvroSchema | None = None,
+        columns: Sequence[str] | None = None,
+        limits: Limits = USUAL_LIMITS,
+    ) -> None:
+        self._limits = limits
+        wanted = writer if reader is None else reader
+        root = wanted.root
+        self._is_record = isinstance(root, Record)
+        names = wanted_names(root, columns)
+        trees = [name for name in names if not _is_expressible(_column_type(root, name))]
+        self._names = names
+        self._trees = frozenset(trees)
+        self._rows = RowReader(writer, wanted) if trees else None
+        self._program = compile_decoder(
+            writer.root, root, [name for name in names if name not in self._trees]
+        )
+
+    def decode(
+        self, buffer: Buffer | Bytes, starts: Int64s, ends: Int64s
+    ) -> tuple[pa.RecordBatch, Bytes]:
+        """The payloads buffer[starts[i]:ends[i]] as columns, and a `Wrong` per row.
+
+        Raises OutputTooLarge when all rows together are beyond the limit: decode fewer at a time.
+        """
+        source = read_only(buffer)
+        decoded = decode(
+            self._program,
+            source,
+            np.ascontiguousarray(starts, dtype=np.int64),
+            np.ascontiguousarray(ends, dtype=np.int64),
+            self._limits,
+        )
+        if self._rows is None:
+            return decoded.to_batch(), decoded.errors
+        return self._with_trees(decoded, self._rows, source, starts, ends)
+
+    def _with_trees(
+        self, decoded: Decoded, rows: RowReader, source: Bytes, starts: Int64s, ends: Int64s
+    ) -> tuple[pa.RecordBatch, Bytes]:
+        """The kernel's columns, and those it left, for the rows it found nothing wrong with."""
+        errors = decoded.errors.copy()
+        texts: dict[str, list[str | None]] = {name: [None] * len(errors) for name in self._trees}
+        payloads = payloads_of(source.data, starts, ends)
+        for row, payload in enumerate(payloads):
+            if errors[row]:
+                continue
+            value, errors[row] = rows.read(payload)
+            if not errors[row]:
+                for name in self._trees:
+                    texts[name][row] = as_json(value[name] if self._is_record else value)
+        columns = dict(zip(decoded.names, decoded.columns, strict=True))
+        if (errors != decoded.errors).any():
+            valid = pa.array(errors == 0)
+            columns = {name: _nulled(column, valid) for name, column in columns.items()}
+        columns |= {name: pa.array(column, pa.string()) for name, column in texts.items()}
+        ordered = tuple(columns[name] for name in self._names)
+        places = decoded.error_places
+        return Decoded(self._names, ordered, errors, places).to_batch(), errors
+
+
+def _nulled(column: ArrowArray, valid: ArrowArray) -> ArrowArray:
+    kept: ArrowArray = column.filter(valid)
+    positions = np.cumsum(np.asarray(valid)) - 1
+    indices = pa.array(positions, mask=~np.asarray(valid))
+    return kept.take(indices)
+
+
+def _column_type(root: Node, name: str) -> Node:
+    return root.by_name[name].type if isinstance(root, Record) else root
+
+
+def _is_expressible(node: Node) -> bool:
+    try:
+        arrow_type(node)
+    except NotExpressible:
+        return False
+    return True
+
+
+class AvroEncoder:
+    """Writes rows in one schema. Safe to share between threads.
+
+    Nothing is made up: a null in a field that has none is wrong with that row, never "" or 0.
+    """
+
+    def __init__(self, schema: AvroSchema, limits: Limits = USUAL_LIMITS) -> None:
+        root = schema.root
+        self._root = root
+        self._limits = limits
+        self._rows = RowWriter(schema)
+        self._types: dict[str, pa.DataType] | None = None
+        if _is_expressible(root):
+            self._program, self._inputs = compile_encoder(root)
+            self._types = input_types(root)
+            self._filler = Filler(root)
+            self._is_plain = isinstance(root, Record) and not has_wide_union(root)
+
+    def encode(self, batch: pa.RecordBatch, prefix: bytes = b"") -> tuple[Bytes, Int64s, Bytes]:
+        """The rows as payloads behind `prefix`: a buffer, one more offset than rows, a `Wrong` per
+        row. A wrong row has an empty payload, without prefix.
+
+        ValueError when the columns are not the schema's.
+        """
+        if self._types is None:
+            return self._rows.write(batch_rows(batch, self._root), prefix)
+        columns = columns_of(batch, self._root, self._types)
+        encoded = encode(
+            self._program,
+            list(zip(columns, self._inputs, strict=True)),
+            batch.num_rows,
+            prefix,
+            self._limits,
+        )
+        return encoded.buffer, encoded.offsets, encoded.errors
+
+    def encode_rows(
+        self, rows: Sequence[Mapping[str, Any]], prefix: bytes = b""
+    ) -> tuple[Bytes, Int64s, Bytes]:
+        """The same for dicts, which may leave out fields with defaults.
+
+        Through Arrow where that can be; one by one where Arrow cannot take a value, or where a
+        union's branch has to be found out.
+        """
+        if self._types is None or not self._is_plain:
+            return self._rows.write(rows, prefix)
+        names = self._types.keys()
+        if not all(row.keys() <= names for row in rows):
+            return self._rows.write(rows, prefix)
+        ready = [self._filler.filled(row) for row in rows] if self._filler.is_needed else rows
+        try:
+            struct: Any = pa.array(ready, pa.struct(list(self._types.items())))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return self._rows.write(rows, prefix)
+        return self.encode(pa.RecordBatch.from_struct_array(struct), prefix)

@@ -1,0 +1,95 @@
+"""Rows written one by one with fastavro: what Arrow cannot hold, or cannot tell apart.
+
+A row that fastavro refuses, or that has a field the schema does not, is UNFIT; a null where there
+may be none is NULL, as the kernel says it.
+"""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+from fastavro.validation import ValidationError, validate
+
+from penstock.client.avro_types import NotExpressible, arrow_type
+from penstock.columns.avro.program import Wrong
+from penstock.columns.compiled import Bytes, Int64s
+from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.tree import Node, Record
+
+
+class RowWriter:
+    """Writes single values of one schema."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = fastavro.parse_schema(json.loads(schema.formatted("resolved")))
+        root = schema.root
+        self._names = frozenset(root.by_name) if isinstance(root, Record) else None
+        self._required = _required(root)
+
+    def write(self, rows: Sequence[Any], prefix: bytes) -> tuple[Bytes, Int64s, Bytes]:
+        """Payloads in one buffer, their offsets, and a Wrong per row."""
+        output = bytearray()
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        errors = np.zeros(len(rows), dtype=np.uint8)
+        for index, row in enumerate(rows):
+            payload, errors[index] = self._written(row)
+            if not errors[index]:
+                output += prefix + payload
+            offsets[index + 1] = len(output)
+        return np.frombuffer(bytes(output), dtype=np.uint8), offsets, errors
+
+    def _written(self, row: Any) -> tuple[bytes, Wrong]:
+        if isinstance(row, Mapping):
+            if self._names is not None and not row.keys() <= self._names:
+                return b"", Wrong.UNFIT
+            if any(row.get(name, ...) is None for name in self._required):
+                return b"", Wrong.NULL
+        buffer = io.BytesIO()
+        try:
+            validate(row, self._schema)
+            fastavro.schemaless_writer(buffer, self._schema, row)
+        except ValidationError:
+            return b"", Wrong.UNFIT
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError):
+            return b"", Wrong.UNFIT
+        except RecursionError:
+            return b"", Wrong.NESTING
+        return buffer.getvalue(), Wrong.NOTHING
+
+
+def _required(root: Node) -> tuple[str, ...]:
+    if not isinstance(root, Record):
+        return ()
+    return tuple(field.name for field in root.fields if field.type.kind not in ("union", "null"))
+
+
+def batch_rows(batch: pa.RecordBatch, root: Node) -> list[Any]:
+    """A batch's rows as fastavro takes them; columns without an Arrow type are read from JSON."""
+    columns = {}
+    for name in batch.schema.names:
+        values = batch.column(name).to_pylist()
+        if _is_text_of_tree(root, name):
+            values = [None if text is None else json.loads(text) for text in values]
+        columns[name] = values
+    if not isinstance(root, Record):
+        return next(iter(columns.values()))
+    return [
+        {name: column[row] for name, column in columns.items()} for row in range(batch.num_rows)
+    ]
+
+
+def _is_text_of_tree(root: Node, name: str) -> bool:
+    node = root
+    if isinstance(root, Record):
+        if name not in root.by_name:
+            raise ValueError(f"the schema has no field {name!r}")
+        node = root.by_name[name].type
+    try:
+        arrow_type(node)
+    except NotExpressible:
+        return True
+    return False
