@@ -101,6 +101,11 @@ class Node:
         return status
 
 
+@pytest.fixture(scope="session")
+def node_class() -> type[Node]:
+    return Node
+
+
 StartNode: TypeAlias = Callable[..., Node]
 
 

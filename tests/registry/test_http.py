@@ -335,14 +335,26 @@ def test_a_client_is_told_what_settings_added_to_its_schema(
 
 
 def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
-    id = register(http, subject, '{"type":"fixed","name":"Used","size":9}')["id"]
-    for _ in range(2):
-        http.get(f"/schemas/ids/{id}", headers={"penstock-client": "checkout"})
+    schema = '{"type":"fixed","name":"Used","size":9}'
+    writer = {"penstock-client": "checkout"}
+    made = http.post(f"/subjects/{subject}/versions", json={"schema": schema}, headers=writer)
+    id = made.json()["id"]
+    for name in ("audit", "audit", "till; role=producer"):
+        http.get(f"/schemas/ids/{id}", headers={"penstock-client": name})
+    http.get(f"/schemas/ids/{id}?format=resolved", headers={"user-agent": "old-client/1"})
     told = http.get(f"/subjects/{subject}/usage").json()
-    (use,) = told["uses"]
-    assert (use["client"], use["id"], use["version"], use["count"]) == ("checkout", id, 1, 2)
+    uses = [(one["client"], one["role"], one["count"]) for one in told["uses"]]
+    assert uses == [
+        ("old-client/1", "consumer", 1),
+        ("till", "producer", 1),
+        ("audit", "consumer", 2),
+        ("checkout", "producer", 1),
+    ]
+    assert {(one["id"], one["version"]) for one in told["uses"]} == {(id, 1)}
     assert told["unusedVersions"] == []
     assert told["complete"] is True
+    http.post(f"/subjects/{subject}-2/versions", json={"schema": '"long"'})
+    assert http.get("/subjects/nobody/usage").json()["error_code"] == 40401
 
 
 def test_a_node_tells_of_itself(http: httpx.Client) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -26,6 +27,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
     AdminClient,
     NewTopic,
+    OffsetSpec,
 )
 
 from penstock.machine import JournalRecord
@@ -85,6 +87,8 @@ class SchemaLog:
         self._reader = threading.Thread(target=self._read_on, name="schemas-reader", daemon=True)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="schemas-writer")
         self._producer: Producer | None = None
+        self._asking_end: asyncio.Task[Offset] | None = None
+        self._admin: AdminClient | None = None
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self._loaded: asyncio.Future[None] = self._loop.create_future()
         self.cluster_id: str = ""  # of the brokers, once they were reached
@@ -117,6 +121,12 @@ class SchemaLog:
     async def append(self, records: Sequence[JournalRecord]) -> Offset:
         """Write all or none; where they end. CannotWrite or OutcomeUnknown."""
         return await self._run(partial(self._append, records))
+
+    async def written_end(self) -> Offset:
+        """Where the log ends now, whoever wrote it; one question for all who ask meanwhile."""
+        if self._asking_end is None or self._asking_end.done():
+            self._asking_end = asyncio.create_task(self._run(self._ask_end))
+        return await asyncio.shield(self._asking_end)
 
     async def applied(self, end_offset: Offset, within_s: float = APPLY_S) -> None:
         """Wait until everything below was applied; TimeoutError."""
@@ -207,6 +217,20 @@ class SchemaLog:
             _settle(admin.create_topics([topic])[settings.topic])
         elif len(topics[settings.topic].partitions) != 1:
             raise CannotWrite(f"the topic {settings.topic} must have exactly one partition")
+
+    def _ask_end(self) -> Offset:
+        if self._admin is None:
+            self._admin = AdminClient(client_settings(self._settings))
+        place = TopicPartition(self._settings.topic, 0)
+        asked = self._admin.list_offsets(
+            {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]  # theirs has none
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=TRANSACTION_S,
+        )
+        try:
+            return Offset(asked[place].result().offset)
+        except KafkaException as failure:
+            raise CannotWrite(failure.args[0].str()) from None
 
     def _claim(self) -> None:
         self._drop_producer()

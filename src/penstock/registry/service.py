@@ -8,6 +8,7 @@ written, and what is decided has seen everything before it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.model import Millis
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 RECORD_BYTES_MAX: Final = 1_000_000 - 1024  # what a producer sends unless told otherwise
 ATTEMPTS: Final = 3
 DECIDED_S: Final = 10.0
+CATCH_UP_S: Final = 1.0
 
 Prepare = Callable[[], Awaitable[Command]]
 
@@ -82,6 +84,13 @@ class Registry:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.log.stop()
         self.examiner.close()
+
+    async def catch_up(self) -> None:
+        """Read what other nodes have written by now. The primary knows it all already."""
+        if self.standing.is_primary:
+            return
+        with suppress(TimeoutError, CannotWrite):
+            await self.log.applied(await self.log.written_end(), CATCH_UP_S)
 
     def _on_applied(self, found: Applied) -> None:
         for event in found.events:

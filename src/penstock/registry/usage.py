@@ -1,7 +1,9 @@
-"""Who uses which schema id, and when last: told by clients in a header as they ask for schemas.
+"""Who uses which schema id, and when last: seen as clients register schemas and ask for them.
 
-A client that says nothing is known by its user agent. What was not seen for longest is forgotten
-when there are too many; forgetting is noted, because then "nobody uses it" is no longer the truth.
+A client says who it is in the header `Penstock-Client: name`, and may add `; role=producer` or
+`; role=consumer`. One that says nothing is known by its user agent, and taken for a producer when
+it registers and for a consumer when it reads. What was not seen for longest is forgotten when there
+are too many; forgetting is noted, because then "nobody uses it" is no longer the truth.
 """
 
 from collections import OrderedDict
@@ -11,6 +13,9 @@ from penstock.model import Millis
 
 USES_MAX: Final = 50_000
 CLIENT_CHARACTERS_MAX: Final = 200
+PRODUCER: Final = "producer"
+CONSUMER: Final = "consumer"
+ROLES: Final = (PRODUCER, CONSUMER)
 
 
 class Use(NamedTuple):
@@ -19,6 +24,7 @@ class Use(NamedTuple):
     context: str
     id: int
     client: str
+    role: str
 
 
 class Seen(NamedTuple):
@@ -26,6 +32,14 @@ class Seen(NamedTuple):
 
     last_at: Millis
     times: int
+
+
+def identify(header: str, agent: str, usual_role: str) -> tuple[str, str]:
+    """The client's name and role, from what it says and what it does."""
+    name, _, said = header.partition(";")
+    role = said.strip().removeprefix("role=").strip()
+    shown = (name.strip() or agent.strip() or "unknown")[:CLIENT_CHARACTERS_MAX]
+    return shown, role if role in ROLES else usual_role
 
 
 class Usage:

@@ -13,7 +13,7 @@ from penstock.registry.errors import (
     malformed,
     schema_too_large,
 )
-from penstock.registry.names import Subject, normal
+from penstock.registry.names import Subject, context_of, normal
 from penstock.registry.proposals import Proposal
 from penstock.registry.service import Registry
 from penstock.registry.store.documents import (
@@ -24,11 +24,14 @@ from penstock.registry.store.documents import (
     read_text,
     read_whole,
 )
+from penstock.registry.store.model import Version
 from penstock.registry.store.state import VERSION_LAST
+from penstock.registry.usage import Use, identify
 from penstock.schemas.model import SchemaType, Source
 
 BODY_BYTES_MAX: Final = 8 << 20
 LATEST: Final = -1
+CLIENT: Final = "penstock-client"
 
 
 def _flag(text: object) -> bool:
@@ -56,6 +59,14 @@ def version_number(text: str) -> int:
     if not word.isascii() or not word.isdecimal() or not 1 <= int(word[:12]) <= VERSION_LAST:
         raise invalid_version(word)
     return int(word)
+
+
+def note_use(registry: Registry, request: Request, version: Version, role: str) -> None:
+    """The client that asks uses this schema."""
+    headers = request.headers
+    who, said = identify(headers.get(CLIENT, ""), headers.get("user-agent", ""), role)
+    use = Use(context_of(version.subject), version.id, who, said)
+    registry.usage.note(use, registry.clock())
 
 
 async def read_document(request: Request) -> Document:

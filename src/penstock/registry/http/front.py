@@ -16,7 +16,7 @@ from penstock.registry.names import ANY_CONTEXT, context_from_path, context_of
 from penstock.registry.service import Registry
 from penstock.registry.store.codec import to_json
 from penstock.registry.store.model import Event, Marked
-from penstock.registry.usage import CLIENT_CHARACTERS_MAX, Use
+from penstock.registry.usage import CLIENT_CHARACTERS_MAX, CONSUMER, Use, identify
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -68,9 +68,10 @@ class Front:
         await self._pass_on(self.app, scope, receive, send)
 
     async def _answer(self, ready: Ready, scope: Scope, send: Send) -> None:
-        client, accept = _told_by(scope)
+        client, agent, accept = _told_by(scope)
         registry = self._registry
-        registry.usage.note(Use(ready.context, ready.id, client), registry.clock())
+        who, role = identify(client, agent, CONSUMER) if client else (agent, CONSUMER)
+        registry.usage.note(Use(ready.context, ready.id, who, role), registry.clock())
         start = ready.start
         if accept is not None:
             media = negotiated(accept)
@@ -154,17 +155,17 @@ def _ready(body: bytes, context: str, id: int) -> Ready:
     return Ready(start, {"type": "http.response.body", "body": body}, context, id)
 
 
-def _told_by(scope: Scope) -> tuple[str, bytes | None]:
-    """Who asks, and what type of answer it takes; None if any."""
-    agent, named, accept = b"", b"", None
+def _told_by(scope: Scope) -> tuple[str, str, bytes | None]:
+    """Who asks, with what, and what type of answer it takes; None if any."""
+    agent, named, accept = b"unknown", b"", None
     for name, value in scope["headers"]:
         if name == b"user-agent":
-            agent = value
+            agent = value[:CLIENT_CHARACTERS_MAX]
         elif name == b"penstock-client":
             named = value
         elif name == b"accept" and b"*/*" not in value:
             accept = value
-    return (named or agent)[:CLIENT_CHARACTERS_MAX].decode("latin-1") or "unknown", accept
+    return named.decode("latin-1"), agent.decode("latin-1"), accept
 
 
 def _with_type(message: MutableMapping[str, Any], media: str) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from penstock.registry.errors import schema_not_found
+from penstock.registry.errors import Declined, schema_not_found
 from penstock.registry.http.answers import answered, described, page, placed, raw_text
-from penstock.registry.http.asking import Flag, Number, Text
+from penstock.registry.http.asking import Flag, Number, Text, note_use
 from penstock.registry.names import ANY_CONTEXT, DEFAULT_CONTEXT, matches_prefix, normal, split
 from penstock.registry.proposals import in_form
 from penstock.registry.service import Registry
@@ -14,6 +14,7 @@ from penstock.registry.store.contracts import rule_types
 from penstock.registry.store.documents import Document
 from penstock.registry.store.model import Version
 from penstock.registry.store.state import Store
+from penstock.registry.usage import CONSUMER
 
 SCHEMAS_MAX = 1000  # in one answer
 
@@ -56,10 +57,19 @@ def by_id(registry: Registry) -> APIRouter:
 
     @router.get("/schemas/ids/{id}")
     async def find_by_id(
-        id: int, subject: Text = "", format: Text = "", fetchMaxId: Flag = False
+        request: Request,
+        id: int,
+        subject: Text = "",
+        format: Text = "",
+        fetchMaxId: Flag = False,
     ) -> Response:
         """The schema with an id. Also if all its versions are softly deleted."""
-        one, document = by_id_document(store, id, subject, max_id=fetchMaxId)
+        try:
+            one, document = by_id_document(store, id, subject, max_id=fetchMaxId)
+        except Declined:
+            await registry.catch_up()  # perhaps another node wrote it a moment ago
+            one, document = by_id_document(store, id, subject, max_id=fetchMaxId)
+        note_use(registry, request, one, CONSUMER)
         if format:
             document["schema"] = await in_form(registry, one, format)
         return answered(document)

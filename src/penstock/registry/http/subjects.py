@@ -11,6 +11,7 @@ from penstock.registry.http.asking import (
     Name,
     Number,
     Text,
+    note_use,
     read_document,
     read_proposal,
     subject_named,
@@ -21,6 +22,7 @@ from penstock.registry.proposals import find, in_form, register
 from penstock.registry.service import Registry
 from penstock.registry.store.commands import Command, DeleteSubject, DeleteVersion
 from penstock.registry.store.model import Contents, Version
+from penstock.registry.usage import PRODUCER
 
 
 def registering(registry: Registry) -> APIRouter:
@@ -39,6 +41,7 @@ def registering(registry: Registry) -> APIRouter:
         name = checked(subject_named(registry, subject))
         proposal = read_proposal(await read_document(request), name, normalize=normalize)
         version = await register(registry, proposal._replace(force=force))
+        note_use(registry, request, version, PRODUCER)
         given = Contents(proposal.source, proposal.metadata, proposal.rule_set)
         form = await in_form(registry, version, format) if format else None
         return answered(registered(version, given, form))
@@ -59,6 +62,7 @@ def registering(registry: Registry) -> APIRouter:
         version = await find(registry, proposal, deleted=deleted)
         if version is None:
             raise schema_not_found()
+        note_use(registry, request, version, PRODUCER)
         return answered(placed(version, await in_form(registry, version, format)))
 
     @router.delete("/subjects/{subject}")
@@ -197,6 +201,7 @@ def describing(registry: Registry) -> APIRouter:
         uses = [
             {
                 "client": use.client,
+                "role": use.role,
                 "id": use.id,
                 "version": numbers[use.id],
                 "lastSeen": seen.last_at,
