@@ -257,3 +257,43 @@ def test_fields_that_somebody_uses_are_missed(
 ) -> None:
     wanted = ("id", "coupon", "n", "n.x", "never.there")
     assert missing_fields(parsed(before), parsed(after), wanted) == lost
+
+
+JSON_DIALECTS = {
+    "4": "http://json-schema.org/draft-04/schema#",
+    "6": "http://json-schema.org/draft-06/schema#",
+    "7": "http://json-schema.org/draft-07/schema#",
+    "19": "https://json-schema.org/draft/2019-09/schema",
+    "20": "https://json-schema.org/draft/2020-12/schema",
+}
+
+
+def json_cases() -> list[tuple[str, str]]:
+    lines = (HERE / "json" / "cases.txt").read_text().splitlines()
+    return [
+        (lines[index - 1], "\n".join(lines[index + 1 : index + 3]))
+        for index, line in enumerate(lines)
+        if line == "----"
+    ]
+
+
+def json_schema(text: str, dialect: str) -> ParsedSchema:
+    if text.startswith("{"):
+        comma = "," if text != "{}" else ""
+        text = f'{{"$schema":"{JSON_DIALECTS[dialect]}"{comma}{text[1:]}'
+    return parse_json(text)
+
+
+@pytest.mark.parametrize(("step", "answer"), json_cases())
+def test_a_json_event_that_is_refused_is_found(step: str, answer: str) -> None:
+    dialect, _, change = step.partition(": ")
+    if dialect not in JSON_DIALECTS:
+        dialect, change = "7", step
+    change, _, special = change.partition(" with ")
+    old, new = (json_schema(text, dialect) for text in change.split(" => "))
+    for line, writer, reader in zip(answer.splitlines(), (old, new), (new, old), strict=True):
+        found = evidence(writer, reader)
+        if "; refuses " in line and not special:
+            assert found.fails is not None, line
+        elif "; reads" in line:
+            assert found.fails is None, line

@@ -115,9 +115,13 @@ PROPOSED: Final = "the proposed schema"
 
 
 class Gate:
-    """Judges proposals. Remembers which pairs of schemas were compared."""
+    """Judges proposals, with events to show it or without.
 
-    def __init__(self, today: date, seed: int = 0) -> None:
+    Remembers which pairs of schemas were compared.
+    """
+
+    def __init__(self, today: date, seed: int = 0, *, shows_events: bool = True) -> None:
+        self._shows_events = shows_events
         self._today = today
         self._seed = seed
         self._known: dict[tuple[int, int, Policy], tuple[Difference, ...]] = {}
@@ -210,6 +214,8 @@ class Gate:
         self, proposed: ParsedSchema, old: Earlier | None, terms: Terms
     ) -> tuple[Showing, ...]:
         """One for each direction that the level asks for."""
+        if not self._shows_events:
+            return ()
         if old is None:
             return (self._showing(proposed, proposed, PROPOSED, "itself", terms.policy),)
         title = f"version {old.version}"
@@ -245,7 +251,9 @@ class Gate:
         ]
         if not findings:
             return ReaderResult(reader, Status.COMPATIBLE)
-        showing = self._showing(proposed, schema, PROPOSED, reader.title, policy)
+        showing = None
+        if self._shows_events:
+            showing = self._showing(proposed, schema, PROPOSED, reader.title, policy)
         return ReaderResult(reader, Status.BREAKING, findings=tuple(findings), showing=showing)
 
     def _lost(

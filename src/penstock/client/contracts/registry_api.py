@@ -15,7 +15,7 @@ from penstock.client.contracts.model import CannotCheck
 from penstock.client.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
 
 TIMEOUT_S: Final = 30.0
-_ABSENT: Final = frozenset((404, 40401, 40402, 40403, 40408))
+_ABSENT: Final = frozenset((404, 40401, 40402, 40403, 40404, 40406, 40408))
 
 
 class RegistryApi:
@@ -71,10 +71,13 @@ class RegistryApi:
         """Register a schema; what is there already keeps its id."""
         return _object(self._ask("POST", _path(subject, "versions"), body=body))
 
-    def is_compatible(self, subject: str, body: Mapping[str, Any]) -> bool:
-        """As registration would decide."""
+    def objections(self, subject: str, body: Mapping[str, Any]) -> list[str]:
+        """Why registration would decline a schema; empty if it would not."""
         path = f"/compatibility{_path(subject, 'versions')}"
-        return bool(_object(self._ask("POST", path, body=body)).get("is_compatible"))
+        told = _object(self._ask("POST", path, query={"verbose": "true"}, body=body))
+        if told.get("is_compatible"):
+            return []
+        return [str(one) for one in told.get("messages") or ["the registry gives no reason"]]
 
     def delete_version(self, subject: str, number: int) -> None:
         """Hide one version."""

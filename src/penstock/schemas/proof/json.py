@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.documents import Draft, reference_in
-from penstock.schemas.json.jsontext import JsonObject, JsonValue
+from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_json
 from penstock.schemas.json.schema import validate
 from penstock.schemas.model import Difference, InvalidSchema
 from penstock.schemas.proof.json_events import EventMaker
@@ -81,7 +81,7 @@ def _at(follower: Follower, steps: Sequence[str]) -> str | None:
             return f"required {step}"
         else:
             return None
-    return shortened(json.dumps(here, ensure_ascii=False))
+    return shortened(write_json(here))
 
 
 def loses(before: JsonSchema, after: JsonSchema, steps: Sequence[str]) -> bool:
@@ -103,7 +103,8 @@ def _names(follower: Follower, steps: Sequence[str]) -> bool:
 def _with_parts(follower: Follower, schemas: Sequence[JsonValue]) -> list[Any]:
     """Objects among the schemas, what they combine and the items of arrays; each once."""
     found: list[Any] = []
-    waiting, seen = list(schemas), set()
+    waiting = list(schemas)
+    seen: set[int] = set()
     while waiting:
         written = waiting.pop()
         schema = follower.followed(written)

@@ -5,8 +5,10 @@ where an event that the writer allows fails. Patterns are met only by a schema's
 defaults and constants, or by one of a few usual words.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import cycle, islice, zip_longest
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -31,8 +33,22 @@ _FORMATS: Final[Mapping[str, str]] = {
     "uuid": "6f1d7a40-0c1e-4d6f-9a3b-5f1c2d3e4f50",
 }
 _ODD: Final[tuple[Any, ...]] = ("text", 7, 1.5, True, None, [], {})
+_NOT_LITERAL: Final = re.compile(r"[\^$\\.*+?()\[\]{}|]")
 _BY_KEYWORD: Final = (
-    ("object", ("properties", "required", "patternProperties", "additionalProperties")),
+    (
+        "object",
+        (
+            "properties",
+            "required",
+            "patternProperties",
+            "additionalProperties",
+            "maxProperties",
+            "minProperties",
+            "dependencies",
+            "dependentRequired",
+            "dependentSchemas",
+        ),
+    ),
     ("array", ("items", "prefixItems", "minItems", "maxItems", "contains")),
     ("string", ("minLength", "maxLength", "pattern", "format")),
     ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
@@ -62,7 +78,7 @@ class EventMaker:
     def events(self) -> Iterator[Any]:
         """Candidates; the writer's schema may refuse some of them."""
         both = self._writer.root, self._reader.root
-        return islice(self._values(*both, depth=0, most=EVENTS_MAX), EVENTS_MAX)
+        return map(_as_value, islice(self._values(*both, depth=0, most=EVENTS_MAX), EVENTS_MAX))
 
     def _values(
         self, schema: JsonValue, hint: JsonValue, *, depth: int, most: int = CANDIDATES_MAX
@@ -113,9 +129,9 @@ class EventMaker:
 
     def _typed(self, schema: JsonObject, hint: JsonObject, depth: int) -> Iterator[Any]:
         types = _types(schema)
-        if not types:
-            yield from _ODD
-            types = _types(hint)
+        if "type" not in schema:
+            yield from (() if types else _ODD)
+            types = types or _types(hint)
         for one in types:
             match one:
                 case "object":
@@ -130,6 +146,8 @@ class EventMaker:
                     yield from (True, False)
                 case _:
                     yield None
+        if "type" not in schema:  # keywords bind values of their own type only
+            yield from _ODD
 
     def _strings(self, schema: JsonObject, hint: JsonObject) -> Iterator[str]:
         for side in (schema, hint):
@@ -138,10 +156,7 @@ class EventMaker:
                 yield _FORMATS[known]
         yield self._random.choice(_WORDS)
         for side in (schema, hint):
-            for keyword in ("minLength", "maxLength"):
-                length = side.get(keyword)
-                if isinstance(length, int) and length <= _LENGTH_MAX:
-                    yield from ("x" * max(0, length + more) for more in (0, 1, -1))
+            yield from ("x" * length for length in _bounds([side], ("minLength", "maxLength")))
             listed = side.get("enum")
             yield from (
                 (one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
@@ -149,27 +164,26 @@ class EventMaker:
         yield from _USUAL
 
     def _arrays(self, schema: JsonObject, hint: JsonObject, depth: int) -> Iterator[list[Any]]:
-        items, hinted = schema.get("items", True), hint.get("items", True)
-        prefix = schema.get("prefixItems", items if isinstance(items, list) else [])
-        head = [
-            next(iter(self._values(one, True, depth=depth + 1)), None)
-            for one in (prefix if isinstance(prefix, list) else [])
+        head_schemas = _prefix(schema)
+        heads = [
+            list(self._values(one, hinted, depth=depth + 1))
+            for one, hinted in zip_longest(
+                head_schemas, _prefix(hint)[: len(head_schemas)], fillvalue=True
+            )
         ]
-        rest: JsonValue = True if isinstance(items, list) else items
-        values = list(self._values(rest, hinted, depth=depth + 1))
+        head = [found[0] for found in heads if found]
+        values = list(self._values(_rest(schema), _rest(hint), depth=depth + 1)) or [None]
         yield [*head, *values[:1]]
-        lengths = {
-            max(0, length + more)
-            for side in (schema, hint)
-            for keyword in ("minItems", "maxItems")
-            if isinstance(length := side.get(keyword), int) and length <= _LENGTH_MAX
-            for more in (0, 1, -1)
-        }
-        for length in sorted(lengths):
-            repeated = (values * (length // max(1, len(values)) + 1))[: max(0, length - len(head))]
-            yield [*head, *repeated]
-        yield from ([*head, value] for value in values)
-        yield from ([*head, value, value] for value in values[:1])
+        for index, found in enumerate(heads):
+            yield from ([*head[:index], value, *head[index + 1 :]] for value in found[1:])
+        wanted = list(self._values(schema.get("contains", True), True, depth=depth + 1))
+        for length in _bounds(
+            (schema, hint), ("minItems", "maxItems", "minContains", "maxContains")
+        ):
+            for pool in (values, wanted[:1]):
+                yield [*head, *islice(cycle(pool or [None]), max(0, length - len(head)))]
+        yield from ([*head, value] for value in (*values, *wanted))
+        yield [*head, values[0], values[0]]
         yield from (head, [])
 
     def _objects(
@@ -177,7 +191,8 @@ class EventMaker:
     ) -> Iterator[dict[str, Any]]:
         properties, hinted = _members(schema, "properties"), _members(hint, "properties")
         required = [name for name in _listed(schema, "required") if isinstance(name, str)]
-        names = sorted(dict.fromkeys([*properties, *required]), key=self._is_aside)
+        optional = properties if depth < DEPTH_MAX else {}  # a schema may hold itself
+        names = sorted(dict.fromkeys([*optional, *required]), key=self._is_aside)
         values = {
             name: list(
                 self._values(properties.get(name, True), hinted.get(name, True), depth=depth + 1)
@@ -190,11 +205,23 @@ class EventMaker:
         for name in names:
             yield from ({**plain, name: value} for value in values[name][1:])
             yield {other: value for other, value in plain.items() if other != name}
+        yield from self._with_others(schema, hint, plain, depth)
+
+    def _with_others(
+        self, schema: JsonObject, hint: JsonObject, plain: dict[str, Any], depth: int
+    ) -> Iterator[dict[str, Any]]:
+        """With properties that the writer does not name: the reader does, or nobody."""
+        properties, hinted = _members(schema, "properties"), _members(hint, "properties")
         for name in sorted(hinted.keys() - properties.keys(), key=self._is_aside):
             found = [*_ODD, *self._values(True, hinted[name], depth=depth + 1)]
             yield from ({**plain, name: value} for value in found)
-        unnamed = self._values(schema.get("additionalProperties", True), True, depth=depth + 1)
-        yield from ({**plain, "unnamed": value} for value in unnamed)
+        for group in _groups(schema, hint):
+            yield from ({**plain, **dict.fromkeys(group, value)} for value in _ODD)
+        rest = list(self._values(schema.get("additionalProperties", True), True, depth=depth + 1))
+        yield from ({**plain, "unnamed": value} for value in rest)
+        for size in _bounds((schema, hint), ("minProperties", "maxProperties")):
+            more = [f"unnamed{number}" for number in range(size - len(plain))]
+            yield {**plain, **dict.fromkeys(more, rest[0] if rest else 1)}
 
     def _is_aside(self, name: str) -> bool:
         return name not in self._aims
@@ -204,17 +231,72 @@ def _numbers(schema: JsonObject, hint: JsonObject, *, is_whole: bool) -> Iterato
     found: list[int | float] = [7, 0, 1, -1, 100]
     for side in (schema, hint):
         for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
-            bound = side.get(keyword)
-            if isinstance(bound, int | float) and not isinstance(bound, bool):
+            bound = _number(side.get(keyword))
+            if bound is not None:
                 found = [bound, bound + 1, bound - 1, *found]
-        step = side.get("multipleOf")
-        if isinstance(step, int | float) and not isinstance(step, bool):
+        step = _number(side.get("multipleOf"))
+        if step is not None:
             found = [step, step * 3, *found]
     if not is_whole:
         found += [1.5, 0.25]
     for number in found:
         if not is_whole or float(number).is_integer():
             yield int(number) if is_whole else number
+
+
+def _number(value: object) -> int | float | None:
+    """A number of a schema, which keeps those with a point as they were written."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _as_value(value: Any) -> Any:
+    """What stands in a schema, as an event has it."""
+    if isinstance(value, dict):
+        return {name: _as_value(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_as_value(one) for one in value]
+    return _number(value) if isinstance(value, Decimal) else value
+
+
+def _bounds(sides: Iterable[JsonObject], keywords: Iterable[str]) -> list[int]:
+    """Sizes at, just below and just above each bound."""
+    found = {
+        max(0, int(bound) + more)
+        for side in sides
+        for keyword in keywords
+        if (bound := _number(side.get(keyword))) is not None and bound <= _LENGTH_MAX
+        for more in (0, 1, -1)
+    }
+    return sorted(found)
+
+
+def _prefix(schema: JsonObject) -> list[JsonValue]:
+    """The schemas of an array's first items."""
+    return _listed(schema, "prefixItems") or _listed(schema, "items")
+
+
+def _rest(schema: JsonObject) -> JsonValue:
+    """The schema of an array's other items."""
+    items = schema.get("items", True)
+    return schema.get("additionalItems", True) if isinstance(items, list) else items
+
+
+def _groups(*sides: JsonObject) -> Iterator[tuple[str, ...]]:
+    """Names that a schema says something about without naming them as properties."""
+    for side in sides:
+        for pattern in _members(side, "patternProperties"):
+            yield (_NOT_LITERAL.sub("", pattern) + "1",)
+            yield (_NOT_LITERAL.sub("", pattern),)
+        for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
+            for name, wanted in _members(side, keyword).items():
+                yield (name,)
+                listed = wanted if isinstance(wanted, list) else []
+                if isinstance(wanted, dict):
+                    listed = _listed(wanted, "required")
+                yield (name, *(one for one in listed if isinstance(one, str)))
+                yield (name, "unnamed")
 
 
 def _types(schema: JsonObject) -> list[str]:

@@ -1,0 +1,223 @@
+"""What must change in a registry so that it holds what a folder says, in an order that works.
+
+Levels come first, then versions (what others refer to before those that do), then readers. Nothing
+is ever taken away: subjects, versions and readers that only the registry has are left alone. A plan
+that was applied leaves nothing to plan.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from penstock.client.contracts.checking import Gate, Proposal, Result, Status
+from penstock.client.contracts.documents import reader_subject, schema_body
+from penstock.client.contracts.folder import FolderShelf
+from penstock.client.contracts.model import CannotCheck, Reader, Terms, Version
+from penstock.client.contracts.readers import declare_reader, is_due
+from penstock.client.contracts.registry_api import RegistryApi
+from penstock.client.contracts.registry_shelf import RegistryShelf, read_terms
+from penstock.schemas.model import Policy, Source
+
+
+class Kind(StrEnum):
+    """What is done to a registry."""
+
+    SET_TERMS = "set compatibility"
+    REGISTER = "register version"
+    DECLARE_READER = "declare reader"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One change."""
+
+    kind: Kind
+    subject: str
+    before: str | None
+    after: str
+    terms: Terms | None = None
+    version: Version | None = None  # with the number it has in the folder
+    reader: Reader | None = None
+    result: Result | None = None  # what the gate says to a version
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the registry would decline, or a reader break."""
+        return self.result is not None and self.result.status is not Status.COMPATIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes, in order; and the subjects that only the registry has."""
+
+    actions: tuple[Action, ...]
+    unmanaged: tuple[str, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether applying it would stop half way."""
+        return any(action.is_refused for action in self.actions)
+
+
+class Planner:
+    """Compares a folder with a registry. Keeps which version of the one is which of the other."""
+
+    def __init__(self, folder: FolderShelf, api: RegistryApi, gate: Gate, today: date) -> None:
+        self._folder = folder
+        self._api = api
+        self._shelf = RegistryShelf(api)
+        self._gate = gate
+        self._today = today
+        self._numbers: dict[tuple[str, int], int] = {}  # in the folder -> in the registry
+
+    def plan(self) -> Plan:
+        """What is to be done. Asks the registry and changes nothing."""
+        subjects = in_order(self._folder)
+        actions = [*self._plan_terms(subjects)]
+        for subject in subjects:
+            actions += self._plan_versions(subject)
+        for subject in subjects:
+            actions += self._plan_readers(subject)
+        unmanaged = tuple(one for one in self._shelf.subjects() if one not in subjects)
+        return Plan(tuple(actions), unmanaged)
+
+    def apply(self, action: Action) -> None:
+        """Do one thing of the plan; in the plan's order."""
+        subject = action.subject
+        match action.kind:
+            case Kind.SET_TERMS:
+                assert action.terms is not None
+                self._api.set_config(subject, self._config(subject, action.terms))
+            case Kind.REGISTER:
+                assert action.version is not None
+                source = self._mapped(action.version.source)
+                told = self._api.register(subject, schema_body(source))
+                self._learn(subject, action.version.number, source, told)
+            case Kind.DECLARE_READER:
+                assert action.reader is not None
+                declare_reader(self._api, subject, action.reader, self._today)
+
+    def _config(self, subject: str, terms: Terms) -> dict[str, str]:
+        """Registries without policies may not know the member; strict is what they are."""
+        known = self._api.config(subject, own=True) or {}
+        config = {"compatibility": str(terms.level)}
+        if terms.policy is not Policy.STRICT or "compatibilityPolicy" in known:
+            config["compatibilityPolicy"] = str(terms.policy)
+        return config
+
+    def _learn(self, subject: str, number: int, source: Source, told: dict[str, Any]) -> None:
+        if told.get("version") is None:  # older registries answer with an id only
+            told = self._api.look_up(subject, schema_body(source)) or {}
+        self._numbers[subject, number] = int(told.get("version") or number)
+
+    def _plan_terms(self, subjects: Iterable[str]) -> Iterable[Action]:
+        for subject in subjects:
+            wanted = self._folder.own_terms(subject)
+            if wanted is None:
+                continue
+            config = self._api.config(subject, own=True)
+            known = None if config is None else read_terms(config)._replace(group=None)
+            has_level = config is not None and "compatibilityLevel" in config
+            if known != wanted or not has_level:
+                before = None if known is None else _shown(known)
+                yield Action(Kind.SET_TERMS, subject, before, _shown(wanted), terms=wanted)
+
+    def _plan_versions(self, subject: str) -> Iterable[Action]:
+        history = self._shelf.versions(subject)
+        terms = self._folder.own_terms(subject) or self._shelf.terms(subject)
+        readers = {one.name: one for one in self._shelf.readers(subject)}
+        readers |= {one.name: one for one in self._folder.readers(subject)}
+        latest = history[-1].number if history else 0
+        own = self._folder.versions(subject)
+        for version in own:
+            found = self._api.look_up(subject, schema_body(self._mapped(version.source)))
+            if found is not None:
+                self._numbers[subject, version.number] = int(found["version"])
+                continue
+            latest += 1
+            self._numbers[subject, version.number] = latest
+            proposal = Proposal(subject, version.source, version.schema, version.path)
+            # Readers read what is written from now on: only the newest version matters to them.
+            affected = list(readers.values()) if version is own[-1] else []
+            result = self._gate.check(proposal, history, terms, affected)
+            history = [*history, Version(latest, version.source, version.schema)]
+            title = f"v{version.number} as version {latest} ({version.schema.type})"
+            yield Action(Kind.REGISTER, subject, None, title, version=version, result=result)
+
+    def _plan_readers(self, subject: str) -> Iterable[Action]:
+        versions = self._folder.versions(subject)
+        for reader in self._folder.readers(subject):
+            if reader.is_expired(self._today):
+                continue
+            if reader.schema is None and versions:
+                reader = _reading(reader, versions[-1])
+            kept = reader_subject(subject, reader.name)
+            known = self._api.versions(kept)
+            if not known:
+                yield self._declaration(subject, reader, None)
+            elif is_due(self._api, kept, known[-1], reader, self._today):
+                yield self._declaration(subject, reader, "declared otherwise")
+
+    def _declaration(self, subject: str, reader: Reader, before: str | None) -> Action:
+        fields = f" using {', '.join(reader.fields)}" if reader.fields else ""
+        return Action(
+            Kind.DECLARE_READER, subject, before, f"{reader.title}{fields}", reader=reader
+        )
+
+    def _mapped(self, source: Source) -> Source:
+        """References by the registry's numbers."""
+        references = tuple(
+            one._replace(version=self._numbers.get((one.subject, one.version), one.version))
+            for one in source.references
+        )
+        return source._replace(references=references)
+
+
+def _reading(reader: Reader, version: Version) -> Reader:
+    """A reader of fields only, with the schema that it finds them in."""
+    return Reader(
+        reader.name,
+        reader.version,
+        reader.owner,
+        version.schema,
+        reader.fields,
+        only_fields=reader.only_fields,
+        last_day=reader.last_day,
+    )
+
+
+def in_order(folder: FolderShelf) -> list[str]:
+    """Subjects, those that others refer to first."""
+    ordered: list[str] = []
+
+    def visit(subject: str, path: tuple[str, ...]) -> None:
+        if subject in path:
+            raise CannotCheck(f"the references go in circles: {' -> '.join((*path, subject))}")
+        if subject in ordered:
+            return
+        for needed in _needed(folder, subject):
+            visit(needed, (*path, subject))
+        ordered.append(subject)
+
+    for subject in folder.subjects():
+        visit(subject, ())
+    return ordered
+
+
+def _needed(folder: FolderShelf, subject: str) -> Sequence[str]:
+    known = set(folder.subjects())
+    return sorted(
+        {
+            one.subject
+            for version in folder.versions(subject)
+            for one in version.source.references
+            if one.subject in known and one.subject != subject
+        }
+    )
+
+
+def _shown(terms: Terms) -> str:
+    policy = "" if terms.policy is Policy.STRICT else f", {terms.policy}"
+    return f"{terms.level}{policy}"

@@ -1,0 +1,191 @@
+"""Would a proposed schema read what is in a topic? Tries it on the last events there are.
+
+Reads with a consumer of its own, joins no group and commits nothing. What each event was written
+with comes from its frame, so failures are told by the writer's version.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.client.contract import Contract
+from penstock.client.contracts.checking import Proposal
+from penstock.client.contracts.model import CannotCheck
+from penstock.client.errors import ClientError, Undecodable, UnknownSchema
+from penstock.client.frame import BadFrame, SchemaKey, Side, read_frame
+from penstock.client.registry import Registry
+from penstock.client.serializers import Deserializer
+
+WAIT_S: Final = 30.0  # without any record before the topic counts as out of reach
+_BATCH: Final = 500
+UNFRAMED: Final = "(no frame)"
+
+
+@dataclass(slots=True)
+class WriterTally:
+    """What came of the events that one schema wrote."""
+
+    writer: str  # "version 3 (id 17)", or the id alone
+    events: int = 0
+    failed: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    first: str = ""  # partition, offset and what is wrong there
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of all events."""
+
+    topic: str
+    events: int = 0
+    failed: int = 0
+    empty: int = 0  # without a value: nothing to read
+    by_writer: dict[str, WriterTally] = field(default_factory=dict)
+
+
+def try_recorded(
+    bootstrap: str, topic: str, most: int, registry: Registry, proposal: Proposal
+) -> Tally:
+    """Read the last events of a topic with the proposed schema."""
+    contract = Contract(
+        proposal.source.text, type=proposal.source.type, references=proposal.source.references
+    )
+    side = Side.KEY if proposal.subject.endswith("-key") else Side.VALUE
+    deserializer = Deserializer(registry, topic, reader=contract, side=side)
+    named = _writer_names(registry, proposal.subject)
+    tally = Tally(topic)
+    for message in _last_messages(bootstrap, topic, most):
+        _try(message, side, deserializer, named, tally)
+    return tally
+
+
+def _try(
+    message: Any,
+    side: Side,
+    deserializer: Deserializer,
+    named: Callable[[SchemaKey], str],
+    tally: Tally,
+) -> None:
+    content = message.value() if side is Side.VALUE else message.key()
+    if content is None:
+        tally.empty += 1
+        return
+    tally.events += 1
+    headers = message.headers() or ()
+    try:
+        writer = named(read_frame(content, headers, side).schema)
+    except BadFrame:
+        writer = UNFRAMED
+    found = tally.by_writer.setdefault(writer, WriterTally(writer))
+    found.events += 1
+    try:
+        deserializer.deserialize(content, headers)
+    except Undecodable as wrong:
+        tally.failed += 1
+        found.failed += 1
+        found.reasons[str(wrong.reason)] += 1
+        where = f"partition {message.partition()}, offset {message.offset()}"
+        found.first = found.first or f"{where}: {wrong.detail}"
+
+
+def _writer_names(registry: Registry, subject: str) -> Callable[[SchemaKey], str]:
+    """Ids as versions of the subject, where they are."""
+    known: dict[SchemaKey, str] = {}
+
+    def name(key: SchemaKey) -> str:
+        if key not in known:
+            known[key] = _writer_name(registry, subject, key)
+        return known[key]
+
+    return name
+
+
+def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
+    try:
+        schema = registry.schema(key)
+        found = registry.http.post(
+            f"/subjects/{_quoted(subject)}",
+            {
+                "schema": schema.source.text,
+                "schemaType": str(schema.source.type),
+                "references": [one._asdict() for one in schema.source.references],
+            },
+            {"deleted": "true"},
+            subject,
+        )
+        return f"version {found['version']} (id {schema.id or key})"
+    except UnknownSchema:
+        return f"id {key}, not of {subject}"
+    except ClientError:
+        return f"id {key}"
+
+
+def _quoted(subject: str) -> str:
+    from urllib.parse import quote
+
+    return quote(subject, safe="")
+
+
+def _last_messages(bootstrap: str, topic: str, most: int) -> Iterator[Any]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "penstock-contract-check",  # never joined, never committed to
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+            "error_cb": lambda error: None,
+        }
+    )
+    try:
+        ends = _ends(consumer, topic, most)
+        consumer.assign(
+            [TopicPartition(topic, number, start) for number, (start, _) in ends.items()]
+        )
+        yield from _until_ends(consumer, {number: end for number, (_, end) in ends.items()})
+    except KafkaException as failure:
+        raise CannotCheck(f"{topic} cannot be read at {bootstrap}: {failure.args[0]}") from None
+    finally:
+        consumer.close()
+
+
+def _ends(consumer: Consumer, topic: str, most: int) -> dict[int, tuple[int, int]]:
+    """Where to start and to end in each partition that has something."""
+    described = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
+    if described.error is not None or not described.partitions:
+        raise CannotCheck(f"there is no topic {topic}: `penstock topic list` shows what there is")
+    share = -(-most // len(described.partitions))
+    found = {}
+    for number in described.partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=WAIT_S)
+        if high > low:
+            found[number] = (max(low, high - share), high)
+    return found
+
+
+def _until_ends(consumer: Consumer, ends: dict[int, int]) -> Iterator[Any]:
+    """Messages until each partition is read to its end as it was at the start."""
+    end_s = time.monotonic() + WAIT_S
+    while ends:
+        messages = consumer.consume(_BATCH, timeout=1.0)
+        if messages:
+            end_s = time.monotonic() + WAIT_S
+        elif time.monotonic() > end_s:
+            raise CannotCheck(f"no record came within {WAIT_S:.0f} s")
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+                raise KafkaException(error)
+            partition, offset = message.partition(), message.offset()
+            if partition not in ends:
+                continue
+            if error is None:
+                if offset < ends[partition]:
+                    yield message
+                offset += 1
+            if offset >= ends[partition]:
+                del ends[partition]
