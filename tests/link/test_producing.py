@@ -95,7 +95,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_under_way(
         cluster = blocking.Cluster(own.bootstrap, LinkSettings(retry_ms=60_000))
         handle = cluster.run(init_producer_id())
         batches = {
-            place: [transactional_batch(handle, n, b"%d" % n) for n in range(3_000)]
+            place: [transactional_batch(handle, n, b"%d" % n) for n in range(1_500)]
             for place in places
         }
 
@@ -104,13 +104,13 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_under_way(
                 own.kill()
                 own.start()
 
-        disturbance = threading.Timer(0.05, disturb)
+        disturbance = threading.Timer(0.02, disturb)
         disturbance.start()
         offsets = cluster.run(produce(batches))
         disturbance.join()
         for place in places:
-            assert values_of(cluster, place) == [b"%d" % n for n in range(3_000)]
-            assert offsets[place] == list(range(3_000))
+            assert values_of(cluster, place) == [b"%d" % n for n in range(1_500)]
+            assert offsets[place] == list(range(1_500))
         cluster.close()
 
 

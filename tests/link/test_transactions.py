@@ -14,6 +14,7 @@ import pytest
 
 from penstock.columns.opening import open_batches
 from penstock.errors import ErrorCode, Refused
+from penstock.link.address import Address, Unreachable
 from penstock.link.offsets import Committed, Isolation, committed_offsets, end_offsets
 from penstock.link.producing import produce
 from penstock.link.ranges import FetchSettings, fetch_range
@@ -30,6 +31,7 @@ from penstock.link.transactions import (
     write_markers,
 )
 from penstock.model import Offset, ProducerEpoch, TopicPartition
+from penstock.testing.apache_kafka import free_port
 
 COMMITTED = Isolation.READ_COMMITTED
 WORKER = Path(__file__).with_name("write_and_die.py")
@@ -209,3 +211,14 @@ def test_a_coordinator_that_went_away_is_found_again(
     assert shell.routes.coordinators[key] == known
     answer = shell.run(lambda routes: routes.ask_any(plain(3, topics=[])))
     assert answer.brokers
+
+
+def test_an_address_only_the_cluster_has_named_is_suspected_of_being_advertised_wrongly(
+    shell: Any,
+) -> None:
+    key = (Coordinates.TRANSACTION, "misled")
+    wrong = Address("127.0.0.1", free_port())
+    shell.routes.coordinators[key] = wrong
+    with pytest.raises(Unreachable, match=r"check its advertised\.listeners"):
+        shell.run(lambda routes: routes.ask_coordinator(*key, plain(3, topics=[])))
+    assert key not in shell.routes.coordinators

@@ -285,7 +285,7 @@ class Cluster:
             return _Ticket(link, link.begin(begin.request), begin)
         except FAILURES as failure:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.set_exception(failure)
+            future.set_exception(self.routes.explained(begin.where, failure))
             future.exception()  # seen: Finish raises it, if anybody asks
             return _Ticket(None, future, begin)
 
@@ -294,6 +294,7 @@ class Cluster:
         task = self._links.get(address)
         if task is None or (task.done() and not _is_open(task)):
             task = asyncio.create_task(Link.connect(address, self.settings))
+            task.add_done_callback(_is_open)  # its failure is seen, also if nobody waits any more
             self._links[address] = task
         return await asyncio.shield(task)
 

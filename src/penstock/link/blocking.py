@@ -285,7 +285,7 @@ class Cluster:
             link = self._link(begin.where)
             return _Ticket(link, link.begin(begin.request), begin, None)
         except FAILURES as failure:
-            return _Ticket(None, None, begin, failure)
+            return _Ticket(None, None, begin, self.routes.explained(begin.where, failure))
 
     def _link(self, address: Address) -> Link:
         if self._process != os.getpid():

@@ -212,6 +212,15 @@ class Routes:
             self.doubt_coordinator(kind, key)
             raise
 
+    def explained(self, where: Address, failure: Exception) -> Exception:
+        """A failure, with a hint if it is an address that only the cluster itself has named."""
+        if not isinstance(failure, Unreachable) or where in self.bootstrap:
+            return failure
+        if where not in (*self.brokers.values(), *self.coordinators.values()):
+            return failure
+        hint = "the cluster named this address itself: check its advertised.listeners"
+        return Unreachable(f"{failure}; {hint}")
+
     # Trying again.
 
     def patiently(

@@ -57,7 +57,7 @@ def init_producer_id(
         transactional_id=transactional_id,
         transaction_timeout=timeout_ms,
     )
-    what = f"a producer id for {transactional_id}"
+    what = "a producer id" + (f" for {transactional_id}" if transactional_id else "")
 
     def attempt() -> Steps[Handle]:
         if transactional_id is None:
