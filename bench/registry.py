@@ -17,6 +17,7 @@ import numpy as np
 import uvloop
 
 from bench.figures import Figure, report
+from bench.peers import cost_of
 from penstock.node.http_process import HttpOptions, command_line
 from penstock.testing.embedded import EmbeddedBroker
 
@@ -34,11 +35,16 @@ def measure() -> Iterator[Figure]:
     with EmbeddedBroker() as broker, node(broker.bootstrap) as (url, pid):
         writes = measure_writes(url)
         hold_to_one_core(pid)
-        closed = run_load(url, rate=0)
+        with cost_of(pid) as cost:
+            closed = run_load(url, rate=0)
         steady = run_load(url, rate=RATE)
     yield Figure(
         "GET /schemas/ids/{id} on one core", closed["per_second"], 5_000, "requests/s", ">= 1.0",
         "no peer: the bar is 5 000 requests/s",
+    )  # fmt: skip
+    yield Figure(
+        "GET /schemas/ids/{id} per second of CPU", closed["answers"] / cost.cpu_seconds, 5_000,
+        "requests/s", ">= 1.0", "what one core would answer if it had nothing else to do",
     )  # fmt: skip
     yield Figure(
         f"GET /schemas/ids/{{id}} at {RATE} requests/s: p99", steady["p99_ms"], 5.0, "ms",
@@ -150,7 +156,9 @@ async def load(url: str, rate: int) -> dict[str, float]:
         await asyncio.sleep(WARM_UP_SECONDS)
         before, began = _answers(callers), time.perf_counter()
         await asyncio.sleep(SECONDS)
-        return {"per_second": (_answers(callers) - before) / (time.perf_counter() - began)}
+        answers = _answers(callers)
+        per_second = (answers - before) / (time.perf_counter() - began)
+        return {"per_second": per_second, "answers": answers}
     due, number = started, 0
     while due < started + WARM_UP_SECONDS + SECONDS:
         while due <= time.perf_counter():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
     AdminClient,
@@ -69,8 +70,10 @@ def everything(http: httpx.Client) -> object:
     return [http.get(path).json() for path in paths]
 
 
-def test_a_restart_keeps_all(start_node: StartNode) -> None:
-    node = start_node("_schemas-restart")
+@pytest.mark.parametrize("kill", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_restart_keeps_all(start_node: StartNode, kill: bool) -> None:
+    topic = f"_schemas-restart-{kill}"
+    node = start_node(topic)
     with httpx.Client(base_url=node.url) as http:
         for name, kind in (("a", "int"), ("b", "long"), (":.eu:c", "string")):
             http.post(f"/subjects/{name}/versions", json={"schema": f'"{kind}"'})
@@ -78,13 +81,11 @@ def test_a_restart_keeps_all(start_node: StartNode) -> None:
         http.put("/mode/a", json={"mode": "READONLY"})
         http.delete("/subjects/b")
         before = everything(http)
-    for kill in (False, True):
-        node.end(kill=kill)
-        node = start_node("_schemas-restart")
-        with httpx.Client(base_url=node.url) as http:
-            assert everything(http) == before
-            assert http.get("/config/b").json() == {"compatibilityLevel": "FULL"}
+    node.end(kill=kill)
+    node = start_node(topic)
     with httpx.Client(base_url=node.url, timeout=30) as http:
+        assert everything(http) == before
+        assert http.get("/config/b").json() == {"compatibilityLevel": "FULL"}
         assert http.post("/subjects/d/versions", json={"schema": '"bytes"'}).json()["id"] == 3
     node.end()
 
@@ -97,6 +98,7 @@ def test_the_topic_is_compacted_and_has_one_partition(broker: Any, node: Any) ->
     assert found["cleanup.policy"].value == "compact"
 
 
+@pytest.mark.slow
 def test_a_softly_deleted_schema_is_found_by_id_after_compaction_and_restart(
     broker: Any, start_node: StartNode
 ) -> None:
