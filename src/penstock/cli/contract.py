@@ -4,40 +4,38 @@ Exit status of `check`: 0 compatible, 1 breaking, 2 could not be checked.
 """
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.reaching import AsJson, show_json
-from penstock.client.contracts.checking import Gate, Result, exit_status
+from penstock.cli.contract_readers import app as reader_app
+from penstock.cli.contract_telling import Registry, fail, telling, today
+from penstock.cli.reaching import LOCAL, AsJson, Bootstrap, show_json
+from penstock.client.contracts.checking import Gate, Result, Status, exit_status
 from penstock.client.contracts.folder import FolderShelf
 from penstock.client.contracts.model import CannotCheck, Shelf
 from penstock.client.contracts.planning import Action, Plan, Planner
-from penstock.client.contracts.proposals import Question, answer
+from penstock.client.contracts.proposals import Question, answer, read_proposal
+from penstock.client.contracts.recorded import try_recorded
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
-from penstock.client.contracts.reports import FORMATS, Format, as_text, result_document
-from penstock.client.errors import ClientError
+from penstock.client.contracts.reports import (
+    FORMATS,
+    Format,
+    as_text,
+    result_document,
+)
+from penstock.client.registry import Registry as RegistryClient
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Reference
 
 app = typer.Typer(help="Check, plan and apply changes to contracts.", no_args_is_help=True)
-CANNOT_CHECK: Final = 2
+app.add_typer(reader_app, name="reader")
 
 RegistryUrl = Annotated[
     str | None, typer.Option("--registry", "-r", help="The registry: http://host:port.")
 ]
-Registry = Annotated[str, typer.Option("--registry", "-r", help="The registry: http://host:port.")]
-
-
-def today() -> date:
-    """By UTC, as registries and their clients may be anywhere."""
-    return datetime.fromtimestamp(time.time(), UTC).date()
 
 
 @app.command()
@@ -64,6 +62,11 @@ def check(
     events: Annotated[
         bool, typer.Option("--events/--no-events", help="Prove it with events.")
     ] = True,
+    against_topic: Annotated[
+        str | None, typer.Option("--against-topic", help="Try it on events of this topic, too.")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=1, help="How many of them.")] = 100_000,
+    bootstrap: Bootstrap = LOCAL,
 ) -> None:
     """Say whether a change is safe, and prove it with events."""
     if registry is not None and contracts is not None:
@@ -77,19 +80,34 @@ def check(
         if not proposed.exists():
             raise CannotCheck(f"{proposed} is not there")
         results = answer(question, gate)
-    show(results, format)
+        if against_topic is not None:
+            results = [_tried(question, results, registry, bootstrap, against_topic, last)]
+    sys.stdout.write(FORMATS[format](results))
     raise typer.Exit(exit_status(results))
+
+
+def _tried(
+    question: Question,
+    results: list[Result],
+    registry: str | None,
+    bootstrap: str,
+    topic: str,
+    last: int,
+) -> Result:
+    """The one result, with what came of a topic's events."""
+    if registry is None or len(results) != 1 or question.proposed.is_dir():
+        raise CannotCheck("--against-topic takes one --proposed file, and the --registry")
+    if results[0].status is Status.UNCHECKED:
+        return results[0]
+    with RegistryClient(registry, client="penstock-contract") as client:
+        proposal = read_proposal(question)
+        return results[0].with_recorded(try_recorded(bootstrap, topic, last, client, proposal))
 
 
 def _base(registry: str | None, contracts: Path | None) -> Shelf | None:
     if registry is not None:
         return RegistryShelf(RegistryApi(registry))
     return None if contracts is None else FolderShelf(contracts)
-
-
-def show(results: list[Result], format: Format) -> None:
-    """On standard output, in the format."""
-    sys.stdout.write(FORMATS[format](results))
 
 
 def read_reference(text: str) -> Reference:
@@ -175,18 +193,3 @@ def _action_document(action: Action) -> dict[str, Any]:
         "refused": action.is_refused,
         "result": None if action.result is None else result_document(action.result),
     }
-
-
-@contextmanager
-def telling() -> Iterator[None]:
-    """Turn what goes wrong inside into a message and an exit status."""
-    try:
-        yield
-    except ClientError as wrong:
-        fail(str(wrong))
-
-
-def fail(message: str, status: int = CANNOT_CHECK) -> NoReturn:
-    """Say so, and leave."""
-    typer.echo(f"penstock: {message}", err=True)
-    raise typer.Exit(status)

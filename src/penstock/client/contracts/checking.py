@@ -6,12 +6,12 @@ come as arguments.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from penstock.client.contracts.model import Reader, Terms, Version
+from penstock.client.contracts.model import Reader, Tally, Terms, Version
 from penstock.schemas.compatibility import (
     DIFFERENT_TYPE,
     Break,
@@ -103,6 +103,12 @@ class Result:
     showings: tuple[Showing, ...] = ()
     lints: tuple[Lint, ...] = ()
     readers: tuple[ReaderResult, ...] = ()
+    recorded: Tally | None = None  # what came of a topic's events, if they were tried
+
+    def with_recorded(self, tally: Tally) -> "Result":
+        """The answer once the events of a topic were tried: one that fails breaks it."""
+        status = Status.BREAKING if tally.failed else self.status
+        return replace(self, recorded=tally, status=status)
 
 
 _FORCED: Final = {

@@ -1,5 +1,6 @@
 """What a contract consists of, wherever it is kept."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -68,6 +69,28 @@ class Reader:
     def is_expired(self, today: date) -> bool:
         """Whether it was not renewed in time."""
         return self.last_day is not None and today > self.last_day
+
+
+@dataclass(slots=True)
+class WriterTally:
+    """What came of the events that one schema wrote."""
+
+    writer: str  # "version 3 (id 17)", or the id alone
+    events: int = 0
+    failed: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    first: str = ""  # partition, offset and what is wrong there
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of all events."""
+
+    topic: str
+    events: int = 0
+    failed: int = 0
+    empty: int = 0  # without a value: nothing to read
+    by_writer: dict[str, WriterTally] = field(default_factory=dict)
 
 
 class Shelf(Protocol):

@@ -42,6 +42,14 @@ def answer(question: Question, gate: Gate) -> list[Result]:
         return [unchecked(subject, str(wrong), str(question.proposed))]
 
 
+def read_proposal(question: Question) -> Proposal:
+    """The one file that is proposed, understood."""
+    subject, base = question.subject, question.base
+    if subject is None or base is None:
+        subject, base, _ = _placed(question.proposed, subject, base)
+    return _read_proposal(question, subject, base, base.versions(subject))
+
+
 def _answer_file(question: Question, gate: Gate) -> Result:
     path = question.proposed
     subject, base = question.subject, question.base

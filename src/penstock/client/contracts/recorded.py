@@ -5,46 +5,24 @@ with comes from its frame, so failures are told by the writer's version.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.client.contract import Contract
 from penstock.client.contracts.checking import Proposal
-from penstock.client.contracts.model import CannotCheck
+from penstock.client.contracts.model import CannotCheck, Tally, WriterTally
 from penstock.client.errors import ClientError, Undecodable, UnknownSchema
 from penstock.client.frame import BadFrame, SchemaKey, Side, read_frame
 from penstock.client.registry import Registry
+from penstock.client.registry_http import quoted
 from penstock.client.serializers import Deserializer
 
+ANSWER_S: Final = 10.0
 WAIT_S: Final = 30.0  # without any record before the topic counts as out of reach
 _BATCH: Final = 500
 UNFRAMED: Final = "(no frame)"
-
-
-@dataclass(slots=True)
-class WriterTally:
-    """What came of the events that one schema wrote."""
-
-    writer: str  # "version 3 (id 17)", or the id alone
-    events: int = 0
-    failed: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    first: str = ""  # partition, offset and what is wrong there
-
-
-@dataclass(slots=True)
-class Tally:
-    """What came of all events."""
-
-    topic: str
-    events: int = 0
-    failed: int = 0
-    empty: int = 0  # without a value: nothing to read
-    by_writer: dict[str, WriterTally] = field(default_factory=dict)
 
 
 def try_recorded(
@@ -108,7 +86,7 @@ def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
     try:
         schema = registry.schema(key)
         found = registry.http.post(
-            f"/subjects/{_quoted(subject)}",
+            f"/subjects/{quoted(subject)}",
             {
                 "schema": schema.source.text,
                 "schemaType": str(schema.source.type),
@@ -122,12 +100,6 @@ def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
         return f"id {key}, not of {subject}"
     except ClientError:
         return f"id {key}"
-
-
-def _quoted(subject: str) -> str:
-    from urllib.parse import quote
-
-    return quote(subject, safe="")
 
 
 def _last_messages(bootstrap: str, topic: str, most: int) -> Iterator[Any]:
@@ -155,13 +127,13 @@ def _last_messages(bootstrap: str, topic: str, most: int) -> Iterator[Any]:
 
 def _ends(consumer: Consumer, topic: str, most: int) -> dict[int, tuple[int, int]]:
     """Where to start and to end in each partition that has something."""
-    described = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
+    described = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
     if described.error is not None or not described.partitions:
         raise CannotCheck(f"there is no topic {topic}: `penstock topic list` shows what there is")
     share = -(-most // len(described.partitions))
     found = {}
     for number in described.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=WAIT_S)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_S)
         if high > low:
             found[number] = (max(low, high - share), high)
     return found
@@ -180,12 +152,11 @@ def _until_ends(consumer: Consumer, ends: dict[int, int]) -> Iterator[Any]:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                 raise KafkaException(error)
-            partition, offset = message.partition(), message.offset()
+            partition, offset = message.partition(), message.offset() or 0
             if partition not in ends:
                 continue
-            if error is None:
-                if offset < ends[partition]:
-                    yield message
-                offset += 1
-            if offset >= ends[partition]:
+            if error is None and offset < ends[partition]:
+                yield message
+            # The end of a partition is told as the offset after its last record.
+            if offset + (error is None) >= ends[partition]:
                 del ends[partition]

@@ -14,7 +14,7 @@ from penstock.client.contracts.checking import (
     Status,
     exit_status,
 )
-from penstock.client.contracts.model import Reader
+from penstock.client.contracts.model import Reader, Tally
 from penstock.schemas.proof import Trial
 
 _ABSENT: Final = "(nothing)"
@@ -48,6 +48,8 @@ def _text_lines(result: Result) -> Iterable[str]:
         yield from _showing_lines(showing, is_allowed=not result.findings)
     for reader in result.readers:
         yield from _reader_lines(reader)
+    if result.recorded is not None:
+        yield from _tally_lines(result.recorded)
     for one in result.lints:
         yield f"  warning {one.kind} at {one.path}: {one.message}"
         yield f"      {one.remedy}"
@@ -64,6 +66,8 @@ def headline(result: Result) -> str:
         return f"compatible under {result.level}, against {against}"
     if result.findings:
         return f"BREAKING under {result.level}, against {against}"
+    if result.recorded is not None and result.recorded.failed:
+        return f"BREAKING for {result.recorded.failed} recorded events, against {against}"
     broken = [one.reader.title for one in result.readers if one.status is Status.BREAKING]
     return f"BREAKING for {', '.join(broken)}, though {result.level} allows it"
 
@@ -123,6 +127,16 @@ def _reader_lines(result: ReaderResult) -> Iterable[str]:
             yield from (f"    {line}" for line in _showing_lines(result.showing, is_allowed=False))
 
 
+def _tally_lines(tally: Tally) -> Iterable[str]:
+    read = tally.events - tally.failed
+    yield f"  recorded in {tally.topic}: {read} of {tally.events} events can be read"
+    for one in tally.by_writer.values():
+        yield f"      {one.writer}: {one.events} events, {one.failed} fail"
+        if one.failed:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in one.reasons.items())
+            yield f"          {reasons}; first at {one.first}"
+
+
 def as_json(results: Sequence[Result]) -> str:
     """One document."""
     document = {
@@ -156,6 +170,7 @@ def result_document(result: Result) -> dict[str, Any]:
             }
             for one in result.readers
         ],
+        "recorded": None if result.recorded is None else _tally_document(result.recorded),
     }
 
 
@@ -267,6 +282,26 @@ def _printable(text: str) -> str:
     return "".join(
         one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
     )
+
+
+def _tally_document(tally: Tally) -> dict[str, Any]:
+    """What came of a topic's events, as JSON has it."""
+    return {
+        "topic": tally.topic,
+        "events": tally.events,
+        "failed": tally.failed,
+        "empty": tally.empty,
+        "writers": [
+            {
+                "writer": one.writer,
+                "events": one.events,
+                "failed": one.failed,
+                "reasons": dict(one.reasons),
+                "first": one.first or None,
+            }
+            for one in tally.by_writer.values()
+        ],
+    }
 
 
 class Format(StrEnum):
