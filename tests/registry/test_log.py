@@ -15,6 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     NewTopic,
 )
 
+from penstock.node.http_process import HttpOptions
+from penstock.testing.embedded import EmbeddedBroker
+
 StartNode = Callable[..., Any]
 COMPACT_SOON = {
     "cleanup.policy": "compact",
@@ -187,3 +190,28 @@ def test_a_topic_in_confluents_form_loads_with_every_id(broker: Any, start_node:
     node.end()
     keys = [key for key, _ in read_all(broker.bootstrap, topic)]
     assert keys[-1] == b'{"keytype":"SCHEMA","subject":"fresh-2","version":1,"magic":1}'
+
+
+@pytest.mark.slow
+def test_a_registry_outlives_its_broker(node_class: Any) -> None:
+    with EmbeddedBroker() as broker:
+        node = node_class(
+            HttpOptions(broker.bootstrap, http_port=0, log_level="ERROR")
+        ).wait_ready()
+        with httpx.Client(base_url=node.url, timeout=60) as http:
+
+            def register(number: int) -> httpx.Response:
+                schema = f'{{"type":"fixed","name":"F{number}","size":1}}'
+                return http.post(f"/subjects/s{number}/versions", json={"schema": schema})
+
+            assert register(1).json()["id"] == 1
+            broker.restart()
+            assert register(2).json()["id"] == 2
+            broker.kill()
+            assert register(3).json()["error_code"] in (50001, 50002)
+            assert http.get("/schemas/ids/2").is_success
+            broker.start()
+            assert register(4).json()["id"] == 3
+            assert register(3).json()["id"] == 4
+            assert http.get("/subjects").json() == ["s1", "s2", "s3", "s4"]
+        node.end()

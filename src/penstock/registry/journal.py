@@ -41,17 +41,13 @@ logger = logging.getLogger(__name__)
 POLL_S: Final = 0.5
 BATCH_RECORDS_MAX: Final = 2000
 TRANSACTION_S: Final = 10.0
-CLAIM_S: Final = 30.0
+CLAIM_S: Final = 10.0
 APPLY_S: Final = 10.0
 RETRY_S: Final = 1.0
 
 
 class CannotWrite(Exception):
-    """Nothing was written; `deposed` if it is another's turn now."""
-
-    def __init__(self, reason: str, *, deposed: bool = False) -> None:
-        super().__init__(reason)
-        self.deposed = deposed
+    """Nothing was written: the cluster refused it, or another node took over."""
 
 
 class OutcomeUnknown(Exception):
@@ -257,7 +253,7 @@ class SchemaLog:
     def _append(self, records: Sequence[JournalRecord]) -> Offset:
         producer = self._producer
         if producer is None:
-            raise CannotWrite("this node is not the primary", deposed=True)
+            raise CannotWrite("this node is not the primary")
         offsets: list[int] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -295,14 +291,14 @@ class SchemaLog:
         """Leave nothing half-written, and say what is known."""
         if error.fatal():
             self._drop_producer()
-            raise CannotWrite(f"another node took over ({error.str()})", deposed=True)
+            raise CannotWrite(f"another node took over ({error.str()})")
         if error.txn_requires_abort():
             try:
                 producer.abort_transaction(TRANSACTION_S)
             except KafkaException as failure:
                 self._drop_producer()
                 if failure.args[0].fatal():
-                    raise CannotWrite("another node took over", deposed=True) from None
+                    raise CannotWrite("another node took over") from None
                 raise OutcomeUnknown(failure.args[0].str()) from None
             raise CannotWrite(error.str())
         self._drop_producer()

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from penstock.model import Millis
 from penstock.registry.errors import (
+    Declined,
     primary_unknown,
     schema_too_large,
     store_failed,
@@ -37,7 +38,7 @@ from penstock.registry.usage import Usage
 logger = logging.getLogger(__name__)
 
 RECORD_BYTES_MAX: Final = 1_000_000 - 1024  # what a producer sends unless told otherwise
-ATTEMPTS: Final = 3
+RETRY_S: Final = 5.0  # a write that fails later than this is not tried again
 DECIDED_S: Final = 10.0
 CATCH_UP_S: Final = 1.0
 
@@ -161,25 +162,25 @@ class Registry:
         raise Elsewhere(self.standing.primary_url)
 
     async def _write(self, prepare: Prepare) -> object:
+        loop = asyncio.get_running_loop()
         async with self._writing:
-            for _ in range(ATTEMPTS):
-                if not self.standing.is_primary:
-                    raise primary_unknown()
+            give_up_at = loop.time() + RETRY_S
+            while self.standing.is_primary:
                 try:
                     if not self._holds_claim:
                         await self._claim()
                     return await self._carry_out(await prepare())
                 except (CannotWrite, OutcomeUnknown) as trouble:
-                    # Fenced or in doubt: a new claim settles what became of it, and then the
-                    # command is decided again on what is there.
-                    if isinstance(trouble, CannotWrite) and not trouble.deposed:
-                        raise store_failed(str(trouble)) from None
-                    logger.warning("a write is done again: %s", trouble)
+                    # Fenced, failed or in doubt: a new claim settles what became of it, and then
+                    # the command is decided again on what is there.
                     self._holds_claim = False
+                    if loop.time() > give_up_at:
+                        raise _worded(trouble) from None
+                    logger.warning("a write is done again: %s", trouble)
                 except TimeoutError:
                     self._holds_claim = False
                     raise timed_out("the log was not read to what was written") from None
-        raise timed_out("the log could not be written")
+        raise primary_unknown()
 
     async def _carry_out(self, command: Command) -> object:
         outcome = decide(self.store, command, self.clock())
@@ -193,3 +194,9 @@ class Registry:
             await self.log.applied(end_offset)
         (reply,) = outcome.replies
         return reply.body
+
+
+def _worded(trouble: CannotWrite | OutcomeUnknown) -> Declined:
+    if isinstance(trouble, CannotWrite):
+        return store_failed(str(trouble))
+    return timed_out(f"it is not known whether the log was written ({trouble})")
