@@ -68,14 +68,11 @@ def _apply_offset(state: Groups, event: OffsetSet) -> None:
             state.replayed.clear()  # it may hold what was deleted now
 
 
-def replay_offset(state: Groups, key: bytes, value: bytes) -> None:
-    """As the event of a plain commit. Group and topic are decoded once for all their partitions."""
-    named = key[:-4]
-    place = state.replayed.get(named)
-    if place is None:
-        group_id, topic, _ = read_offset_key(key)
-        place = state.replayed[named] = (state.offsets.setdefault(group_id, {}), topic)
-    place[0][place[1], int.from_bytes(key[-4:], "big")] = value
+def replay_place(state: Groups, key: bytes) -> tuple[dict[PartitionKey, bytes], str]:
+    """Where plain commits under such keys go: decoded once for all partitions of a topic."""
+    group_id, topic, _ = read_offset_key(key)
+    place = state.replayed[key[:-4]] = (state.offsets.setdefault(group_id, {}), topic)
+    return place
 
 
 def _outrun(state: Groups, group_id: str, partition: PartitionKey) -> None:

@@ -89,6 +89,10 @@ def decide_classic_join(
         bump_epoch(draft, command.topics)
     if replaced is not None and can_downgrade(group, (replaced.member_id,), settings):
         return _downgrade_with(draft, command, member_id)
+    if member_id in group.members and can_downgrade(draft.group, (), settings):
+        # The last member of the consumer protocol went before this coordinator knew the topics.
+        again = Refused(ErrorCode.rebalance_in_progress, "the group changed its protocol")
+        return downgrade(draft, (), Reply(command.caller, again), rebalances=True)
     if draft.group.epoch > draft.group.target_epoch:
         assign(draft, command.topics)
     _, current = advance(draft, member_id, by_topic_id(told.owned, command.topics))

@@ -79,6 +79,11 @@ class ConsumerDraft:
         self.events.append(event)
         apply_event(self._scratch, event)
 
+    def note(self, note: Event) -> None:
+        """Something soft happened to the group."""
+        self.notes.append(note)
+        apply_event(self._scratch, note)
+
     def set_timer(self, kind: str, member_id: str, after_ms: int | None) -> None:
         """Set a deadline from now; None drops it."""
         at = None if after_ms is None else Millis(self.now + after_ms)
@@ -171,7 +176,7 @@ def refresh_topics(draft: ConsumerDraft, topics: TopicCatalogue, *, is_due: bool
         return False
     _resolve_regexes(draft, topics, everything=is_new)
     if is_new:
-        draft.notes.append(TopicsSeen(draft.group_id, topics))
+        draft.note(TopicsSeen(draft.group_id, topics))
     return metadata_hash(group, topics) != group.metadata_hash
 
 

@@ -8,7 +8,7 @@ changes nothing; what was committed stays until it is deleted or expires.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from penstock.coordination.groups.applying import apply_event, replay_offset
+from penstock.coordination.groups.applying import apply_event, replay_place
 from penstock.coordination.groups.classic_members import (
     decide_classic_beat,
     decide_classic_join,
@@ -187,11 +187,13 @@ class GroupMachine:
     ) -> None:
         """Apply stored records. Nearly all are plain commits, which go the short way."""
         is_plain = stamp is None and not state.unstable
+        places = state.replayed
         for key, value in records:
             if key is None:
                 continue
             if is_plain and value is not None and key[:2] == OFFSET_KEY:
-                replay_offset(state, key, value)
+                offsets, topic = places.get(key[:-4]) or replay_place(state, key)
+                offsets[topic, int.from_bytes(key[-4:], "big")] = value
                 continue
             for event in read_events(JournalRecord(key, value), stamp):
                 apply_event(state, event)

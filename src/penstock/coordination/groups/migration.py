@@ -55,6 +55,7 @@ from penstock.coordination.groups.rebalance import (
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
+    UNSEEN,
     ClassicGroup,
     ClassicMember,
     ClassicState,
@@ -216,7 +217,9 @@ def remove_or_downgrade(
 ) -> Outcome[Event]:
     """Members leave or are put out; if only classic ones remain, the group is theirs again."""
     draft = ConsumerDraft(group, settings, now)
-    if len(gone) < len(group.members) and can_downgrade(group, gone, settings):
+    # After a restart the names of topics are not known until somebody brings them: a join will.
+    knows_topics = group.topics is not UNSEEN
+    if knows_topics and len(gone) < len(group.members) and can_downgrade(group, gone, settings):
         return downgrade(draft, gone, *replies, rebalances=True)
     remove_members(draft, gone)
     return draft.outcome(*replies)
