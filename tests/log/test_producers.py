@@ -172,9 +172,20 @@ def test_silent_producers_are_forgotten_unless_in_a_transaction() -> None:
     table = Table()
     table.write(a_batch(0))
     table.write(a_batch(0, producer=8, transactional=True))
+    assert table.expire(Millis(40), Millis(100)) == 0  # noticed here; its record is of 50
     assert table.expire(Millis(149), Millis(100)) == 0
     assert table.expire(Millis(150), Millis(100)) == 1
     assert list(table.producers) == [8]
+
+
+def test_a_producer_of_old_records_is_not_taken_for_a_silent_one() -> None:
+    table = Table()
+    table.write(a_batch(0))
+    assert table.expire(Millis(1000), Millis(100)) == 0
+    assert table.expire(Millis(1099), Millis(100)) == 0
+    table.write(a_batch(1))
+    assert table.expire(Millis(1150), Millis(100)) == 0, "it wrote since"
+    assert table.expire(Millis(1250), Millis(100)) == 1
 
 
 def test_a_snapshot_gives_the_same_table_back() -> None:

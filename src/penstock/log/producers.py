@@ -205,12 +205,13 @@ class ProducerTable:
     marker that the high watermark has not passed; None when there is no such transaction.
     """
 
-    __slots__ = ("_open", "_unreplicated", "first_unstable_offset", "producers")
+    __slots__ = ("_noticed", "_open", "_unreplicated", "first_unstable_offset", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[ProducerId, Producer] = {}
         self._open: dict[Offset, ProducerId] = {}  # by first offset, which only grows
         self._unreplicated: list[Ended] = []
+        self._noticed: dict[ProducerId, tuple[Producer, Millis]] = {}  # as `expire` first saw it
         self.first_unstable_offset: Offset | None = None
 
     def __len__(self) -> int:
@@ -271,16 +272,29 @@ class ProducerTable:
         self.first_unstable_offset = min(starts, default=None)
 
     def expire(self, now: Millis, expiration_ms: Millis) -> int:
-        """Forget producers that have been silent for long and have no open transaction."""
-        gone = [
-            producer.producer_id
+        """Forget producers that have been silent for long and have no open transaction.
+
+        By our clock and by the records' own: a producer of old records is not old.
+        """
+        noticed = {
+            producer.producer_id: self._notice(producer, now)
             for producer in self.producers.values()
+        }
+        gone = [
+            producer_id
+            for producer_id, (producer, noticed_at) in noticed.items()
             if producer.transaction_start == NO_OFFSET
-            and now - producer.last_timestamp >= expiration_ms
+            and now - max(producer.last_timestamp, noticed_at) >= expiration_ms
         ]
         for producer_id in gone:
-            del self.producers[producer_id]
+            del self.producers[producer_id], noticed[producer_id]
+        self._noticed = noticed
         return len(gone)
+
+    def _notice(self, producer: Producer, now: Millis) -> tuple[Producer, Millis]:
+        """The producer, and since when it has not written. Every write makes another tuple."""
+        before = self._noticed.get(producer.producer_id)
+        return before if before is not None and before[0] is producer else (producer, now)
 
     def load(self, producers: Iterable[Producer]) -> None:
         """Begin again from a snapshot."""
