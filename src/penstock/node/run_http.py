@@ -11,7 +11,9 @@ from typing import Final
 
 import uvicorn
 import uvloop
+from fastapi import FastAPI
 
+from penstock import __version__
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
 from penstock.registry.http.app import build
@@ -68,8 +70,8 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         election.start()
         await election.first_known()
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
-        app = build(registry, forwarder)
-        server = _server(app, lambda: on_ready(candidate.url))
+        app = FastAPI(title="Penstock", version=__version__, redirect_slashes=False, redoc_url=None)
+        server = _server(build(app, registry, forwarder), lambda: on_ready(candidate.url))
         await _serve_until_asked(server, listener)
     finally:
         listener.close()

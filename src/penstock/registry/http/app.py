@@ -1,4 +1,4 @@
-"""The HTTP application: routes joined, errors worded, hot reads in front."""
+"""The registry as an HTTP application: routes joined, errors worded, hot reads in front."""
 
 import logging
 from http import HTTPStatus
@@ -7,7 +7,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from penstock import __version__
 from penstock.registry.errors import Declined
 from penstock.registry.http import compatibility, node, schemas, settings, subjects
 from penstock.registry.http.answers import answered, declined, http_error
@@ -18,10 +17,9 @@ from penstock.registry.service import Elsewhere, Registry
 logger = logging.getLogger(__name__)
 
 
-def build(registry: Registry, forwarder: Forwarder) -> Front:
-    """The application, ready to serve."""
-    front = Front(registry)
-    app = FastAPI(title="Penstock", version=__version__, redirect_slashes=False, redoc_url=None)
+def build(app: FastAPI, registry: Registry, forwarder: Forwarder) -> Front:
+    """The registry's routes added to an application, and what stands in front of it."""
+    front = Front(registry, app)
     for router in (
         node.about(registry),
         node.metrics(registry, front),
@@ -36,7 +34,6 @@ def build(registry: Registry, forwarder: Forwarder) -> Front:
     ):
         app.include_router(router)
     _word_errors(app, forwarder)
-    front.app = app
     return front
 
 

@@ -24,14 +24,49 @@ from penstock.registry.store.documents import (
     read_text,
     read_whole,
 )
-from penstock.registry.store.model import Version
+from penstock.registry.store.model import Mode, Version
 from penstock.registry.store.state import VERSION_LAST
 from penstock.registry.usage import Use, identify
+from penstock.schemas.compatibility import Level
 from penstock.schemas.model import SchemaType, Source
 
 BODY_BYTES_MAX: Final = 8 << 20
 LATEST: Final = -1
 CLIENT: Final = "penstock-client"
+
+
+def _described(**members: object) -> dict[str, object]:
+    """A body for the generated documentation; it is read by hand, in the words of our errors."""
+    schema = {"type": "object", "properties": members}
+    return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+
+
+_STRING: Final = {"type": "string"}
+_REFERENCE: Final = {
+    "type": "object",
+    "properties": {"name": _STRING, "subject": _STRING, "version": {"type": "integer"}},
+}
+SCHEMA_BODY: Final = _described(
+    schema=_STRING,
+    schemaType={"type": "string", "enum": ["AVRO", "JSON", "PROTOBUF"], "default": "AVRO"},
+    references={"type": "array", "items": _REFERENCE},
+    metadata={"type": "object"},
+    ruleSet={"type": "object"},
+    id={"type": "integer"},
+    version={"type": "integer"},
+)
+CONFIG_BODY: Final = _described(
+    compatibility={"type": "string", "enum": list(Level)},
+    compatibilityPolicy={"type": "string", "enum": ["STRICT", "LENIENT"]},
+    compatibilityGroup=_STRING,
+    alias=_STRING,
+    normalize={"type": "boolean"},
+    defaultMetadata={"type": "object"},
+    overrideMetadata={"type": "object"},
+    defaultRuleSet={"type": "object"},
+    overrideRuleSet={"type": "object"},
+)
+MODE_BODY: Final = _described(mode={"type": "string", "enum": list(Mode)})
 
 
 def _flag(text: object) -> bool:

@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request, Response
 from penstock.registry.errors import INVALID_SCHEMA, Declined
 from penstock.registry.http.answers import answered
 from penstock.registry.http.asking import (
+    SCHEMA_BODY,
     Flag,
     Name,
     read_document,
@@ -22,7 +23,7 @@ def checking(registry: Registry) -> APIRouter:
     """Nothing is written here, so every node answers."""
     router = APIRouter(tags=["compatibility"])
 
-    @router.post("/compatibility/subjects/{subject}/versions")
+    @router.post("/compatibility/subjects/{subject}/versions", openapi_extra=SCHEMA_BODY)
     async def check_against_subject(
         request: Request, subject: Name, normalize: Flag = False, verbose: Flag = False
     ) -> Response:
@@ -31,7 +32,7 @@ def checking(registry: Registry) -> APIRouter:
         name = subject_named(registry, subject)
         return await _said(registry, document, name, None, normalize=normalize, verbose=verbose)
 
-    @router.post("/compatibility/subjects/{subject}/versions/{version}")
+    @router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=SCHEMA_BODY)
     async def check_against_version(
         request: Request,
         subject: Name,

@@ -25,6 +25,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SHELF_MAX: Final = 10_000
 _BY_ID: Final = b"/schemas/ids/"
+_ROOTS: Final = frozenset(
+    (b"", b"subjects", b"schemas", b"config", b"mode", b"compatibility", b"contexts")
+)
 _HOT_OPTIONS: Final = frozenset(("subject", "fetchmaxid"))
 _BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
 
@@ -41,10 +44,10 @@ class Ready(NamedTuple):
 class Front:
     """An ASGI application in front of another."""
 
-    def __init__(self, registry: Registry) -> None:
-        self.app: App | None = None
+    def __init__(self, registry: Registry, app: App) -> None:
         self.answered: Counter[int] = Counter()
         self.hits = 0
+        self._app = app
         self._registry = registry
         self._shelf: dict[tuple[bytes, bytes], Ready] = {}
         registry.listeners.append(self._on_event)
@@ -55,9 +58,8 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
-        assert self.app is not None
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
+        if scope["type"] != "http" or not is_of_registry(scope["raw_path"]):
+            await self._app(scope, receive, send)
             return
         path: bytes = scope["raw_path"]
         if path.startswith(_BY_ID) and scope["method"] == "GET":
@@ -65,7 +67,7 @@ class Front:
             if ready is not None:
                 await self._answer(ready, scope, send)
                 return
-        await self._pass_on(self.app, scope, receive, send)
+        await self._pass_on(scope, receive, send)
 
     async def _answer(self, ready: Ready, scope: Scope, send: Send) -> None:
         client, agent, accept = _told_by(scope)
@@ -107,22 +109,20 @@ class Front:
         self._shelf[path, query] = ready
         return ready
 
-    async def _pass_on(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         path, query = put_in_order(
             scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
         )
         scope = {**scope, "path": path, "query_string": query.encode("latin-1")}
-        media: str | None = MEDIA
-        if not path.startswith(("/docs", "/openapi.json", "/metrics", "/redoc")):
-            media = negotiated(headers.get(b"accept", b"*/*"))
+        media = negotiated(headers.get(b"accept", b"*/*"))
         if media is None:
             await self._refuse(406, "Not Acceptable", scope, send)
             return
         if scope["method"] in ("POST", "PUT") and not _is_readable(headers.get(b"content-type")):
             await self._refuse(415, "Unsupported Media Type", scope, send)
             return
-        await app(scope, receive, self._watching(send, media))
+        await self._app(scope, receive, self._watching(send, media))
 
     def _watching(self, send: Send, media: str) -> Send:
         async def watch(message: MutableMapping[str, Any]) -> None:
@@ -140,6 +140,11 @@ class Front:
         self.answered[status] += 1
         response = http_error(status, phrase)
         await response(scope, _nothing, send)
+
+
+def is_of_registry(path: bytes) -> bool:
+    """Whether the registry's ways hold for a path; other services have their own."""
+    return path[1:].partition(b"/")[0] in _ROOTS
 
 
 async def _nothing() -> MutableMapping[str, Any]:

@@ -9,7 +9,7 @@ from penstock.registry.errors import (
     mode_not_configured,
 )
 from penstock.registry.http.answers import answered
-from penstock.registry.http.asking import Flag, Name, read_document
+from penstock.registry.http.asking import CONFIG_BODY, MODE_BODY, Flag, Name, read_document
 from penstock.registry.names import setting_key
 from penstock.registry.service import Registry
 from penstock.registry.store.commands import (
@@ -53,12 +53,12 @@ def configuring(registry: Registry) -> APIRouter:
             raise level_not_configured(scope)
         return answered(write_config(own, OUT))
 
-    @router.put("/config")
+    @router.put("/config", openapi_extra=CONFIG_BODY)
     async def change_global_config(request: Request) -> Response:
         """Change settings: what is left out stays, null clears."""
         return await _change(registry, None, await read_document(request))
 
-    @router.put("/config/{subject}")
+    @router.put("/config/{subject}", openapi_extra=CONFIG_BODY)
     async def change_subject_config(request: Request, subject: Name) -> Response:
         """Change the settings of a subject, which need not exist yet."""
         return await _change(registry, setting_key(subject), await read_document(request))
@@ -112,12 +112,12 @@ def moding(registry: Registry) -> APIRouter:
             raise mode_not_configured(scope)
         return answered({"mode": str(own)})
 
-    @router.put("/mode")
+    @router.put("/mode", openapi_extra=MODE_BODY)
     async def change_global_mode(request: Request, force: Flag = False) -> Response:
         """Change the mode; null clears it."""
         return await _change_mode(registry, None, await read_document(request), force=force)
 
-    @router.put("/mode/{subject}")
+    @router.put("/mode/{subject}", openapi_extra=MODE_BODY)
     async def change_subject_mode(request: Request, subject: Name, force: Flag = False) -> Response:
         """Change the mode of a subject or context."""
         scope = setting_key(subject)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from penstock.registry.errors import schema_not_found, subject_not_found
 from penstock.registry.http.answers import answered, page, placed, raw_text, registered
 from penstock.registry.http.asking import (
+    SCHEMA_BODY,
     Flag,
     Name,
     Number,
@@ -29,7 +30,7 @@ def registering(registry: Registry) -> APIRouter:
     """What brings schemas in, and takes them out."""
     router = APIRouter(tags=["subjects"])
 
-    @router.post("/subjects/{subject}/versions")
+    @router.post("/subjects/{subject}/versions", openapi_extra=SCHEMA_BODY)
     async def register_schema(
         request: Request,
         subject: Name,
@@ -46,7 +47,7 @@ def registering(registry: Registry) -> APIRouter:
         form = await in_form(registry, version, format) if format else None
         return answered(registered(version, given, form))
 
-    @router.post("/subjects/{subject}")
+    @router.post("/subjects/{subject}", openapi_extra=SCHEMA_BODY)
     async def look_up_schema(
         request: Request,
         subject: Name,
