@@ -79,7 +79,7 @@ class Consumer:
         limits = flow or FlowLimits()
         more = {**_settings(group, commits, start, limits), **(settings or {})}
         self._intake = Intake(bootstrap, Flow(limits), more)
-        self._progress = Progress(self._intake.kafka, commits)
+        self._progress = Progress(self._intake, commits)
         names = [topics] if isinstance(topics, str) else list(topics)
         self._intake.start(names, self._progress.on_revoked)
 
@@ -185,7 +185,7 @@ class Consumer:
 
     def group_metadata(self) -> Any:
         """Who this is in its group; for a transaction."""
-        return self._intake.kafka.consumer_group_metadata()
+        return self._intake.group_metadata()
 
     def set_aside(self) -> Sequence[Outgoing]:
         """What belongs in quarantine with the transaction."""

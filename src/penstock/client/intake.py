@@ -1,8 +1,12 @@
 """Records on their way to the program: a thread that never stops polling, and a bounded queue.
 
-The thread is the only one that polls, so the member stays in its group however slow the program
-is: above the high-water mark partitions are paused, and polled on. When partitions are revoked,
-what still waits of them is dropped: whoever has them now begins at the committed offset.
+The thread polls all the time, so the member stays in its group however slow the program is: above
+the high-water mark partitions are paused, and polled on. When partitions are revoked, what still
+waits of them is dropped: whoever has them now begins at the committed offset.
+
+No other thread touches the client: confluent-kafka's consumer can deadlock (2.16: one call waits
+with the interpreter's lock for another that needs it to end). What others want done is left for
+the thread to do between two polls.
 """
 
 import logging
@@ -11,10 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer as KafkaConsumer
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.errors import Stopped
@@ -25,9 +29,10 @@ from penstock.model import Offset, TopicPartition
 logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500
-_POLL_S: Final = 0.1
+_POLL_S: Final = 0.05
 _COMMAND_S: Final = 30.0
 
+_Answer = TypeVar("_Answer")
 OnRevoked = Callable[[list[TopicPartition]], None]
 
 
@@ -50,10 +55,12 @@ class Intake:
         self.flow = flow
         self._on_revoked: OnRevoked = lambda partitions: None
         self._is_cooperative = _is_cooperative(settings)
-        self.kafka = KafkaConsumer(connection_settings(bootstrap, dict(settings)))
+        self._kafka = KafkaConsumer(connection_settings(bootstrap, dict(settings)))
+        self._metadata: Any = None  # who we were in the group when last looked
         self._changed = threading.Condition()  # guards the queue, the flow and the failure
         self._queue: deque[Message] = deque()
-        self._commands: deque[tuple[Callable[[], None], Future[None]]] = deque()
+        self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._ends: dict[TopicPartition, Offset] = {}  # to be stored, and so committed
         self._failure: KafkaFailed | None = None
         self._largest_bytes = 1 << 20  # of a record, until one was seen
         self._stopping = threading.Event()
@@ -62,7 +69,7 @@ class Intake:
     def start(self, topics: Sequence[str], on_revoked: OnRevoked) -> None:
         """Join the group and read; `on_revoked` is told which partitions went elsewhere."""
         self._on_revoked = on_revoked
-        self.kafka.subscribe(
+        self._kafka.subscribe(
             list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
         )
         self._thread.start()
@@ -101,7 +108,28 @@ class Intake:
 
     def seek(self, places: Mapping[TopicPartition, Offset]) -> None:
         """Go back, or forward; what waits of these partitions is dropped."""
-        self._on_thread(lambda: self._seek(places))
+        self._on_thread(lambda: self._seek(places), "seeking")
+
+    def store(self, ends: Mapping[TopicPartition, Offset]) -> None:
+        """All before these is done, and is committed before long."""
+        with self._changed:
+            self._ends.update(ends)
+
+    def commit(self, ends: Mapping[TopicPartition, Offset]) -> None:
+        """Commit these, and wait for it."""
+        places = [KafkaPartition(*one, offset) for one, offset in ends.items()]
+        answers = self._on_thread(
+            lambda: self._kafka.commit(offsets=places, asynchronous=False), "committing offsets"
+        )
+        for place in answers or ():
+            if place.error is not None:
+                raise KafkaFailed(place.error, f"committing {place.topic}")
+
+    def group_metadata(self) -> Any:
+        """Who we are in the group, or were a moment ago; in that case the broker declines."""
+        if self._metadata is None:
+            self._on_thread(self._look_at_group, "asking for the group")
+        return self._metadata
 
     def close(self) -> None:
         """Leave the group; offsets that were stored are committed."""
@@ -110,7 +138,8 @@ class Intake:
         self._stopping.set()
         self._thread.join()
         try:
-            self.kafka.close()
+            self._store()
+            self._kafka.close()
         finally:
             with self._changed:
                 self._changed.notify_all()
@@ -118,13 +147,16 @@ class Intake:
                     future.set_exception(Stopped("the consumer was closed"))
                 self._commands.clear()
 
-    def _on_thread(self, command: Callable[[], None]) -> None:
-        future: Future[None] = Future()
+    def _on_thread(self, command: Callable[[], _Answer], doing: str) -> _Answer:
+        future: Future[_Answer] = Future()
         with self._changed:
             if self._stopping.is_set():
                 raise Stopped("the consumer was closed")
             self._commands.append((command, future))
-        future.result(_COMMAND_S)
+        try:
+            return future.result(_COMMAND_S)
+        except KafkaException as failure:
+            raise KafkaFailed(failure.args[0], doing) from None
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -137,33 +169,48 @@ class Intake:
                 time.sleep(_POLL_S)
 
     def _obey(self) -> None:
+        if self._metadata is not None:
+            self._look_at_group()
+        self._store()
         while self._commands:
             command, future = self._commands.popleft()
             try:
-                command()
-                future.set_result(None)
+                future.set_result(command())
             except KafkaException as failure:
-                future.set_exception(KafkaFailed(failure.args[0], "seeking"))
+                future.set_exception(failure)
+
+    def _look_at_group(self) -> None:
+        self._metadata = self._kafka.consumer_group_metadata()
+
+    def _store(self) -> None:
+        with self._changed:
+            ends, self._ends = self._ends, {}
+        for partition, end_offset in ends.items():
+            try:
+                self._kafka.store_offsets(offsets=[KafkaPartition(*partition, end_offset)])
+            except KafkaException as failure:
+                if failure.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - not ours any more
+                    raise
 
     def _steer(self) -> None:
         with self._changed:
             pause, resume = self.flow.steer()
         if pause:
-            self.kafka.pause(_kafka_partitions(pause))
+            self._kafka.pause(_kafka_partitions(pause))
         if resume:
-            self.kafka.resume(_kafka_partitions(resume))
+            self._kafka.resume(_kafka_partitions(resume))
 
     def _fetch(self) -> None:
         """Wait for one record, and take what else is there; less of it when records are large."""
         with self._changed:
             fitting = self.flow.room_bytes // self._largest_bytes
             wanted = max(1, min(BATCH_MAX, self.flow.room_records, fitting))
-        first = self.kafka.poll(_POLL_S)
+        first = self._kafka.poll(_POLL_S)
         if first is None:
             return
         messages = [first]
         if wanted > 1:
-            messages += self.kafka.consume(wanted - 1, 0)
+            messages += self._kafka.consume(wanted - 1, 0)
         self._keep(messages)
 
     def _keep(self, messages: list[Message]) -> None:
@@ -201,6 +248,7 @@ class Intake:
         self._steer()  # before the first record can come
 
     def _revoke(self, kafka: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
+        self._store()  # what is done is committed before the partitions go
         self._forget(_own_partitions(partitions))
         if self._is_cooperative:
             kafka.incremental_unassign(partitions)
@@ -229,7 +277,7 @@ class Intake:
             self.flow.turned(known)
             self._drop(set(known))
         for (topic, partition), offset in known.items():
-            self.kafka.seek(KafkaPartition(topic, partition, offset))
+            self._kafka.seek(KafkaPartition(topic, partition, offset))
 
 
 def partition_of(message: Message) -> TopicPartition:

@@ -12,13 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from confluent_kafka import Consumer as KafkaConsumer
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.errors import Rebalanced
-from penstock.client.intake import offset_of, partition_of
-from penstock.client.kafka_errors import KafkaFailed
+from penstock.client.intake import Intake, offset_of, partition_of
 from penstock.model import Offset, TopicPartition
 
 
@@ -33,9 +31,9 @@ class Commits(StrEnum):
 class Progress:
     """The offsets of one consumer. Told by the program's thread, and by rebalances."""
 
-    def __init__(self, kafka: KafkaConsumer, commits: Commits) -> None:
+    def __init__(self, intake: Intake, commits: Commits) -> None:
         self.commits = commits
-        self._kafka = kafka
+        self._intake = intake
         self._lock = threading.Lock()
         self._first: dict[TopicPartition, Offset] = {}  # handed over and not yet settled
         self._end: dict[TopicPartition, Offset] = {}  # after the last of them
@@ -63,30 +61,16 @@ class Progress:
 
     def done(self, ends: Mapping[TopicPartition, Offset]) -> None:
         """The program is done with all before these, which are committed before long."""
-        if self.commits is not Commits.AT_LEAST_ONCE:
-            return
-        for partition, end_offset in ends.items():
-            try:
-                self._kafka.store_offsets(offsets=[KafkaPartition(*partition, end_offset)])
-            except KafkaException as failure:
-                if failure.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - not ours any more
-                    raise KafkaFailed(
-                        failure.args[0], f"storing an offset of {partition}"
-                    ) from None
+        if self.commits is Commits.AT_LEAST_ONCE:
+            self._intake.store(ends)
 
     def commit(self) -> None:
         """Commit all that was handed over, and wait for it."""
         with self._lock:
-            places = [KafkaPartition(*one, offset) for one, offset in self._end.items()]
-        if not places:
-            return
-        try:
-            for place in self._kafka.commit(offsets=places, asynchronous=False) or ():
-                if place.error is not None:
-                    raise KafkaFailed(place.error, f"committing {place.topic}")
-        except KafkaException as failure:
-            raise KafkaFailed(failure.args[0], "committing offsets") from None
-        self.settled()
+            ends = dict(self._end)
+        if ends:
+            self._intake.commit(ends)
+            self.settled()
 
     def positions(self) -> list[KafkaPartition]:
         """For a transaction: what comes after all that was handed over. Raises Rebalanced."""

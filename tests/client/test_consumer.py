@@ -1,0 +1,338 @@
+"""The consumer against a real broker and registry: what it hands over, commits and puts aside."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from penstock.client.consumer import Consumer
+from penstock.client.contract import Contract
+from penstock.client.errors import (
+    ClientError,
+    Reason,
+    RegistryUnavailable,
+    Stopped,
+    Undecodable,
+)
+from penstock.client.flow import FlowLimits
+from penstock.client.frame import SchemaId, write_prefix
+from penstock.client.producer import Producer
+from penstock.client.progress import Commits
+from penstock.client.quarantine import Quarantined, quarantine_topic, read_envelope
+from penstock.client.quarantine_writer import QuarantineFailed
+from penstock.client.registry import Registry
+from penstock.client.serializers import Serializer
+from penstock.client.sieve import OnUndecodable
+from penstock.client.transaction import TransactionAborted
+from penstock.model import Offset, TopicPartition
+
+MakeTopic = Callable[..., str]
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+
+
+def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
+    consumer = KafkaConsumer({"bootstrap.servers": bootstrap, "group.id": group})
+    (place,) = consumer.committed([KafkaPartition(topic, partition)], timeout=20)
+    consumer.close()
+    return int(place.offset)
+
+
+def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
+    with Producer(bootstrap, topic) as producer:
+        producer.send_many(str(number) for number in range(start, start + count)).wait(30)
+
+
+def values(consumer: Consumer, count: int) -> list[Any]:
+    events = consumer.events(idle_s=20)
+    return [next(events).value for _ in range(count)]
+
+
+def in_quarantine(bootstrap: str, topic: str, count: int) -> list[Quarantined]:
+    found = []
+    with Consumer(bootstrap, quarantine_topic(topic), f"look-{topic}") as consumer:
+        for event in consumer.events(idle_s=20):
+            found.append(read_envelope(event.key, event.value, event.headers))
+            if len(found) == count:
+                break
+    return found
+
+
+def test_events_come_in_order_with_their_coordinates(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic, registry=registry, value=Contract(ORDER)) as producer:
+        producer.send({"id": 5}, key=b"k", headers=[("h", b"v")]).result(30)
+    with Consumer(bootstrap, topic, f"g-{topic}", registry=registry) as consumer:
+        event = next(iter(consumer))
+    assert (event.topic, event.partition, event.offset) == (topic, 0, 0)
+    assert (event.key, event.value, event.headers) == (b"k", {"id": 5}, (("h", b"v"),))
+    assert event.topic_partition == TopicPartition(topic, 0)
+
+
+def test_at_least_once_commits_what_the_program_asked_past(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(bootstrap, topic, 5)
+    with Consumer(bootstrap, topic, topic) as consumer:
+        assert values(consumer, 3) == [b"0", b"1", b"2"]  # the third is in hand
+    assert committed(bootstrap, topic, topic) == 2
+    with Consumer(bootstrap, topic, topic) as consumer:
+        assert values(consumer, 1) == [b"2"]
+        consumer.commit()
+    assert committed(bootstrap, topic, topic) == 3
+
+
+def test_at_most_once_commits_before_it_hands_over(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    fill(bootstrap, topic, 2)
+    with Consumer(bootstrap, topic, topic, commits=Commits.AT_MOST_ONCE) as consumer:
+        assert values(consumer, 1) == [b"0"]
+        at = committed(bootstrap, topic, topic)
+        assert at >= 1
+    assert committed(bootstrap, topic, topic) == at
+
+
+def test_batches_and_takes_are_done_when_the_next_is_asked_for(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(bootstrap, topic, 10)
+    seen: list[bytes] = []
+    with Consumer(bootstrap, topic, topic) as consumer:
+        for batch in consumer.batches(records_max=4, idle_s=20):
+            assert len(batch) <= 4
+            seen += [event.value for event in batch]
+            if len(seen) == 10:
+                break
+    assert seen == [str(number).encode() for number in range(10)]
+    last = committed(bootstrap, topic, topic)
+    assert 6 <= last < 10  # the last batch was in hand
+    with Consumer(bootstrap, topic, topic) as consumer:
+        taken: list[Any] = []
+        while len(taken) < 10 - last:
+            taken += consumer.take(wait_s=20)
+        assert consumer.take(wait_s=0) == []
+    assert committed(bootstrap, topic, topic) == 10
+
+
+def test_a_reader_can_go_back_and_hold_a_partition(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=2)
+    with Producer(bootstrap, topic) as producer:
+        for partition in (0, 1):
+            producer.send(f"p{partition}", partition=partition).result(30)
+    with Consumer(bootstrap, topic, topic) as consumer:
+        assert sorted(values(consumer, 2)) == [b"p0", b"p1"]
+        held = TopicPartition(topic, 0)
+        consumer.pause([held])
+        consumer.seek(held, Offset(0))
+        consumer.seek(TopicPartition(topic, 1), Offset(0))
+        assert [event.value for event in consumer.events(idle_s=1)] == [b"p1"]
+        consumer.resume([held])
+        assert values(consumer, 1) == [b"p0"]
+        assert consumer.assignment == {held, TopicPartition(topic, 1)}
+
+
+def test_what_cannot_be_read_goes_to_quarantine_and_the_rest_comes(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    good = Serializer(registry, topic, Contract(ORDER)).serialize({"id": 1}).content
+    assert good is not None
+    unknown = write_prefix(SchemaId(2**30)) + b"x"
+    with Producer(bootstrap, topic) as producer:
+        for value in (b"{}", good, unknown, good[:-1], good):
+            producer.send(value, key=b"key", headers=[("trace", b"t")]).result(30)
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        assert [event.offset for event in consumer.events(idle_s=2)] == [1, 4]
+        assert consumer.quarantined == 3
+        (read,) = consumer.deserializers
+        subject = f"{topic}-value"
+        assert read.stats.errors == {
+            (subject, Reason.NOT_FRAMED): 1,
+            (subject, Reason.UNKNOWN_SCHEMA): 1,
+            (subject, Reason.UNDECODABLE): 1,
+        }
+    assert committed(bootstrap, topic, topic) == 5
+    found = in_quarantine(bootstrap, topic, 3)
+    assert [one.origin.value for one in found] == [b"{}", unknown, good[:-1]]
+    assert {one.origin.key for one in found} == {b"key"}
+    assert list(found[1].origin.headers) == [("trace", b"t")]
+    origin, verdict = found[1]
+    assert (origin.topic, origin.partition, origin.offset) == (topic, 0, 2)
+    assert (verdict.reason, verdict.schema) == (Reason.UNKNOWN_SCHEMA, str(2**30))
+    assert verdict.subject == subject
+
+
+def test_a_flood_of_rubbish_is_only_rubbish(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(bootstrap, topic, 2000)
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        assert list(consumer.events(idle_s=2)) == []
+        assert consumer.quarantined == 2000
+    assert committed(bootstrap, topic, topic) == 2000
+
+
+def test_a_program_may_decide_for_itself(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    good = Serializer(registry, topic, Contract(ORDER)).serialize({"id": 1}).content
+    with Producer(bootstrap, topic) as producer:
+        producer.send_many([good, b"bad", good]).wait(30)
+    raising = Consumer(
+        bootstrap, topic, f"{topic}-r", registry=registry, on_undecodable=OnUndecodable.RAISE
+    )
+    with raising as consumer:
+        assert [event.offset for event in consumer.take(wait_s=20)][:1] == [0]
+        offsets: list[int] = []
+        with pytest.raises(Undecodable, match=f"{topic}-0 at 1"):
+            consumer.take(wait_s=20)
+        while not offsets:
+            offsets = [event.offset for event in consumer.take(wait_s=20)]
+        assert offsets == [2]
+    skipping = Consumer(
+        bootstrap, topic, f"{topic}-s", registry=registry, on_undecodable=OnUndecodable.SKIP
+    )
+    with skipping as consumer:
+        assert [event.offset for event in consumer.events(idle_s=2)] == [0, 2]
+        assert consumer.quarantined == 0
+
+
+def test_nothing_is_committed_past_what_could_not_be_put_aside(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    # Its quarantine is there and takes next to nothing.
+    with Producer(bootstrap, topic) as producer:
+        producer.send_many([b"bad", b"bad"]).wait(30)
+    narrow = make_topic(**{"max.message.bytes": "100"})
+    consumer = Consumer(bootstrap, topic, topic, registry=registry)
+    writer = consumer._sieve.quarantine  # noqa: SLF001 - there is no other way to break it
+    record = writer.record
+    writer.record = lambda origin, verdict: record(origin, verdict)._replace(topic=narrow)  # type: ignore[method-assign]  # as above
+    with pytest.raises(QuarantineFailed, match="Create the topic"):
+        next(consumer.events(idle_s=20))
+    with pytest.raises(QuarantineFailed):
+        consumer.close()
+    assert committed(bootstrap, topic, topic) < 0
+
+
+def test_a_registry_that_is_down_holds_events_back_and_loses_none(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic, registry=registry, value=Contract(ORDER)) as producer:
+        producer.send_many({"id": number} for number in range(3)).wait(30)
+    with (
+        Registry("http://127.0.0.1:1", attempts=1) as down,
+        Consumer(bootstrap, topic, topic, registry=down, registry_wait_s=0) as consumer,
+    ):
+        for _ in range(2):
+            with pytest.raises(RegistryUnavailable, match="Is it running"):
+                consumer.take(wait_s=20)
+        assert consumer.quarantined == 0
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        assert values(consumer, 3) == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+def transform(consumer: Consumer, producer: Producer, *, fail_at: int) -> Iterator[int]:
+    """Doubles numbers in transactions; the one at `fail_at` fails the first time."""
+    failed = False
+    for batch in consumer.batches(records_max=3, idle_s=3):
+        try:
+            with producer.transaction(consumer):
+                for event in batch:
+                    producer.send(str(int(event.value) * 2))
+                    if int(event.value) == fail_at and not failed:
+                        failed = True
+                        raise ArithmeticError
+        except (ArithmeticError, TransactionAborted):
+            continue
+        yield len(batch)
+
+
+def test_exactly_once_through_an_abort(bootstrap: str, make_topic: MakeTopic) -> None:
+    source, target = make_topic(), make_topic()
+    fill(bootstrap, source, 10)
+    consumer = Consumer(bootstrap, source, source, commits=Commits.EXACTLY_ONCE)
+    with consumer, Producer(bootstrap, target, transactional_id=source) as producer:
+        assert sum(transform(consumer, producer, fail_at=4)) == 10
+    assert committed(bootstrap, source, source) == 10
+    with Consumer(bootstrap, target, target) as reader:
+        assert [int(event.value) for event in reader.events(idle_s=2)] == list(range(0, 20, 2))
+
+
+def test_exactly_once_puts_the_unreadable_aside_in_the_same_transaction(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    source, target = make_topic(), make_topic()
+    good = Serializer(registry, source, Contract(ORDER)).serialize({"id": 1}).content
+    with Producer(bootstrap, source) as producer:
+        producer.send_many([b"bad", good]).wait(30)
+    consumer = Consumer(bootstrap, source, source, registry=registry, commits=Commits.EXACTLY_ONCE)
+    with consumer, Producer(bootstrap, target, transactional_id=source) as producer:
+        events = consumer.events(idle_s=20)
+        next(events)
+        with pytest.raises(ClientError, match="a contract"), producer.transaction(consumer):
+            producer.send({"not": "bytes"})
+        next(events)
+        with producer.transaction(consumer):
+            producer.send(b"made")
+    assert committed(bootstrap, source, source) == 2
+    with Consumer(bootstrap, quarantine_topic(source), source) as look:
+        assert [event.value for event in look.events(idle_s=2)] == [b"bad"]
+
+
+def test_members_share_and_nothing_is_lost_when_one_leaves(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(partitions=4)
+    seen: Counter[bytes] = Counter()
+    lock, stop = threading.Lock(), threading.Event()
+
+    def work(consumer: Consumer) -> None:
+        while not stop.is_set():
+            for event in consumer.take(records_max=20, wait_s=0.1):
+                with lock:
+                    seen[event.value] += 1
+
+    first = Consumer(bootstrap, topic, topic, settings=QUICK)
+    second = Consumer(bootstrap, topic, topic, settings=QUICK)
+    threads = [threading.Thread(target=work, args=(one,)) for one in (first, second)]
+    for thread in threads:
+        thread.start()
+    with Producer(bootstrap, topic) as producer:
+        producer.send_many((str(n) for n in range(500)), keys=(str(n) for n in range(500))).wait(30)
+        while not (first.assignment and second.assignment):
+            stop.wait(0.05)
+        producer.send_many(
+            (str(n) for n in range(500, 1000)), keys=(str(n) for n in range(500, 1000))
+        ).wait(30)
+    while len(seen) < 1000:
+        stop.wait(0.05)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    first.close()
+    second.close()
+    assert len(seen) == 1000
+
+
+def test_a_closed_consumer_says_so(bootstrap: str, topic: str) -> None:
+    consumer = Consumer(bootstrap, topic, topic, flow=FlowLimits())
+    consumer.close()
+    with pytest.raises(Stopped):
+        consumer.take()
+    with pytest.raises(Stopped):
+        consumer.seek(TopicPartition(topic, 0), Offset(0))
+    consumer.close()
