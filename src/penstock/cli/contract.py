@@ -4,6 +4,8 @@ Exit status of `check`: 0 compatible, 1 breaking, 2 could not be checked.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,8 +74,7 @@ def check(
     if registry is not None and contracts is not None:
         fail("compare with --registry or with --contracts, not with both")
     gate = Gate(today(), seed, shows_events=events)
-    with telling():
-        base = _base(registry, contracts)
+    with telling(), _base(registry, contracts) as base:
         question = Question(
             proposed, subject, base, mode, tuple(map(read_reference, reference or ()))
         )
@@ -104,10 +105,14 @@ def _tried(
         return results[0].with_recorded(try_recorded(bootstrap, topic, last, client, proposal))
 
 
-def _base(registry: str | None, contracts: Path | None) -> Shelf | None:
-    if registry is not None:
-        return RegistryShelf(RegistryApi(registry))
-    return None if contracts is None else FolderShelf(contracts)
+@contextmanager
+def _base(registry: str | None, contracts: Path | None) -> Iterator[Shelf | None]:
+    """What is compared with; None where a folder is compared with itself."""
+    if registry is None:
+        yield None if contracts is None else FolderShelf(contracts)
+        return
+    with RegistryApi(registry) as api:
+        yield RegistryShelf(api)
 
 
 def read_reference(text: str) -> Reference:
