@@ -71,24 +71,31 @@ def up(
         quick=True,
         log_level=log_level.upper(),
     )
+    http_options = _http_options(host, http_port, advertise, log_level) if with_http else None
+    raise typer.Exit(_watch(options, http_options, as_json=as_json))
 
-    http_options = HttpOptions(
+
+def _watch(options: BrokerOptions, http_options: HttpOptions | None, *, as_json: bool) -> int:
+    def on_ready(told: dict[str, Any]) -> None:
+        typer.echo(json.dumps(told) if as_json else _welcome(told, options.ephemeral))
+
+    try:
+        return supervise(options, http_options, on_ready)
+    except CannotStart as reason:
+        typer.echo(f"penstock up: {reason}", err=True)
+        return 1
+
+
+def _http_options(
+    host: str | None, port: int | None, advertise: str | None, log_level: str
+) -> HttpOptions:
+    return HttpOptions(
         kafka="",  # the broker's, once it is known
         host=host or LOCALHOST,
-        http_port=HTTP_PORT if http_port is None else http_port,
+        http_port=HTTP_PORT if port is None else port,
         advertised_host=advertise,
         log_level=log_level.upper(),
     )
-
-    def on_ready(told: dict[str, Any]) -> None:
-        typer.echo(json.dumps(told) if as_json else _welcome(told, ephemeral))
-
-    try:
-        status = supervise(options, http_options if with_http else None, on_ready)
-    except CannotStart as reason:
-        typer.echo(f"penstock up: {reason}", err=True)
-        raise typer.Exit(1) from None
-    raise typer.Exit(status)
 
 
 def _welcome(told: dict[str, Any], ephemeral: bool) -> str:

@@ -89,7 +89,7 @@ async def _carry_out(registry: Registry, command: Command) -> object:
     return await registry.write(prepare)
 
 
-def reading(registry: Registry) -> APIRouter:
+def listing(registry: Registry) -> APIRouter:
     """What is there."""
     router = APIRouter(tags=["subjects"])
     store = registry.store
@@ -133,6 +133,14 @@ def reading(registry: Registry) -> APIRouter:
             -one.number if one.deleted and deletedAsNegative else one.number for one in found
         ]
         return answered(page(numbers, offset, limit))
+
+    return router
+
+
+def reading_versions(registry: Registry) -> APIRouter:
+    """One version, from all sides."""
+    router = APIRouter(tags=["subjects"])
+    store = registry.store
 
     @router.get("/subjects/{subject}/versions/{version}")
     async def find_version(
