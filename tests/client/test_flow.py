@@ -14,6 +14,7 @@ LIMITS = FlowLimits(high_records=10, low_records=4, high_bytes=1000, low_bytes=4
 def flow(*assigned: TopicPartition) -> Flow:
     found = Flow(LIMITS)
     found.on_assigned(list(assigned))
+    assert found.steer() == Steering([], list(assigned))  # told once how they begin
     return found
 
 
@@ -61,7 +62,7 @@ def test_what_the_program_holds_stays_held_through_it_all() -> None:
     assert queue.steer() == Steering([], [A])
     queue.on_revoked([B])
     queue.on_assigned([B])
-    assert queue.steer().pause == [B]
+    assert queue.steer() == Steering([B], [])
     queue.held.clear()
     assert queue.steer().resume == [B]
 

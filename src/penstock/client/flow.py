@@ -63,6 +63,7 @@ class Flow:
         self.epoch = 0  # counts the times that partitions were taken from under the queue
         self._turned_at: dict[TopicPartition, int] = {}  # in which epoch, for each that ever was
         self._paused: set[TopicPartition] = set()  # as the client was told
+        self._untold: set[TopicPartition] = set()  # newly assigned: the client may think either
         self._records = 0
         self._size_bytes = 0
 
@@ -116,14 +117,15 @@ class Flow:
         self.stats.taken -= records
 
     def on_assigned(self, partitions: list[TopicPartition]) -> None:
-        """The group gave us more; the client starts them unpaused."""
+        """The group gave us more; whether they start paused is for us to say."""
         self.assigned.update(partitions)
-        self._paused.difference_update(partitions)
+        self._untold.update(partitions)
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
         """The group took some away."""
         self.assigned.difference_update(partitions)
         self._paused.difference_update(partitions)
+        self._untold.difference_update(partitions)
         self.turned(partitions)
 
     def turned(self, partitions: Iterable[TopicPartition]) -> None:
@@ -138,6 +140,7 @@ class Flow:
     def steer(self) -> Steering:
         """What must change; taken to be done when the next question comes."""
         wanted = set(self.assigned) if self.is_full else self.held & self.assigned
-        pause, resume = wanted - self._paused, self._paused - wanted
-        self._paused = wanted
+        pause = wanted - (self._paused - self._untold)
+        resume = (self._paused | self._untold) - wanted
+        self._paused, self._untold = wanted, set()
         return Steering(sorted(pause), sorted(resume))
