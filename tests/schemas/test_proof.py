@@ -297,3 +297,13 @@ def test_a_json_event_that_is_refused_is_found(step: str, answer: str) -> None:
             assert found.fails is not None, line
         elif "; reads" in line:
             assert found.fails is None, line
+
+
+def test_an_aim_inside_a_type_that_never_ends_is_passed_over() -> None:
+    endless = {"type": "record", "name": "E", "fields": [field("x", "int"), field("next", "E")]}
+    items = field("items", {"type": "array", "items": endless})
+    old = parse_avro(record(field("id", "int"), items))
+    new = parse_avro(old.canonical.replace('"x","type":"int"', '"x","type":"string"'))
+    found = evidence(new, old)
+    assert found.fails is None
+    assert found.reads is not None

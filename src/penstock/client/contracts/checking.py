@@ -298,8 +298,7 @@ def comparable_versions(versions: Sequence[Version], terms: Terms) -> list[Versi
 def _is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
     if one.type is not other.type:
         return False
-    same_references = one.references == other.references
-    return same_references and (one.canonical == other.canonical or one.equivalent(other))
+    return one.references == other.references and one.equivalent(other)
 
 
 def _touches(place: tuple[str, ...], used: Iterable[str]) -> bool:

@@ -29,7 +29,7 @@ from penstock.schemas.avro.tree import (
 )
 from penstock.schemas.model import Difference
 from penstock.schemas.proof.avro_events import EventMaker, Step
-from penstock.schemas.proof.model import Place, Trial, Unprovable, shortened
+from penstock.schemas.proof.model import Attempt, Place, Unprovable, shortened
 
 _DETAILS: Final = frozenset(("name", "symbols", "size"))
 
@@ -46,7 +46,7 @@ class _Spot(NamedTuple):
 
 def trials(
     writer: AvroSchema, reader: AvroSchema, differences: Sequence[Difference], seed: int
-) -> Iterator[Trial]:
+) -> Iterator[Attempt]:
     """Events at the places that differ, then all kinds of events."""
     writes, reads = _compiled(writer), _compiled(reader)
     maker = EventMaker(writer.root, seed)
@@ -65,14 +65,12 @@ def trials(
             yield _read(event, payload, writes, reads)
 
 
-def _read(event: Any, payload: bytes, writes: Any, reads: Any) -> Trial:
-    text = shown(event)
+def _read(event: Any, payload: bytes, writes: Any, reads: Any) -> Attempt:
     try:
         seen = schemaless_reader(io.BytesIO(payload), writes, reads)
     except Exception as wrong:  # noqa: BLE001 - fastavro raises whatever the schemas made of it
-        reason = str(wrong) or type(wrong).__name__
-        return Trial(text, payload, None, shortened(reason))
-    return Trial(text, payload, shown(seen), None)
+        return Attempt(event, payload, None, shortened(str(wrong) or type(wrong).__name__))
+    return Attempt(event, payload, ("", seen), None)
 
 
 def shown(event: Any) -> str:

@@ -61,7 +61,7 @@ class EventMaker:
         self._root = root
         self._random = Random(seed)
         self._sizes = _smallest_sizes(root)
-        if self._sizes[id(root)] > SIZE_MAX:
+        if self._is_endless(root):
             raise Unprovable("the schema has no finite event, or only very large ones")
         self._left = 0  # values that may still go into the event that is being made
         self._plain: dict[tuple[int, int], Any] = {}
@@ -75,7 +75,7 @@ class EventMaker:
         return self._along(self._root, route, 0)
 
     def _along(self, node: Node, route: tuple[Step, ...], depth: int) -> Iterator[Any]:
-        if not route:
+        if not route or self._is_endless(node):
             yield from self._kinds(node, depth)
             return
         step, rest = route[0], route[1:]
@@ -96,7 +96,7 @@ class EventMaker:
             yield from ({"key": value} for value in self._along(node.values, rest, depth + 1))
 
     def _kinds(self, node: Node, depth: int) -> Iterator[Any]:
-        if self._sizes[id(node)] > SIZE_MAX:
+        if self._is_endless(node):
             return
         if depth > DEPTH_MAX:
             yield self._one(node, depth)

@@ -10,12 +10,12 @@ from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_json
 from penstock.schemas.json.schema import validate
 from penstock.schemas.model import Difference, InvalidSchema
 from penstock.schemas.proof.json_events import EventMaker
-from penstock.schemas.proof.model import Place, Trial, shortened
+from penstock.schemas.proof.model import Attempt, Place, shortened
 
 
 def trials(
     writer: JsonSchema, reader: JsonSchema, differences: Sequence[Difference], seed: int
-) -> Iterator[Trial]:
+) -> Iterator[Attempt]:
     """Events the writer's schema allows, what differs between the two varied first."""
     aims = frozenset(step for one in differences for step in _steps(one.path))
     maker = EventMaker(Follower(writer), Follower(reader), aims, seed)
@@ -26,7 +26,12 @@ def trials(
             continue
         tried.add(text)
         failure = validate(reader, event)
-        yield Trial(text, text.encode(), None if failure else text, failure)
+        yield Attempt(text, text.encode(), None if failure else text, failure)
+
+
+def shown(event: str) -> str:
+    """Events are texts already."""
+    return event
 
 
 class Follower:

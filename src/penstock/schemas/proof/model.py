@@ -1,6 +1,6 @@
 """What an attempt to read one schema's events with another schema shows."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 SHOWN_CHARACTERS_MAX: Final = 300
 
@@ -11,6 +11,15 @@ class Place(NamedTuple):
     writer: str | None  # None: it says nothing there
     reader: str | None
     fields: tuple[str, ...]  # the names of the fields on the way, as the reader calls them
+
+
+class Attempt(NamedTuple):
+    """One event as it is made and read, before anybody looks at it."""
+
+    event: Any
+    payload: bytes
+    seen: Any  # None: nothing
+    failure: str | None
 
 
 class Trial(NamedTuple):

@@ -11,8 +11,8 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
 from penstock.schemas.model import Difference, InvalidSchema
-from penstock.schemas.proof.model import Place, Trial, Unprovable, shortened
-from penstock.schemas.proof.protobuf_events import events, lost, shown
+from penstock.schemas.proof.model import Attempt, Place, Unprovable, shortened
+from penstock.schemas.proof.protobuf_events import as_json, events, lost
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.tree import Field, Message, OneOf
 
@@ -27,7 +27,7 @@ class _Spot(NamedTuple):
 
 def trials(
     writer: ProtobufSchema, reader: ProtobufSchema, differences: Sequence[Difference], seed: int
-) -> Iterator[Trial]:
+) -> Iterator[Attempt]:
     """Events of the messages that differ, their fields first; then of all messages."""
     writes, reads = _Types(writer), _Types(reader)
     aims = [_walk(writer, one.path) for one in differences]
@@ -41,23 +41,25 @@ def trials(
             yield _read(event, name, reads.find(reader, name), _package(writer), _package(reader))
 
 
-def _read(event: Any, name: str, reader: Any, old_package: str, new_package: str) -> Trial:
+def _read(event: Any, name: str, reader: Any, old_package: str, new_package: str) -> Attempt:
     payload = event.SerializePartialToString()
-    text = f"{event.DESCRIPTOR.full_name} {shown(event)}"
     if reader is None or old_package != new_package:
-        return Trial(
-            text, payload, None, f"the reader's schema has no message {event.DESCRIPTOR.full_name}"
-        )
+        full_name = event.DESCRIPTOR.full_name
+        return Attempt(event, payload, None, f"the reader's schema has no message {full_name}")
     seen = reader()
     try:
         seen.MergeFromString(payload)
     except (DecodeError, EncodeError) as wrong:
-        return Trial(text, payload, None, f"not a {name} to the reader: {wrong}")
+        return Attempt(event, payload, None, f"not a {name} to the reader: {wrong}")
     lacking = seen.FindInitializationErrors()
     if lacking:
-        return Trial(text, payload, shown(seen), f"required and not there: {', '.join(lacking)}")
-    failure = lost(event, seen)
-    return Trial(text, payload, f"{reader.DESCRIPTOR.full_name} {shown(seen)}", failure)
+        return Attempt(event, payload, seen, f"required and not there: {', '.join(lacking)}")
+    return Attempt(event, payload, seen, lost(event, seen))
+
+
+def shown(event: Any) -> str:
+    """The name of a message's type, and what is set in it as JSON."""
+    return f"{event.DESCRIPTOR.full_name} {as_json(event)}"
 
 
 class _Types:

@@ -158,10 +158,10 @@ def _lost_value(sent: list[Any], seen: list[Any]) -> str | None:
 
 
 def _word(value: Any) -> str:
-    return shown(value) if hasattr(value, "ListFields") else repr(value)
+    return as_json(value) if hasattr(value, "ListFields") else repr(value)
 
 
-def shown(message: Any) -> str:
+def as_json(message: Any) -> str:
     """A message as JSON: only what is set, enums by name, bytes as a text."""
     return json.dumps(_plain(message), ensure_ascii=False)
 

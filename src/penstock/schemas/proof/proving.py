@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from penstock.schemas.model import Difference, ParsedSchema, SchemaType
-from penstock.schemas.proof.model import Evidence, Place, Trial, Unprovable
+from penstock.schemas.proof.model import Attempt, Evidence, Place, Trial, Unprovable
 
 TRIALS_MAX: Final = 400  # of two schemas that differ: until one event fails
 SAMPLES_MAX: Final = 60  # of two that are compatible: all should be read
+SAMPLES_BYTES_MAX: Final = 100_000  # of those; where events are large, few are enough
 _ROOMS: Final[Mapping[SchemaType, str]] = {
     SchemaType.AVRO: "penstock.schemas.proof.avro",
     SchemaType.PROTOBUF: "penstock.schemas.proof.protobuf",
@@ -24,7 +25,9 @@ class _Language(Protocol):
         reader: ParsedSchema,
         differences: Sequence[Difference],
         seed: int,
-    ) -> Iterator[Trial]: ...
+    ) -> Iterator[Attempt]: ...
+
+    def shown(self, event: Any) -> str: ...
 
     def locate(
         self, writer: ParsedSchema, reader: ParsedSchema, difference: Difference
@@ -46,19 +49,28 @@ def prove(
     """
     if writer.type is not reader.type:
         return Evidence(missing=f"{reader.type} does not read what {writer.type} wrote")
+    language = _language(writer)
     most = TRIALS_MAX if differences else SAMPLES_MAX
     reads: Trial | None = None
-    count = 0
+    count = size_bytes = 0
     try:
-        for trial in islice(_language(writer).trials(writer, reader, differences, seed), most):
+        for attempt in islice(language.trials(writer, reader, differences, seed), most):
             count += 1
-            if trial.failure is not None:
-                return Evidence(count, reads, trial)
-            reads = reads or trial
+            size_bytes += len(attempt.payload)
+            if attempt.failure is not None:
+                return Evidence(count, reads, _trial(language, attempt))
+            reads = reads or _trial(language, attempt)
+            if not differences and size_bytes > SAMPLES_BYTES_MAX:
+                break
     except Unprovable as reason:
         return Evidence(count, reads, None, "" if reads else str(reason))
     missing = "" if reads else "no event could be made that the writer's schema allows"
     return Evidence(count, reads, None, missing)
+
+
+def _trial(language: _Language, attempt: Attempt) -> Trial:
+    seen = None if attempt.seen is None else language.shown(attempt.seen)
+    return Trial(language.shown(attempt.event), attempt.payload, seen, attempt.failure)
 
 
 def locate(writer: ParsedSchema, reader: ParsedSchema, difference: Difference) -> Place:
