@@ -221,3 +221,35 @@ def test_a_closed_machine_refuses_new_and_old_callers(tmp_path: Path) -> None:
         return codes
 
     assert run(work)[-1] == ErrorCode.not_coordinator
+
+
+def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "LOAD_TURN_S", 0.0)
+
+    async def work() -> tuple[ErrorCode, dict[str, str]]:
+        partition = open_partition(tmp_path)
+        first = host(partition)
+        for number in range(5):
+            await first.submit(put(f"n{number}", "1"))
+        first.close()
+        hosted = HostedMachine(
+            Names(),
+            partition,
+            clock=clock,
+            marker_event=lambda m: Was("marker", str(m.commit)),
+            loads_in_turns=True,
+        )
+        hosted.start()
+        with pytest.raises(Refused) as caught:
+            await hosted.submit(put("a", "2"))
+        hosted.tell(put("told", "3")(CallerId(0)))
+        for _ in range(20):  # turns of the loop
+            await asyncio.sleep(0)
+        await hosted.submit(put("b", "4"))
+        return caught.value.code, hosted.state.values
+
+    code, values = run(work)
+    assert code == ErrorCode.coordinator_load_in_progress
+    assert values == {**{f"n{number}": "1" for number in range(5)}, "told": "3", "b": "4"}

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId
-from penstock.protocol.batch import HEADER_BYTES, seal
+from penstock.model import NO_OFFSET, LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
+from penstock.protocol.batch import HEADER_BYTES, CorruptBatch, seal, stamp
 from penstock.protocol.codecs import Codec
-from penstock.protocol.pairs import build_pairs, read_pairs
+from penstock.protocol.pairs import build_pairs, read_pairs, read_plain_pairs
 from penstock.protocol.records import Record, build_batch, read_records
 
 content = st.none() | st.binary(max_size=300)
@@ -68,3 +68,28 @@ def test_a_record_that_runs_past_its_batch_is_malformed() -> None:
     seal(batch)
     with pytest.raises(Malformed):
         read_pairs(batch)
+
+
+def test_plain_batches_in_a_row_are_read_at_once_up_to_the_first_that_is_not() -> None:
+    rows: list[list[tuple[bytes | None, bytes | None]]]
+    rows = [[(b"a", b"1")], [(b"b", None), (None, b"x" * 100)], [(b"c", b"3")]]
+    batches = [build_pairs(pairs, Millis(5)) for pairs in rows]
+    batches.append(
+        build_pairs(
+            [(b"t", b"4")],
+            Millis(5),
+            producer_id=ProducerId(1),
+            producer_epoch=ProducerEpoch(0),
+            transactional=True,
+        )
+    )
+    for batch, offset in zip(batches, (10, 11, 13, 14), strict=True):
+        stamp(batch, 0, Offset(offset), LeaderEpoch(0))
+    raw = b"".join(batches)
+    plain = sum(map(len, batches[:3]))
+    expected = [pair for pairs in rows for pair in pairs]
+    assert read_plain_pairs(raw, 0, Offset(10)) == (expected, plain, 14)
+    assert read_plain_pairs(raw[: plain - 1], 0, Offset(10))[2] == 13, "one is not whole"
+    assert read_plain_pairs(raw, 0, Offset(11)) == ([], 0, 11), "one starts before"
+    with pytest.raises(CorruptBatch):
+        read_plain_pairs(raw[: plain - 1] + b"!", 0, Offset(10))

@@ -106,7 +106,11 @@ class Groups:
 
     def _host(self, partition: Partition) -> Coordinator:
         coordinator: Coordinator = HostedMachine(
-            self._machine, partition, clock=self._clock, marker_event=self._on_marker
+            self._machine,
+            partition,
+            clock=self._clock,
+            marker_event=self._on_marker,
+            loads_in_turns=True,  # a million offsets take seconds, and others wait
         )
         coordinator.start()
         return coordinator

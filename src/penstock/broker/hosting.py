@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
@@ -28,6 +28,7 @@ EventT = TypeVar("EventT")
 RELOAD_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
 NOBODY: Final = CallerId(0)  # callers are numbered from 1
 LATE_S: Final = 1.0  # a timer that late means that the process stood still
+LOAD_TURN_S: Final = 0.02  # a machine that loads in turns gives way after this
 CATCH_UP_S: Final = 0.2  # what arrived meanwhile is heard first
 SLEEP_MAX_S: Final = 3600.0  # a timer for the far future is set anew on the way
 
@@ -43,6 +44,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         clock: Callable[[], Millis],
         send: Callable[[object], None] = lambda message: None,
         marker_event: Callable[[Marker], EventT] | None = None,
+        loads_in_turns: bool = False,  # from `start` on, and refuses commands until it has
     ) -> None:
         self.partition = partition
         self._machine = machine
@@ -55,10 +57,13 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._timer_at: Millis | None = None
         self._timer_due_s = 0.0  # by the loop's clock
         self._closed = False
-        self._runner = self._load()
-        partition.commit_listeners.append(self._on_committed)
-        if marker_event is not None:
-            partition.marker_listeners.append(self._on_marker)
+        self._loading: Iterator[None] | None = None
+        self._told: list[CommandT] = []  # while loading
+        if loads_in_turns:
+            self._begin_loading()
+        else:
+            self._runner = self._load()
+            self._listen()
 
     @property
     def state(self) -> StateT:
@@ -68,11 +73,14 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
     @property
     def is_ready(self) -> bool:
         """False while the log behind it refuses writes."""
-        return not (self._closed or self._runner.failed)
+        return not (self._closed or self._loading is not None or self._runner.failed)
 
     def start(self) -> None:
         """Let time pass for the machine; needs the running event loop."""
-        self._set_timer()
+        if self._loading is not None:
+            asyncio.get_running_loop().call_soon(self._load_on)
+        else:
+            self._set_timer()
 
     def submit(self, command: Callable[[CallerId], CommandT]) -> asyncio.Future[object]:
         """Decide a command that is made for its caller; the future is its reply, or a Refused."""
@@ -80,6 +88,11 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         future: asyncio.Future[object] = loop.create_future()
         if self._closed:
             future.set_exception(_moved())
+            return future
+        if self._loading is not None:
+            future.set_exception(
+                Refused(ErrorCode.coordinator_load_in_progress, "its log is being read; try again")
+            )
             return future
         self._callers_minted += 1
         caller = CallerId(self._callers_minted)
@@ -90,7 +103,9 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
 
     def tell(self, command: CommandT) -> None:
         """Decide a report of the shell itself: nobody waits for an answer."""
-        if not self._closed:
+        if self._loading is not None:
+            self._told.append(command)
+        elif not self._closed:
             self._runner.submit(command, NOBODY, self._clock())
             self._after()
 
@@ -107,19 +122,58 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._runner.fail()
         self._refuse_callers(_moved())
 
+    def _listen(self) -> None:
+        """Hear of commits and markers from here on; before, the log itself told of them."""
+        self.partition.commit_listeners.append(self._on_committed)
+        if self._marker_event is not None:
+            self.partition.marker_listeners.append(self._on_marker)
+
+    def _fresh(self) -> Runner[StateT, CommandT, EventT]:
+        journal = PartitionJournal(self.partition, self._clock)
+        return Runner(self._machine, journal, answer=self._answer, send=self._send)
+
     def _load(self) -> Runner[StateT, CommandT, EventT]:
-        runner = Runner(
-            self._machine,
-            PartitionJournal(self.partition, self._clock),
-            answer=self._answer,
-            send=self._send,
-        )
+        runner = self._fresh()
+        for _ in self._replay(runner):
+            pass
+        return runner
+
+    def _replay(self, runner: Runner[StateT, CommandT, EventT]) -> Iterator[None]:
+        """Read the log; at each stop something else may be done, and what is written meanwhile
+        is read too."""
         for stored in read_journal(self.partition):
             if isinstance(stored, StoredBatch):
                 runner.replay_batch(stored.records, stored.stamp)
             elif self._marker_event is not None:
                 runner.observe(self._marker_event(stored))
-        return runner
+            yield
+
+    def _begin_loading(self) -> None:
+        self._runner = self._fresh()
+        self._loading = self._replay(self._runner)
+
+    def _load_on(self) -> None:
+        """A turn of loading: no longer than others can wait."""
+        if self._closed or self._loading is None:
+            return
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + LOAD_TURN_S
+        try:
+            for _ in self._loading:
+                if loop.time() >= until_s:
+                    loop.call_soon(self._load_on)
+                    return
+        except OSError:
+            logger.exception("%s could not be read", self.partition.topic_partition)
+            self._begin_loading()
+            loop.call_later(RELOAD_AFTER_S, self._load_on)
+            return
+        self._loading = None
+        self._listen()
+        told, self._told = self._told, []
+        for command in told:
+            self.tell(command)
+        self._after()
 
     def _answer(self, caller: CallerId, body: object) -> None:
         future = self._callers.pop(caller, None)

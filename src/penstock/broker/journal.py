@@ -11,7 +11,7 @@ from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, iterate_headers
 from penstock.protocol.control import Marker, read_marker
-from penstock.protocol.pairs import Pair, build_pairs, read_pairs
+from penstock.protocol.pairs import Pair, build_pairs, read_pairs, read_plain_pairs
 from penstock.protocol.records import read_records
 
 READ_BYTES = 1 << 20  # of the log at a time while replaying
@@ -64,30 +64,47 @@ def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
-        view = log.read(offset, max_bytes=READ_BYTES, end_offset=log.end_offset).view
+        read = log.read(offset, max_bytes=READ_BYTES, end_offset=log.end_offset)
         start = offset
-        for position, header in iterate_headers(view):
-            if header.end_offset > start and header.record_count:  # compaction may empty one
-                yield _read_batch(view, position, header, start)
-            offset = Offset(max(offset, header.end_offset))
+        for stored, end_offset in _read_chunk(bytes(read.view), start):
+            offset = end_offset
+            if stored is not None:
+                yield stored
         if offset == start:
             return
 
 
+def _read_chunk(raw: bytes, start: Offset) -> Iterator[tuple[StoredBatch | Marker | None, Offset]]:
+    """What the whole batches hold, with the offset after it. Plain ones in a row are one."""
+    position, offset = 0, start
+    while True:
+        pairs, position, offset = read_plain_pairs(raw, position, offset)
+        yield StoredBatch(pairs, None) if pairs else None, offset
+        header = next((found for _, found in iterate_headers(raw, position)), None)
+        if header is None:
+            return
+        stored = None
+        if header.end_offset > start and header.record_count:  # compaction may empty one
+            stored = _read_batch(raw, position, header, start)
+        offset = Offset(max(offset, header.end_offset))
+        position += header.size_bytes
+        yield stored, offset
+
+
 def _read_batch(
-    view: memoryview, position: int, header: BatchHeader, start: Offset
+    raw: bytes, position: int, header: BatchHeader, start: Offset
 ) -> StoredBatch | Marker:
     attributes = header.attributes
     if attributes & CONTROL:
-        return read_marker(view, position)
+        return read_marker(raw, position)
     stamp = None
     if attributes & TRANSACTIONAL:
         stamp = TransactionStamp(
             ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
         )
     if header.base_offset >= start:
-        pairs = read_pairs(view, position, header=header)
+        pairs = read_pairs(raw, position, header=header)
     else:
-        records = read_records(view, position)
+        records = read_records(raw, position)
         pairs = [(record.key, record.value) for record in records if record.offset >= start]
     return StoredBatch(pairs, stamp)

@@ -39,6 +39,9 @@ LOG_OVERHEAD_BYTES: Final = 12  # base_offset and length: what `length` does not
 CRC_FROM: Final = 21
 MAGIC: Final = 2
 assert _HEADER.size == HEADER_BYTES
+unpack_header: Final = (
+    _HEADER.unpack_from
+)  # the bare fields, for loops that check them on their own
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08

@@ -8,6 +8,8 @@ Malformed, as everywhere.
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from crc32c import crc32c
+
 from penstock.errors import Malformed
 from penstock.model import (
     NO_EPOCH,
@@ -15,6 +17,7 @@ from penstock.model import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     Millis,
+    Offset,
     ProducerEpoch,
     ProducerId,
 )
@@ -26,6 +29,7 @@ from penstock.protocol.records import OPENED_BYTES_MAX
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 
 _NULL = varint(-1)
+_SPECIAL = v2.CODEC_MASK | v2.TRANSACTIONAL | v2.CONTROL
 
 
 def build_pairs(
@@ -90,15 +94,43 @@ def read_pairs(
     return _read_pairs(bytes(packed), header.record_count)
 
 
-def _read_pairs(opened: bytes, count: int) -> list[Pair]:  # noqa: C901 - one loop without calls
+def read_plain_pairs(
+    raw: bytes, position: int, from_offset: Offset
+) -> tuple[list[Pair], int, Offset]:
+    """The records of all plain batches in a row at `position`; where they end, and at what offset.
+
+    Plain is neither compressed nor transactional nor control. Stops at the first that is not, is
+    not whole, or starts before `from_offset`: whoever opens single batches knows what to do there.
+    """
+    pairs: list[Pair] = []
+    view, size, unpack = memoryview(raw), len(raw), v2.unpack_header
+    while size - position >= v2.HEADER_BYTES:
+        base, length, _, magic, crc, attributes, last_delta, *_, count = unpack(raw, position)
+        end = position + v2.LOG_OVERHEAD_BYTES + length
+        is_whole = magic == v2.MAGIC and end - position >= v2.HEADER_BYTES and end <= size
+        if attributes & _SPECIAL or base < from_offset or not is_whole:
+            break
+        if crc32c(view[position + v2.CRC_FROM : end]) != crc:
+            raise v2.CorruptBatch("the batch's checksum does not match its bytes", position)
+        if not 0 <= count <= last_delta + 1:
+            raise Malformed(f"{count} records up to offset delta {last_delta}", position)
+        pairs += _read_pairs(raw[position + v2.HEADER_BYTES : end], count)
+        position, from_offset = end, Offset(base + last_delta + 1)
+    return pairs, position, from_offset
+
+
+def _read_pairs(opened: bytes, count: int) -> list[Pair]:  # noqa: C901, PLR0915 - one loop without calls
     """Lengths of one byte, which most are, are read without a call."""
     pairs: list[Pair] = []
     position = 0
     try:
         for _ in range(count):
-            size = opened[position]
+            size, high = opened[position], opened[position + 1]
             position += 1
-            if size >= 0x80:
+            if size >= 0x80 and high < 0x80:  # the length of most records has two bytes
+                size = size & 0x7F | high << 7
+                position += 1
+            elif size >= 0x80:
                 size, position = _longer(opened, position, size)
             end = position + (size >> 1)
             position += 1  # attributes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -108,7 +108,10 @@ class Member:
 
     def poll(self) -> None:
         for message in self.consumer.consume(100, 0.05):
-            assert message.error() is None, message.error()
+            error = message.error()
+            if error is not None and error.code() == KafkaError.REBALANCE_IN_PROGRESS:
+                continue  # whoever waits for a classic rebalance when the group changes joins again
+            assert error is None, error
             value = message.value()
             assert value is not None
             self.world.read.append(int(value))
