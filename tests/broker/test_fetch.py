@@ -17,7 +17,8 @@ from penstock.protocol.control import build_marker, read_marker
 from penstock.protocol.records import read_records
 
 if TYPE_CHECKING:
-    from tests.broker.conftest import RunningBroker, StartBroker, Wire
+    from penstock.testing.wire import Wire
+    from tests.broker.conftest import RunningBroker, StartBroker
 
 MakeBatch = Callable[..., bytearray]
 FETCH = 1

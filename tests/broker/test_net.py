@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.broker.conftest import RunningBroker, StartBroker, Wire
+    from penstock.testing.wire import Wire
+    from tests.broker.conftest import RunningBroker, StartBroker
 
 API_VERSIONS = 18
 

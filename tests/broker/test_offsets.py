@@ -13,7 +13,8 @@ from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record
 
 if TYPE_CHECKING:
-    from tests.broker.conftest import RunningBroker, Wire
+    from penstock.testing.wire import Wire
+    from tests.broker.conftest import RunningBroker
 
 MakeBatch = Callable[..., bytearray]
 TIME = 1_700_000_000_000

@@ -14,7 +14,8 @@ from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record, read_records
 
 if TYPE_CHECKING:
-    from tests.broker.conftest import RunningBroker, StartBroker, Wire
+    from penstock.testing.wire import Wire
+    from tests.broker.conftest import RunningBroker, StartBroker
 
 MakeBatch = Callable[..., bytearray]
 

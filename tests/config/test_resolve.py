@@ -162,19 +162,19 @@ def test_what_is_deleted_falls_back_and_may_be_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "code"),
     [
-        ("retention.ms", ChangeKind.APPEND, "1"),
-        ("retention.ms", ChangeKind.SET, None),
-        ("nope", ChangeKind.SET, "1"),
+        (("retention.ms", ChangeKind.APPEND, "1"), ErrorCode.invalid_config),
+        (("retention.ms", ChangeKind.SET, None), ErrorCode.invalid_request),
+        (("nope", ChangeKind.SET, "1"), ErrorCode.invalid_config),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(
-    change: tuple[str, ChangeKind, str | None],
+    change: tuple[str, ChangeKind, str | None], code: ErrorCode
 ) -> None:
     with pytest.raises(Refused) as refused:
         _after(change, now={})
-    assert refused.value.code is ErrorCode.invalid_config
+    assert refused.value.code is code
 
 
 def test_broker_keys_for_hours_and_minutes_carry_their_own_unit() -> None:

@@ -132,7 +132,10 @@ def refuse(context: Context, refusal: Refused) -> Answered:
     kind = response_type(context.api_key, context.api_version)
     if "error_code" not in kind.__dataclass_fields__:
         raise Disconnect(f"API {context.api_key} has no place for {refusal}")
-    entity: Entity = fill(kind, error_code=refusal.code, error_message=refusal.message)
+    message = {}
+    if "error_message" in kind.__dataclass_fields__:  # some responses have it in no version
+        message = {"error_message": refusal.message}
+    entity: Entity = fill(kind, error_code=refusal.code, **message)
     return entity
 
 

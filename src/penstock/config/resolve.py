@@ -192,7 +192,7 @@ def changed(
         if key is None:
             raise Refused(ErrorCode.invalid_config, f"Unknown {scope} config name: {change.name}")
         if change.value is None:
-            raise Refused(ErrorCode.invalid_config, f"{change.name} is set to null")
+            raise Refused(ErrorCode.invalid_request, f"{change.name} is set to null")
         if change.kind is ChangeKind.SET:
             after[change.name] = change.value
         else:

@@ -49,6 +49,33 @@ def test_a_healthy_partition_needs_no_election(wire: Any, broker: Any) -> None:
     assert (everywhere.error_code, everywhere.replica_election_results) == (NONE, ())
 
 
+def test_there_are_two_kinds_of_elections(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    named = [{"topic": "a", "partitions": [0]}]
+    answer = wire.ask(43, 2, election_type=2, topic_partitions=named)
+    assert answer.error_code == ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "limit"),
+    [
+        ("user", "u", "producer_byte_rate", 1.5),
+        ("user", "u", "consumer_byte_rate", float("nan")),
+        ("ip", "127.0.0.1", "connection_creation_rate", 0.5),
+        ("ip", "not an address", "connection_creation_rate", 5.0),
+    ],
+)
+def test_a_quota_that_cannot_be_kept_is_refused(
+    kind: str, name: str, key: str, limit: float, wire: Any
+) -> None:
+    entry = {
+        "entity": [{"entity_type": kind, "entity_name": name}],
+        "ops": [{"key": key, "value": limit, "remove": False}],
+    }
+    (row,) = wire.ask(49, 1, entries=[entry]).entries
+    assert row.error_code == ErrorCode.invalid_request
+
+
 @pytest.mark.parametrize(
     ("replicas", "code"),
     [
@@ -198,8 +225,6 @@ def test_a_topic_is_deleted_by_its_id(wire: Any, broker: Any) -> None:
     assert (deleted.name, deleted.error_code) == ("a", NONE)
     (again,) = wire.ask(20, 6, topics=[{"name": None, "topic_id": topic.topic_id}]).responses
     assert again.error_code == ErrorCode.unknown_topic_id
-    (nobody,) = wire.ask(20, 6, topics=[{"name": None, "topic_id": None}]).responses
-    assert nobody.error_code == ErrorCode.unknown_topic_id
 
 
 def test_topics_are_not_deleted_where_that_is_forbidden(start_broker: Any) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     NewTopic,
 )
 
+from penstock.errors import ErrorCode
 from penstock.testing.embedded import EmbeddedBroker
 
 CodeOf = Callable[[Callable[[], Any]], int]
@@ -161,3 +162,27 @@ def test_two_thousand_topics_are_made_found_again_and_described(fresh: EmbeddedB
         assert set(client.list_topics(timeout=30).topics) == set(names)
     described = client.describe_topics(TopicCollection(names), request_timeout=60)
     assert all(len(future.result(60).partitions) == 1 for future in described.values())
+
+
+def test_a_topic_to_delete_is_named_in_one_way(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    topic_id = wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].topic_id
+    rows = [
+        {"name": "a", "topic_id": topic_id},
+        {"name": None, "topic_id": None},
+        {"name": "b"},
+    ]
+    answers = wire.ask(20, 6, topics=rows).responses
+    codes = [(row.name, row.error_code) for row in answers]
+    unclear, unknown = ErrorCode.invalid_request, ErrorCode.unknown_topic_or_partition
+    assert codes == [("a", unclear), (None, unclear), ("b", unknown)]
+    assert wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].error_code == ErrorCode.none
+
+
+def test_what_is_named_twice_is_answered_once(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    deleted = wire.ask(20, 6, topics=[{"name": "a"}, {"name": "a"}]).responses
+    assert [(row.name, row.error_code) for row in deleted] == [("a", ErrorCode.invalid_request)]
+    more = {"name": "a", "count": 3, "assignments": None}
+    widened = wire.ask(37, 3, topics=[more, more]).results
+    assert [(row.name, row.error_code) for row in widened] == [("a", ErrorCode.invalid_request)]

@@ -333,3 +333,16 @@ def test_the_data_path_asks_the_coordinator_once_per_partition(
     for number in range(20):
         assert writer.produce(make_batch, str(number)) == ErrorCode.none
     assert len(asked) == 1
+
+
+def test_a_coordinator_that_is_not_there_is_told_in_a_producers_words(wire: Any) -> None:
+    """Nobody asked for the coordinator yet, so its topic is not there either."""
+    producer = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
+    retried = {
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.not_coordinator,
+    }
+    assert wire.ask(INIT, 5, transactional_id="t").error_code in retried
+    assert wire.ask(END, 3, committed=True, **producer).error_code in retried
+    assert wire.ask(ADD_OFFSETS, 3, group_id="g", **producer).error_code in retried

@@ -15,7 +15,7 @@ from penstock.broker.handlers.controlling import (
     controller_of,
     error_fields,
     respond,
-    when_decided,
+    when_controller_decided,
 )
 from penstock.broker.handlers.metadata import CLUSTER_OPERATIONS
 from penstock.coordination.controller.commands import ElectLeaders, ReassignPartitions
@@ -33,7 +33,8 @@ DESCRIBE_CLUSTER: Final = 60
 
 BROKERS: Final = 1  # endpoint types
 CONTROLLERS: Final = 2
-UNCLEAN: Final = 1  # an election type
+PREFERRED: Final = 0  # election types
+UNCLEAN: Final = 1
 RESULTS_GONE_FROM: Final = 2  # UpdateFeatures: one error for all
 
 
@@ -154,7 +155,10 @@ def elect_leaders(context: Context, request: Any) -> Answer:
         )
     else:
         wanted = tuple((topic.topic, index) for topic in named for index in topic.partitions)
-    unclean = getattr(request, "election_type", 0) == UNCLEAN
+    election_type = getattr(request, "election_type", PREFERRED)
+    if election_type not in (PREFERRED, UNCLEAN):
+        raise Refused(ErrorCode.invalid_request, f"there is no election of type {election_type}")
+    unclean = election_type == UNCLEAN
     decided = cluster.submit(lambda caller: ElectLeaders(caller, wanted, unclean=unclean))
 
     def answer(results: Sequence[Refused | None]) -> Entity:
@@ -169,7 +173,7 @@ def elect_leaders(context: Context, request: Any) -> Answer:
             ],
         )
 
-    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+    return when_controller_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
 
 
 def alter_partition_reassignments(context: Context, request: Any) -> Answer:
@@ -195,7 +199,7 @@ def alter_partition_reassignments(context: Context, request: Any) -> Answer:
             responses=[{"name": topic, "partitions": rows} for topic, rows in by_topic.items()],
         )
 
-    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+    return when_controller_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
 
 
 def list_partition_reassignments(context: Context, request: Any) -> Answer:

@@ -13,7 +13,12 @@ from kio.static.protocol import Entity
 
 from penstock.broker.cluster import ClusterController
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import controller_of, error_fields, respond, when_decided
+from penstock.broker.handlers.controlling import (
+    controller_of,
+    error_fields,
+    respond,
+    when_controller_decided,
+)
 from penstock.config.broker import BROKER_KEYS
 from penstock.config.group import GROUP_KEYS
 from penstock.config.keys import Change, Key, Kind
@@ -247,7 +252,9 @@ def _altered(
     decided = cluster.submit(
         lambda caller: AlterConfigs(caller, tuple(commands), validate_only=request.validate_only)
     )
-    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(commands)))
+    return when_controller_decided(
+        decided, answer, lambda refusal: answer([refusal] * len(commands))
+    )
 
 
 def _resource_change(

@@ -10,6 +10,7 @@ from kio.static.protocol import Entity
 
 from penstock.broker.cluster import ClusterController
 from penstock.broker.handler import Answer, Context
+from penstock.broker.handlers.gathering import when_decided
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages import fill, response_type
 
@@ -27,33 +28,13 @@ def respond(context: Context, **fields: Any) -> Entity:
     return entity
 
 
-def when_decided(
+def when_controller_decided(
     decided: asyncio.Future[Any],
     answer: Callable[[Any], Entity],
     refuse: Callable[[Refused], Entity],
 ) -> Answer:
-    """The response made of what the controller decides: at once if it has, else when it has."""
-    if decided.done():
-        return _response(decided, answer, refuse)
-    pending: asyncio.Future[Any] = decided.get_loop().create_future()
-
-    def settle(future: asyncio.Future[Any]) -> None:
-        if not pending.done():
-            pending.set_result(_response(future, answer, refuse))
-
-    decided.add_done_callback(settle)
-    return pending
-
-
-def _response(
-    decided: asyncio.Future[Any],
-    answer: Callable[[Any], Entity],
-    refuse: Callable[[Refused], Entity],
-) -> Entity:
-    refusal = decided.exception()
-    if isinstance(refusal, Refused):
-        return refuse(_of_controller(refusal))
-    return answer(decided.result())
+    """The response made of what the controller decides."""
+    return when_decided(decided, answer, lambda refusal: refuse(_of_controller(refusal)))
 
 
 def _of_controller(refusal: Refused) -> Refused:

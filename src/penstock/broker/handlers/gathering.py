@@ -1,4 +1,4 @@
-"""Answering a request that asked several machines: one response when all have decided."""
+"""Answering a request that asked machines: one response when all have decided."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from typing import Any
 
 from penstock.broker.handler import Answer, Answered
 from penstock.errors import Refused
+
+
+def when_decided(
+    decided: asyncio.Future[Any],
+    answer: Callable[[Any], Answered],
+    refuse: Callable[[Refused], Answered],
+) -> Answer:
+    """The response made of what one machine decides: at once if it has, else when it has."""
+
+    def settled(results: list[Any]) -> Answered:
+        (result,) = results
+        return refuse(result) if isinstance(result, Refused) else answer(result)
+
+    return when_all_decided([decided], settled)
 
 
 def when_all_decided(

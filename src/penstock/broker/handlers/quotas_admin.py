@@ -12,7 +12,7 @@ from penstock.broker.handlers.controlling import (
     controller_of,
     error_fields,
     respond,
-    when_decided,
+    when_controller_decided,
 )
 from penstock.coordination.controller.commands import AlterQuotas, QuotaChange
 from penstock.coordination.controller.state import QuotaEntity
@@ -100,7 +100,9 @@ def alter_client_quotas(context: Context, request: Any) -> Answer:
             ],
         )
 
-    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(changes)))
+    return when_controller_decided(
+        decided, answer, lambda refusal: answer([refusal] * len(changes))
+    )
 
 
 def _entity(parts: Sequence[Any]) -> QuotaEntity:

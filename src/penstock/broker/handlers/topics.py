@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
-from uuid import UUID
 
 from kio.static.protocol import Entity
 
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.configs import described_configs
-from penstock.broker.handlers.controlling import controller_of, error_fields, respond, when_decided
+from penstock.broker.handlers.controlling import (
+    controller_of,
+    error_fields,
+    respond,
+    when_controller_decided,
+)
 from penstock.config.resolve import Source
 from penstock.config.topic import TOPIC_KEYS
 from penstock.coordination.controller.commands import (
@@ -28,7 +32,6 @@ CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
 CREATE_PARTITIONS: Final = 37
 SETTINGS_FROM: Final = 5  # the version of CreateTopics that tells them
-NO_TOPIC: Final = TopicId(UUID(int=0))
 
 
 def create_topics(context: Context, request: Any) -> Answer:
@@ -49,7 +52,7 @@ def create_topics(context: Context, request: Any) -> Answer:
                 rows.append({"name": topic.name, **_made_fields(context, topic, result, settings)})
         return respond(context, topics=rows)
 
-    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+    return when_controller_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
 
 
 def _new_topic(topic: Any, topic_id: TopicId) -> NewTopic:
@@ -97,11 +100,12 @@ _CREATED_CONFIG_FIELDS: Final = ("name", "value", "read_only", "config_source", 
 def delete_topics(context: Context, request: Any) -> Answer:
     """Delete topics by name, or by id from version 6."""
     cluster = controller_of(context)
-    wanted = _named(request)
+    wanted, unclear = _named(request)
 
     def answer(results: Sequence[tuple[str, TopicId] | Refused]) -> Entity:
-        rows = zip(wanted, results, strict=True)
-        return respond(context, responses=[_deleted_fields(*row) for row in rows])
+        rows = dict(zip(wanted, results, strict=True))  # what is named twice is answered once
+        deleted = [_deleted_fields(*row) for row in rows.items()]
+        return respond(context, responses=[*unclear, *deleted])
 
     def refuse(refusal: Refused) -> Entity:
         return answer([refusal] * len(wanted))
@@ -110,17 +114,23 @@ def delete_topics(context: Context, request: Any) -> Answer:
         code = ErrorCode.topic_deletion_disabled
         return refuse(Refused(code, "delete.topic.enable is false"))
     decided = cluster.submit(lambda caller: DeleteTopics(caller, wanted))
-    return when_decided(decided, answer, refuse)
+    return when_controller_decided(decided, answer, refuse)
 
 
-def _named(request: Any) -> tuple[str | TopicId, ...]:
+def _named(request: Any) -> tuple[tuple[str | TopicId, ...], list[dict[str, Any]]]:
+    """What is to go, and the answers to rows that do not say what is."""
     if hasattr(request, "topic_names"):
-        return tuple(request.topic_names)
-    # a topic named by neither has the id that no topic ever has
-    return tuple(
-        (topic.topic_id or NO_TOPIC) if topic.name is None else topic.name
-        for topic in request.topics
-    )
+        return tuple(request.topic_names), []
+    named: list[str | TopicId] = []
+    unclear = []
+    for topic in request.topics:
+        if (topic.name is None) == (topic.topic_id is None):
+            refusal = Refused(ErrorCode.invalid_request, "a topic is named, or has its id given")
+            row = {"name": topic.name, "topic_id": topic.topic_id, **error_fields(refusal)}
+            unclear.append(row)
+        else:
+            named.append(topic.topic_id if topic.name is None else topic.name)
+    return tuple(named), unclear
 
 
 def _deleted_fields(wanted: str | TopicId, result: tuple[str, TopicId] | Refused) -> dict[str, Any]:
@@ -149,13 +159,14 @@ def create_partitions(context: Context, request: Any) -> Answer:
     )
 
     def answer(results: Sequence[Refused | None]) -> Entity:
-        rows = zip(wanted, results, strict=True)
+        named = [more.name for more in wanted]
+        rows = dict(zip(named, results, strict=True))  # a name given twice is answered once
         return respond(
             context,
-            results=[{"name": more.name, **error_fields(result)} for more, result in rows],
+            results=[{"name": name, **error_fields(result)} for name, result in rows.items()],
         )
 
-    return when_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
+    return when_controller_decided(decided, answer, lambda refusal: answer([refusal] * len(wanted)))
 
 
 HANDLERS = (

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Final
 
 from penstock.config.broker import BROKER_KEYS, check_broker_overrides, check_group_overrides
@@ -42,6 +43,7 @@ _RATES: Final = (
     "controller_mutation_rate",
 )
 _IP_RATES: Final = ("connection_creation_rate",)
+_WHOLE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate", *_IP_RATES)
 
 
 def decide_alter_configs(
@@ -79,12 +81,12 @@ def _altered(state: Cluster, resource: ResourceChange, rules: ControllerRules) -
 
 
 def _check_resource(state: Cluster, resource: ResourceChange) -> None:
+    if resource.scope is not ConfigScope.BROKER and not resource.name:
+        raise Refused(ErrorCode.invalid_request, "Only the settings of brokers have a default.")
     if resource.scope is ConfigScope.TOPIC and resource.name not in state.topics:
         raise Refused(
             ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist."
         )
-    if resource.scope is ConfigScope.GROUP and not resource.name:
-        raise Refused(ErrorCode.invalid_request, "A group has a name.")
     if resource.scope is ConfigScope.BROKER and resource.name:
         known = resource.name.isdecimal() and NodeId(int(resource.name)) in state.brokers
         if not known:
@@ -129,6 +131,8 @@ def _altered_quota(state: Cluster, change: QuotaChange) -> QuotaSet:
         )
     if any(name == "" for _, name in change.entity):
         raise Refused(ErrorCode.invalid_request, "An entity's name is empty; null is the default.")
+    if kinds == {IP}:
+        _check_address(change.entity[0][1])
     rates = _IP_RATES if kinds == {IP} else _RATES
     limits = dict(state.quotas.get(change.entity, {}))
     for name, limit in change.limits:
@@ -138,8 +142,23 @@ def _altered_quota(state: Cluster, change: QuotaChange) -> QuotaSet:
             )
         if limit is None:
             limits.pop(name, None)
-        elif limit <= 0 or limit != limit or limit == float("inf"):
-            raise Refused(ErrorCode.invalid_request, f"Quota {name} must be above 0")
         else:
+            _check_limit(name, limit)
             limits[name] = limit
     return QuotaSet(change.entity, limits)
+
+
+def _check_address(address: str | None) -> None:
+    """Names of hosts are not looked up here: the same name means another address tomorrow."""
+    try:
+        if address is not None:
+            ip_address(address)
+    except ValueError as error:
+        raise Refused(ErrorCode.invalid_request, str(error)) from error
+
+
+def _check_limit(name: str, limit: float) -> None:
+    if not 0 < limit < float("inf"):
+        raise Refused(ErrorCode.invalid_request, f"Quota {name} must be above 0")
+    if name in _WHOLE_RATES and limit != int(limit):
+        raise Refused(ErrorCode.invalid_request, f"Quota {name} must be a whole number")
