@@ -11,11 +11,13 @@ text, read row by row and so much slower.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.client.avro_checking import are_taken
 from penstock.client.avro_encode_program import compile_encoder
 from penstock.client.avro_inputs import Filler, columns_of, has_wide_union, input_types
 from penstock.client.avro_program import compile_decoder, wanted_names
@@ -133,11 +135,12 @@ class AvroEncoder:
         root = schema.root
         self._root = root
         self._limits = limits
-        self._rows = RowWriter(schema)
+        self._schema = schema
         self._types: dict[str, pa.DataType] | None = None
         if _is_expressible(root):
             self._program, self._inputs = compile_encoder(root)
             self._types = input_types(root)
+            self._struct = pa.struct(list(self._types.items()))
             self._filler = Filler(root)
             self._is_plain = isinstance(root, Record) and not has_wide_union(root)
 
@@ -159,6 +162,10 @@ class AvroEncoder:
         )
         return encoded.buffer, encoded.offsets, encoded.errors
 
+    @cached_property
+    def _rows(self) -> RowWriter:
+        return RowWriter(self._schema)
+
     def encode_rows(
         self, rows: Sequence[Mapping[str, Any]], prefix: bytes = b""
     ) -> tuple[Bytes, Int64s, Bytes]:
@@ -169,12 +176,11 @@ class AvroEncoder:
         """
         if self._types is None or not self._is_plain:
             return self._rows.write(rows, prefix)
-        names = self._types.keys()
-        if not all(row.keys() <= names for row in rows):
+        if not set(map(type, rows)) <= {dict} or not are_taken(self._root, rows):
             return self._rows.write(rows, prefix)
         ready = [self._filler.filled(row) for row in rows] if self._filler.is_needed else rows
         try:
-            struct: Any = pa.array(ready, pa.struct(list(self._types.items())))
+            struct: Any = pa.array(ready, self._struct)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return self._rows.write(rows, prefix)
         return self.encode(pa.RecordBatch.from_struct_array(struct), prefix)

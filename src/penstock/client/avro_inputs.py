@@ -57,7 +57,7 @@ def columns_of(batch: pa.RecordBatch, root: Node, types: Mapping[str, pa.DataTyp
             fitting = column if with_nulls(column.type) == kind else column.cast(kind)
             fitting.validate()  # Arrow's cast of a slice may lose the length of null children
             columns.append(fitting)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as wrong:
+        except pa.ArrowException as wrong:
             raise ValueError(f"the column {name!r} does not fit the schema: {wrong}") from None
     return columns
 

@@ -51,7 +51,7 @@ class RowWriter:
         buffer = io.BytesIO()
         try:
             validate(row, self._schema)
-            fastavro.schemaless_writer(buffer, self._schema, row)
+            fastavro.schemaless_writer(buffer, self._schema, row, strict_allow_default=True)
         except ValidationError:
             return b"", Wrong.UNFIT
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError):

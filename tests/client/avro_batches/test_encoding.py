@@ -119,6 +119,9 @@ def test_columns_left_out_of_a_batch_get_their_defaults(oracle: Any) -> None:
         ({**GOOD, "count": 1 << 40}, Wrong.UNFIT),
         ({**GOOD, "count": "many"}, Wrong.UNFIT),
         ({**GOOD, "more": 1}, Wrong.UNFIT),
+        ({**GOOD, "count": 1.5}, Wrong.UNFIT),
+        ({**GOOD, "count": True}, Wrong.UNFIT),
+        ({**GOOD, "id": b"bytes"}, Wrong.UNFIT),
         ({"count": 1}, Wrong.NULL),
     ],
 )
@@ -226,3 +229,37 @@ def test_large_rows_and_many_rows_make_the_output_grow(oracle: Any) -> None:
     result = AvroEncoder(schema).encode(batch)
     assert not result[2].any()
     assert payloads(result) == oracle.encoded(schema, values)
+
+
+def test_values_that_arrow_would_change_are_wrong_wherever_they_are(oracle: Any) -> None:
+    item = {
+        "type": "record",
+        "name": "I",
+        "fields": [{"name": "n", "type": "int"}, {"name": "b", "type": ["null", "bytes"]}],
+    }
+    fields = [{"name": "items", "type": {"type": "array", "items": item}}]
+    schema = oracle.parse({"type": "record", "name": "R", "fields": fields})
+    good = {"n": 1, "b": b"x"}
+    for bad in ({"n": 1.5, "b": None}, {"n": 1, "b": "text"}, {**good, "more": 1}, "word"):
+        rows: list[dict[str, Any]] = [{"items": [good]}, {"items": [good, bad]}]
+        result = AvroEncoder(schema).encode_rows(rows)
+        assert result[2].tolist() == [0, Wrong.UNFIT]
+        assert payloads(result) == [*oracle.encoded(schema, rows[:1]), b""]
+
+
+def test_no_row_at_all_is_not_a_row_of_nulls(oracle: Any) -> None:
+    fields = [{"name": "a", "type": ["null", "int"], "default": None}]
+    schema = oracle.parse({"type": "record", "name": "R", "fields": fields})
+    rows: list[Any] = [{"a": 1}, None, {}]
+    result = AvroEncoder(schema).encode_rows(rows)
+    assert result[2].tolist() == [0, Wrong.UNFIT, 0]
+    assert payloads(result) == [b"\x02\x02", b"", b"\x00"]
+
+
+def test_a_time_without_a_zone_is_never_taken_for_one_in_utc(oracle: Any) -> None:
+    kind = {"type": "long", "logicalType": "timestamp-millis"}
+    schema = oracle.parse({"type": "record", "name": "R", "fields": [{"name": "t", "type": kind}]})
+    naive = datetime(2020, 1, 1)  # noqa: DTZ001 - the point of the test
+    result = AvroEncoder(schema).encode_rows([{"t": naive}])
+    millis = round(naive.timestamp() * 1000)  # local time, as Python and fastavro have it
+    assert payloads(result) == payloads(AvroEncoder(schema).encode_rows([{"t": millis}]))

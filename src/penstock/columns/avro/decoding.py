@@ -35,7 +35,8 @@ from penstock.columns.shape import ArrowArray
 
 _TRIAL_ROWS: Final = 64
 _SPARE: Final = 1.125  # of what the rows so far say that all rows will take
-_FIRST_ROOM: Final = 1024  # values, and bytes
+_FIRST_ROOM: Final = 1024  # values, and bytes, of a slot at least
+_TRIAL_ROOM_BYTES: Final = 4 << 20  # of all slots together at first, row slots aside
 _ITEMS_MAX: Final = 2**31 - 1  # what Arrow's offsets can count
 _ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
 
@@ -85,13 +86,14 @@ def decode(
     rows = len(starts)
     assert rows == len(ends), "a start and an end for each payload"
     assert rows == 0 or (starts.min() >= 0 and ends.max() <= len(source) and (starts <= ends).all())
-    return _Decoding(program, rows, limits).run(source, starts, ends)
+    trial_bytes = int((ends[:_TRIAL_ROWS] - starts[:_TRIAL_ROWS]).sum())
+    return _Decoding(program, rows, trial_bytes, limits).run(source, starts, ends)
 
 
 class _Decoding:
     """One call's memory. `counts` and `sizes` say how much of each slot is in use."""
 
-    def __init__(self, program: DecodeProgram, rows: int, limits: Limits) -> None:
+    def __init__(self, program: DecodeProgram, rows: int, trial_bytes: int, limits: Limits) -> None:
         self._program = program
         self._rows = rows
         self._limits = limits
@@ -99,11 +101,22 @@ class _Decoding:
         self._counts = np.zeros(slot_count, dtype=np.int64)
         self._sizes = np.zeros(slot_count, dtype=np.int64)
         self._full = np.zeros(2, dtype=np.int64)
-        self._capacities = np.full((slot_count, 2), _FIRST_ROOM, dtype=np.int64)
+        # Nearly every value and byte of the first rows takes a byte of their payloads.
+        share = max(_FIRST_ROOM, min(trial_bytes, _TRIAL_ROOM_BYTES // max(slot_count, 1)))
+        self._reserve(share)
+        places = self._places()
+        if places[1] > limits.output_bytes_max:
+            self._reserve(_FIRST_ROOM)
+            places = self._checked(0)
+        self._slots = self._laid_out(*places)
+
+    def _reserve(self, room: int) -> None:
+        self._capacities = np.full((len(self._program.slots), 2), room, dtype=np.int64)
         # So that any row can become null, whatever else is full:
-        self._capacities[program.aligned[slice(*program.row_slots)], 0] = rows
-        self._check(0)
-        self._slots = self._laid_out()
+        self._capacities[self._row_slots(), 0] = self._rows
+
+    def _row_slots(self) -> Int64s:
+        return self._program.aligned[slice(*self._program.row_slots)]
 
     def run(self, source: Bytes, starts: Int64s, ends: Int64s) -> Decoded:
         program = self._program
@@ -137,25 +150,29 @@ class _Decoding:
         values, content = (int(one) for one in self._capacities[slot])
         # Twice what there was, not what is in use: the row that wanted more has been set back.
         self._capacities[slot] = (values, 2 * content + size) if size else (2 * values, content)
-        self._check(done)
+        places = self._checked(done)
         if done >= _TRIAL_ROWS:
             self._foresee(done)
         else:
-            self._slots = self._laid_out()
+            self._slots = self._laid_out(*places)
 
     def _foresee(self, done: int) -> None:
         used = np.column_stack((self._counts, self._sizes))
         foreseen = (used * (self._rows / done) * _SPARE).astype(np.int64) + _FIRST_ROOM
         modest = self._capacities.copy()
         self._capacities = np.maximum(self._capacities, foreseen)
-        self._capacities[self._program.aligned[slice(*self._program.row_slots)], 0] = self._rows
-        if self._places()[1] > self._limits.output_bytes_max:
+        self._capacities[self._row_slots(), 0] = self._rows
+        places = self._places()
+        if places[1] > self._limits.output_bytes_max:
             self._capacities = modest  # the first rows may have been the large ones
-        self._slots = self._laid_out()
+            places = self._places()
+        self._slots = self._laid_out(*places)
 
-    def _check(self, done: int) -> None:
-        if self._places()[1] > self._limits.output_bytes_max:
+    def _checked(self, done: int) -> tuple[Int64s, int]:
+        places = self._places()
+        if places[1] > self._limits.output_bytes_max:
             raise OutputTooLarge(done, self._rows, self._limits.output_bytes_max)
+        return places
 
     def _places(self) -> tuple[Int64s, int]:
         """The table of slots for the capacities, and the bytes they take together."""
@@ -174,9 +191,8 @@ class _Decoding:
             table[slot] = (plan.kind, plan.width, capacity, size_capacity, valid_at, *starts[1:])
         return table, end
 
-    def _laid_out(self) -> Slots:
+    def _laid_out(self, table: Int64s, size_bytes: int) -> Slots:
         """An arena for the capacities, with what there is already in its new places."""
-        table, size_bytes = self._places()
         arena = np.empty(size_bytes, dtype=np.uint8)
         old = getattr(self, "_slots", None)
         for slot, plan in enumerate(self._program.slots):

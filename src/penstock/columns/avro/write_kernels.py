@@ -62,7 +62,9 @@ def write_varint(output: Bytes, position: int, value: Any) -> int:
 def is_null(inputs: Inputs, source: int, at: int) -> bool:
     """Whether the input has a null there."""
     valid_at = inputs.table[source, VALID_AT]
-    return valid_at >= 0 and inputs.bytes[valid_at + at] == 0  # type: ignore[no-any-return]  # numba
+    if valid_at < 0:
+        return False
+    return inputs.bytes[valid_at + at] == 0  # type: ignore[no-any-return]  # a bool once compiled
 
 
 @inlined
