@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "group": ("penstock.cli.group:app", True),
     "schema": ("penstock.cli.schema:app", True),
     "contract": ("penstock.cli.contract:app", True),
+    "frame": ("penstock.cli.frame:app", True),
+    "quarantine": ("penstock.cli.quarantine:app", True),
     "doctor": ("penstock.cli.doctor:doctor", False),
 }
 

@@ -13,7 +13,7 @@ from penstock.client.frame import BadFrame
 from penstock.schemas.avro.tree import Array, Fixed, Kind, Map, Node, Record, Union
 
 NESTING_MAX: Final = 200
-ITEMS_MAX: Final = 1 << 20
+NOTHINGS_MAX: Final = 1 << 16  # items that take no bytes, in one payload
 _VARINT_BYTES_MAX: Final = 10
 
 
@@ -59,7 +59,7 @@ class _Walk:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self._position = 0
-        self._items_left = ITEMS_MAX
+        self._nothings_left = NOTHINGS_MAX
 
     def step_over(self, node: Node, depth: int) -> None:
         if depth > NESTING_MAX:
@@ -100,9 +100,11 @@ class _Walk:
             if count < 0:  # a block that says how large it is
                 count = -count
                 self._varint()
-            self._items_left -= count
-            if self._items_left < 0:
-                raise self._wrong(f"more than {ITEMS_MAX} items in arrays and maps")
+            if not has_keys and _is_weightless(item):
+                self._nothings_left -= count
+                if self._nothings_left < 0:
+                    raise self._wrong(f"more than {NOTHINGS_MAX} items that take no bytes")
+                continue
             for _ in range(count):
                 if has_keys:
                     self._jump(self._varint())

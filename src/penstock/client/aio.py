@@ -1,0 +1,133 @@
+"""The same producer and consumer for asyncio programs.
+
+    async with AsyncConsumer("127.0.0.1:9092", "orders", "billing", registry=registry) as consumer:
+        async for event in consumer:
+            ...
+
+Thin: what waits does so on a thread, never on the event loop. Take the arguments and the meaning
+of everything from `Producer`, `Consumer` and `Registry`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from penstock.client.consumer import Consumer
+from penstock.client.event import Event
+from penstock.client.frame import SchemaKey
+from penstock.client.intake import BATCH_MAX
+from penstock.client.outbox import Placed
+from penstock.client.producer import Producer
+from penstock.client.registry import KnownSchema, Registration, Registry
+from penstock.schemas.model import Source
+
+_TAKE_S: Final = 0.5
+_Answer = TypeVar("_Answer")
+
+
+class AsyncRegistry:
+    """A registry that is asked on threads; its caches are those of the one it wraps."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    async def schema(self, key: SchemaKey) -> KnownSchema:
+        """The schema that a frame names."""
+        return await asyncio.to_thread(self.registry.schema, key)
+
+    async def latest(self, subject: str) -> KnownSchema:
+        """The latest version of a subject."""
+        return await asyncio.to_thread(self.registry.latest, subject)
+
+    async def register(
+        self, subject: str, source: Source, *, normalize: bool = False
+    ) -> Registration:
+        """The id of a schema under a subject; registers it if it is new there."""
+        ask = partial(self.registry.register, subject, source, normalize=normalize)
+        return await asyncio.to_thread(ask)
+
+
+class AsyncProducer:
+    """`Producer` for asyncio: `placed = await producer.send(...)`."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.producer = Producer(*arguments, **settings)
+
+    async def send(self, value: Any, **more: Any) -> Placed:
+        """Send one event and wait until it is there."""
+        sent = await asyncio.to_thread(partial(self.producer.send, value, **more))
+        return await asyncio.wrap_future(sent)
+
+    async def send_many(self, values: Iterable[Any], *, keys: Iterable[Any] | None = None) -> int:
+        """Send many events and wait until all are there; how many."""
+
+        def send() -> int:
+            return self.producer.send_many(values, keys=keys).wait()
+
+        return await asyncio.to_thread(send)
+
+    async def close(self) -> None:
+        """Deliver what is under way, and stop."""
+        await asyncio.to_thread(self.producer.close)
+
+    async def __aenter__(self) -> "AsyncProducer":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class AsyncConsumer:
+    """`Consumer` for asyncio: `async for event in consumer`."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.consumer = Consumer(*arguments, **settings)
+        # A consumer is for one thread, and one at a time is what this gives it.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumer")
+
+    async def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
+        """Some events now, or none when the time is over. The next call says they are done."""
+        return await self._run(partial(self.consumer.take, records_max, wait_s))
+
+    async def batches(self, *, records_max: int = BATCH_MAX) -> AsyncIterator[list[Event]]:
+        """Events in lists. Asking for the next list says that this one is done."""
+        while True:
+            batch = await self.take(records_max, _TAKE_S)
+            if batch:
+                yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        # One at a time, so that asking for the next says that just this one is done.
+        async for batch in self.batches(records_max=1):
+            yield batch[0]
+
+    async def commit(self) -> None:
+        """Commit all that was handed over so far, and wait for it."""
+        await self._run(self.consumer.commit)
+
+    async def close(self) -> None:
+        """Leave the group."""
+        await self._run(self.consumer.close)
+        self._thread.shutdown()
+
+    async def __aenter__(self) -> "AsyncConsumer":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _run(self, step: Callable[[], _Answer]) -> _Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, step)

@@ -1,0 +1,134 @@
+"""Mutated frames: whatever the bytes, an event or a reason, and never anything else."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from penstock.client.contract import Contract
+from penstock.client.errors import Undecodable
+from penstock.client.frame import SchemaId
+from penstock.client.registry import KnownSchema, Registration, Registry
+from penstock.client.serializers import Deserializer, Serializer
+from penstock.schemas.model import SchemaType, Source
+
+AVRO = {
+    "type": "record",
+    "name": "Everything",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "nothings", "type": {"type": "array", "items": "null"}},
+        {"name": "sizes", "type": {"type": "map", "values": "double"}},
+        {"name": "next", "type": ["null", "Everything"]},
+        {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["A", "B"]}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+    ],
+}
+EVENT = {
+    "id": 7, "tags": ["a", "b"], "nothings": [None], "sizes": {"x": 1.0}, "next": None,
+    "state": "B", "day": 3, "at": 1000, "price": b"\x01",
+}  # fmt: skip
+PROTO = """syntax = "proto3"; message M { string a = 1; repeated int64 b = 2; map<string, M> c = 3;
+  oneof o { double d = 4; M e = 5; } }"""
+MESSAGE = {"a": "text", "b": [1, 2, 300], "c": {"k": {"a": "inner"}}, "e": {"d": 1.5}}
+JSON = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+class Shelf(Registry):
+    """Three schemas and no network."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1", attempts=1)
+        sources = [
+            Source(SchemaType.AVRO, json.dumps(AVRO)),
+            Source(SchemaType.PROTOBUF, PROTO),
+            Source(SchemaType.JSON, json.dumps(JSON)),
+        ]
+        parsed = [self.understand(source) for source in sources]
+        guid = UUID(int=1)
+        for number, (source, schema) in enumerate(zip(sources, parsed, strict=True)):
+            known = KnownSchema(SchemaId(number), guid, source, {}, schema)
+            self._schemas.keep(SchemaId(number), known)
+            for register in (True, False):
+                key = (f"t{number}-value", source, False, register)
+                self._ids.keep(key, Registration(SchemaId(number), guid))
+
+
+def frames(registry: Registry) -> list[bytes]:
+    contracts = [
+        (Contract(json.dumps(AVRO)), {**EVENT, "next": EVENT}),
+        (Contract(PROTO, SchemaType.PROTOBUF), MESSAGE),
+        (Contract(json.dumps(JSON), SchemaType.JSON), {"a": 1}),
+    ]
+    made = []
+    for number, (contract, value) in enumerate(contracts):
+        content = Serializer(registry, f"t{number}", contract).serialize(value).content
+        assert content is not None
+        made.append(content)
+    return made
+
+
+def mutations(originals: list[bytes], count: int, seed: int) -> Iterator[bytes]:
+    chance = random.Random(seed)
+    for _ in range(count):
+        content = bytearray(chance.choice(originals))
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            at = chance.randrange(5, len(content) + 1) if chance.random() < 0.9 else 0
+            match chance.randrange(5):
+                case 0:
+                    content[at : at + 1] = bytes([chance.randrange(256)])
+                case 1:
+                    del content[at:]
+                case 2:
+                    content[at:at] = chance.randbytes(chance.randrange(1, 8))
+                case 3:
+                    del content[at : at + chance.randrange(1, 8)]
+                case 4:
+                    content[at:at] = b"\xff" * chance.randrange(1, 10)
+            if len(content) < 5:
+                break
+        if len(content) > 5 and chance.random() < 0.95:
+            content[:4] = b"\x00\x00\x00\x00"
+            content[4] %= 3  # else nearly all would name a schema nobody has
+        yield bytes(content)
+
+
+def read_all(count: int, seed: int) -> Counter[str]:
+    registry = Shelf()
+    read = Deserializer(registry, "t", as_dicts=True)
+    outcomes: Counter[str] = Counter()
+    known = {0, 1, 2}
+    for content in mutations(frames(registry), count, seed):
+        if len(content) >= 5 and content[0] == 0 and int.from_bytes(content[1:5]) not in known:
+            continue  # that is the registry's business
+        if content[:1] == b"\x01" and len(content) >= 17:
+            continue
+        try:
+            read.deserialize(content)
+            outcomes["read"] += 1
+        except Undecodable as wrong:
+            outcomes[wrong.reason] += 1
+    registry.close()
+    return outcomes
+
+
+def test_mutated_frames_are_read_or_refused() -> None:
+    outcomes = read_all(100_000, seed=1)
+    assert sum(outcomes.values()) > 90_000
+    assert len(outcomes) >= 6, "many ways of being wrong were tried"
+    assert outcomes["read"] > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_million_mutated_frames_are_read_or_refused() -> None:
+    assert sum(read_all(1_100_000, seed=2).values()) >= 1_000_000

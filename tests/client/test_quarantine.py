@@ -1,0 +1,142 @@
+"""The envelope, looking into quarantine, sending back; and the commands for it."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import COMMANDS, build
+from penstock.client.consumer import Consumer
+from penstock.client.contract import Contract
+from penstock.client.errors import Reason
+from penstock.client.frame import SchemaId, Side, write_prefix
+from penstock.client.producer import Producer
+from penstock.client.quarantine import (
+    PREFIX,
+    Origin,
+    Quarantined,
+    Verdict,
+    read_envelope,
+    read_marker,
+    redriven_headers,
+    redriven_marker,
+    write_envelope,
+)
+from penstock.client.registry import Registry
+from penstock.client.serializers import Serializer
+from penstock.errors import Malformed
+from penstock.model import Millis, Offset
+from penstock.schemas.model import SchemaType, Source
+
+MakeTopic = Callable[..., str]
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+TEXTS = st.text(max_size=20)
+ORIGINS = st.builds(
+    Origin,
+    TEXTS,
+    st.integers(0, 100),
+    st.integers(0, 2**60).map(Offset),
+    st.integers(-1, 2**60).map(Millis),
+    st.none() | st.binary(max_size=20),
+    st.none() | st.binary(max_size=20),
+    st.lists(st.tuples(TEXTS, st.none() | st.binary(max_size=5))),
+)
+VERDICTS = st.builds(
+    Verdict, st.sampled_from(Reason), TEXTS, st.sampled_from(Side), st.none() | TEXTS,
+    st.none() | TEXTS, st.none() | TEXTS, TEXTS, st.integers(-1, 2**60).map(Millis),
+    st.integers(0, 5),
+)  # fmt: skip
+
+
+@given(ORIGINS, VERDICTS)
+def test_an_envelope_comes_back(origin: Origin, verdict: Verdict) -> None:
+    headers = write_envelope(origin, verdict)
+    assert read_envelope(origin.key, origin.value, headers) == Quarantined(origin, verdict)
+
+
+def test_what_comes_back_counts_its_attempts() -> None:
+    origin = Origin("t", 1, Offset(2), Millis(3), b"k", b"v", [("a", b"b")])
+    verdict = Verdict(Reason.UNKNOWN_SCHEMA, "no id 9", Side.VALUE)
+    found = Quarantined(origin, verdict)
+    for attempts in (1, 2):
+        again = origin._replace(headers=redriven_headers(found))
+        found = read_envelope(b"k", b"v", write_envelope(again, verdict))
+        assert found.verdict.attempts == attempts
+        assert found.origin.headers == [("a", b"b")]
+
+
+@pytest.mark.parametrize("torn", ["topic", "offset", "side"])
+def test_a_torn_envelope_is_told(torn: str) -> None:
+    origin = Origin("t", 1, Offset(2), Millis(3), None, None)
+    headers = write_envelope(origin, Verdict(Reason.UNDECODABLE, "", Side.KEY))
+    missing = [(name, value) for name, value in headers if name != PREFIX + torn]
+    with pytest.raises(Malformed, match=torn):
+        read_envelope(None, None, missing)
+    if torn != "topic":
+        broken = [(name, b"?" if name == PREFIX + torn else value) for name, value in headers]
+        with pytest.raises(Malformed, match="torn"):
+            read_envelope(None, None, broken)
+
+
+def test_a_marker_says_which_record_it_is_about() -> None:
+    assert read_marker(redriven_marker(Offset(12))) == 12
+    assert read_marker([("x", b"1")]) is None
+
+
+def penstock(*words: str, given: bytes = b"") -> Result:
+    result = CliRunner().invoke(build(list(COMMANDS)), list(words), input=given)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_what_can_be_read_by_now_is_sent_back_once(
+    bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    other = Serializer(registry, f"{topic}-other", Contract(ORDER))
+    good = other.serialize({"id": 1}).content
+    assert good is not None
+    # An id that the registry will give to the schema that is registered next.
+    coming = write_prefix(SchemaId(other.prepare()[0].id + 1)) + b"\x02"
+    with Producer(bootstrap, topic) as producer:
+        for value in (b"rubbish", coming):
+            producer.send(value, key=b"k", headers=[("h", b"x")]).result(30)
+    with (
+        Registry(registry_url, refusal_s=0) as fresh,
+        Consumer(bootstrap, topic, topic, registry=fresh) as consumer,
+    ):
+        while consumer.quarantined < 2:
+            assert consumer.take(wait_s=1) == []
+    reach = ("-b", bootstrap)
+    listed = json.loads(penstock("quarantine", "list", topic, "--json", *reach).stdout)
+    assert [one["reason"] for one in listed] == ["not_framed", "unknown_schema"]
+    assert "WAS AT" in penstock("quarantine", "list", topic, *reach).stdout
+    shown = penstock("quarantine", "show", topic, listed[1]["place"], *reach).stdout
+    assert "schema id" in shown
+    assert penstock("quarantine", "show", topic, "9:9", *reach).exit_code == 1
+    sending = ("quarantine", "redrive", topic, *reach, "-r", registry_url)
+    assert "0 would be sent back" in penstock(*sending).stdout
+    late = {"type": "fixed", "name": topic.replace("-", "_"), "size": 1}
+    registry.register(f"{topic}-new", Source(SchemaType.AVRO, json.dumps(late)))
+    assert "1 would be sent back" in penstock(*sending).stdout
+    assert "0 would be" in penstock(*sending, "--reason", "not_framed").stdout
+    assert "1 sent back" in penstock(*sending, "--apply").stdout
+    assert "0 sent back" in penstock(*sending, "--apply").stdout
+    with Consumer(bootstrap, topic, f"{topic}-after") as consumer:
+        events = list(consumer.events(idle_s=1.5))
+    assert [event.value for event in events] == [b"rubbish", coming, coming]
+    assert events[2].headers == (("h", b"x"), (f"{PREFIX}attempts", b"1"))
+    left = json.loads(penstock("quarantine", "list", topic, "--json", *reach).stdout)
+    assert [one["reason"] for one in left] == ["not_framed"]
+    everything = penstock("quarantine", "list", topic, "--all", "--json", *reach).stdout
+    assert len(json.loads(everything)) == 2
+
+
+def test_a_topic_without_quarantine_says_so(bootstrap: str) -> None:
+    result = penstock("quarantine", "list", "nothing", "-b", bootstrap)
+    assert result.exit_code == 1
+    assert "nothing was ever put" in result.stderr
