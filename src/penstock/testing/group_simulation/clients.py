@@ -6,6 +6,7 @@ what to do; only checks of what it was told may.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 NOTHING: Final[frozenset[int]] = frozenset()
 
 
-class Client:
+class Client(ABC):
     """What both kinds of members have in common: a life, and commits."""
 
     def __init__(self, name: str, world: World, instance_id: str | None) -> None:
@@ -71,17 +72,17 @@ class Client:
         """Neither crashed nor stalled."""
         return self.is_alive and self.coordinator.now >= self.silent_until
 
+    @abstractmethod
     def act(self) -> None:
         """The next thing the client would do."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it does")
 
+    @abstractmethod
     def leave(self) -> None:
         """Go, and say so."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it leaves")
 
+    @abstractmethod
     def pretend(self) -> None:
         """Speak with a generation that is not the member's: must be refused."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it lies")
 
     def commit(self, generation: int) -> None:
         """Commit something owned, or anything: a confused client must not get through either."""
