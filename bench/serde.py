@@ -86,13 +86,15 @@ def measure() -> Iterator[Figure]:
     )
     yield Figure("dicts to bytes, fastavro", rows, their_rows, UNIT)
 
-    mine = micros(lambda part: ours.there_and_back(part), orders)
+    mine = micros(ours.there_and_back, orders)
     theirs = micros(lambda part: confluent.read(confluent.write(part)), orders)
     middle, late = (statistics.median, lambda times: statistics.quantiles(times, n=100)[98])
     yield Figure(
         "write and read, median", middle(mine), middle(theirs), "us/event", "<= 0.2", "budget 8"
     )
     yield Figure("write and read, p99", late(mine), late(theirs), "us/event", "", "budget 30")
+    arrow = micros(ours.there_and_back_in_arrow, list(range(EVENTS)))
+    yield Figure("write and read in Arrow, median", middle(arrow), middle(theirs), "us/event")
 
 
 def best(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float]:
@@ -186,7 +188,13 @@ class Ours:
         return len(errors)
 
     def there_and_back(self, orders: list[Any]) -> int:
-        buffer, offsets, errors = self._encoder.encode_rows(orders, self._prefix)
+        return self._back(*self._encoder.encode_rows(orders, self._prefix))
+
+    def there_and_back_in_arrow(self, numbers: list[int]) -> int:
+        part = self._batch.slice(numbers[0], len(numbers))
+        return self._back(*self._encoder.encode(part, self._prefix))
+
+    def _back(self, buffer: Any, offsets: Any, errors: Any) -> int:
         assert not errors.any()
         batch, errors = self._whole.decode(buffer, offsets[:-1] + PREFIX_BYTES, offsets[1:])
         assert not errors.any()

@@ -12,7 +12,7 @@ text, read row by row and so much slower.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,8 @@ from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.tree import Node, Record
 
 __all__ = ["AvroDecoder", "AvroEncoder", "Wrong"]
+
+_ROWS_AT_ONCE: Final = 500  # of dicts: what is looked at twice is still in the processor's cache
 
 
 class AvroDecoder:
@@ -176,11 +178,22 @@ class AvroEncoder:
         """
         if self._types is None or not self._is_plain:
             return self._rows.write(rows, prefix)
+        parts = []
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = self._struct_of(rows[start : start + _ROWS_AT_ONCE])
+            if part is None:
+                return self._rows.write(rows, prefix)
+            parts.append(part)
+        struct: Any = pa.concat_arrays(parts) if parts else pa.array([], self._struct)
+        return self.encode(pa.RecordBatch.from_struct_array(struct), prefix)
+
+    def _struct_of(self, rows: Sequence[Mapping[str, Any]]) -> "ArrowArray | None":
+        """The rows as an Arrow array; None if Arrow would not take them as they are."""
         if not set(map(type, rows)) <= {dict} or not are_taken(self._root, rows):
-            return self._rows.write(rows, prefix)
+            return None
         ready = [self._filler.filled(row) for row in rows] if self._filler.is_needed else rows
         try:
-            struct: Any = pa.array(ready, self._struct)
+            struct: ArrowArray = pa.array(ready, self._struct)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return self._rows.write(rows, prefix)
-        return self.encode(pa.RecordBatch.from_struct_array(struct), prefix)
+            return None
+        return struct

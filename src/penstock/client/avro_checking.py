@@ -9,11 +9,12 @@ import datetime
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
+from operator import itemgetter
 from types import NoneType
 from typing import Any, Final
 
 from penstock.client.avro_types import decimal_of, values_of
-from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.logical import LOGICAL_TYPE, logical_type
 from penstock.schemas.avro.tree import Array, Kind, Map, Node, Record, Union
 
 _BYTES: Final = frozenset((bytes, bytearray))
@@ -66,12 +67,27 @@ def _are_records(record: Record, values: Sequence[dict[str, Any]]) -> bool:
     for field in record.fields:
         name = field.name
         try:
-            column = [value[name] if is_whole else value.get(name) for value in values]
+            if is_whole and _are_plain(field.type, set(map(type, map(itemgetter(name), values)))):
+                continue
+            column = list(map(itemgetter(name), values)) if is_whole else _column(values, name)
         except KeyError:  # as many keys as fields, but not the same ones
             return False
         if not are_taken(field.type, column):
             return False
     return True
+
+
+def _are_plain(node: Node, kinds: set[type]) -> bool:
+    """Whether the types alone say that values are taken, as they do of nearly all fields."""
+    if isinstance(node, Union) and len(inner := values_of(node)) == 1:
+        node = inner[0]
+    kinds.discard(NoneType)
+    taken = _TAKEN.get(node.kind)
+    return taken is not None and LOGICAL_TYPE not in node.properties and kinds <= taken
+
+
+def _column(values: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    return [value.get(name) for value in values]
 
 
 def _are_scalars(node: Node, kinds: set[type], values: Sequence[Any]) -> bool:

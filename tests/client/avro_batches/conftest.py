@@ -18,6 +18,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import reject
 
 from penstock.client.avro_rows import plain_schema
 from penstock.columns.compiled import Int64s
@@ -286,7 +287,12 @@ def encoded(schema: AvroSchema, values: Sequence[Any]) -> list[bytes]:
     payloads = []
     for value in values:
         buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, plain, value)
+        try:
+            fastavro.schemaless_writer(buffer, plain, value)
+        except ValueError as wrong:
+            if "do not match" not in str(wrong):
+                raise
+            reject()  # fastavro finds no branch for lists of values that name theirs
         payloads.append(buffer.getvalue())
     return payloads
 
