@@ -6,6 +6,7 @@ Malformed, as everywhere.
 """
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import TypeAlias
 
 from crc32c import crc32c
@@ -30,6 +31,19 @@ Pair: TypeAlias = tuple[bytes | None, bytes | None]
 
 _NULL = varint(-1)
 _SPECIAL = v2.CODEC_MASK | v2.TRANSACTIONAL | v2.CONTROL
+_PLAIN = Struct(
+    ">"
+    "q"  # base_offset
+    "i"  # length
+    "4x"  # leader_epoch
+    "b"  # magic
+    "I"  # crc
+    "h"  # attributes
+    "i"  # last_offset_delta
+    "30x"  # times and producer
+    "i"  # record_count
+)
+assert _PLAIN.size == v2.HEADER_BYTES
 
 
 def build_pairs(
@@ -91,7 +105,10 @@ def read_pairs(
     packed = buffer[position + v2.HEADER_BYTES : end]
     if header.attributes & v2.CODEC_MASK:
         packed = decompress(header.codec, packed, max_bytes=max_bytes)
-    return _read_pairs(bytes(packed), header.record_count)
+    opened = bytes(packed)
+    pairs: list[Pair] = []
+    _read_pairs(opened, 0, len(opened), header.record_count, pairs)
+    return pairs
 
 
 def read_plain_pairs(
@@ -103,9 +120,9 @@ def read_plain_pairs(
     not whole, or starts before `from_offset`: whoever opens single batches knows what to do there.
     """
     pairs: list[Pair] = []
-    view, size, unpack = memoryview(raw), len(raw), v2.unpack_header
+    view, size, unpack = memoryview(raw), len(raw), _PLAIN.unpack_from
     while size - position >= v2.HEADER_BYTES:
-        base, length, _, magic, crc, attributes, last_delta, *_, count = unpack(raw, position)
+        base, length, magic, crc, attributes, last_delta, count = unpack(raw, position)
         end = position + v2.LOG_OVERHEAD_BYTES + length
         is_whole = magic == v2.MAGIC and end - position >= v2.HEADER_BYTES and end <= size
         if attributes & _SPECIAL or base < from_offset or not is_whole:
@@ -114,15 +131,15 @@ def read_plain_pairs(
             raise v2.CorruptBatch("the batch's checksum does not match its bytes", position)
         if not 0 <= count <= last_delta + 1:
             raise Malformed(f"{count} records up to offset delta {last_delta}", position)
-        pairs += _read_pairs(raw[position + v2.HEADER_BYTES : end], count)
+        _read_pairs(raw, position + v2.HEADER_BYTES, end, count, pairs)
         position, from_offset = end, Offset(base + last_delta + 1)
     return pairs, position, from_offset
 
 
-def _read_pairs(opened: bytes, count: int) -> list[Pair]:  # noqa: C901, PLR0915 - one loop without calls
-    """Lengths of one byte, which most are, are read without a call."""
-    pairs: list[Pair] = []
-    position = 0
+def _read_pairs(  # noqa: C901 - one loop without calls
+    opened: bytes, position: int, batch_end: int, count: int, pairs: list[Pair]
+) -> None:
+    """Append what the records hold. Short lengths, which most are, are read without a call."""
     try:
         for _ in range(count):
             size, high = opened[position], opened[position + 1]
@@ -161,9 +178,8 @@ def _read_pairs(opened: bytes, count: int) -> list[Pair]:  # noqa: C901, PLR0915
             pairs.append((key, value))
     except IndexError:
         raise Malformed("a record runs past the end of its batch", position) from None
-    if position != len(opened):
-        raise Malformed(f"the records end at {position} of {len(opened)} bytes", position)
-    return pairs
+    if position != batch_end:
+        raise Malformed(f"the records end at {position} of {batch_end} bytes", position)
 
 
 def _longer(opened: bytes, position: int, low: int) -> tuple[int, int]:
