@@ -10,7 +10,7 @@ from penstock.config.views import LogSettings
 from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles, PartitionLog
 from penstock.log.checkpoints import read_offsets, read_rows, write_offsets
 from penstock.log.folder import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
-from penstock.log.identity import load_identity
+from penstock.log.identity import load_identity, load_topic_id, save_topic_id
 from penstock.model import Millis, NodeId, Offset, TopicId, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -141,3 +141,10 @@ def test_checkpoints_come_back_as_written(tmp_path: Path) -> None:
     write_offsets(tmp_path / "checkpoint", offsets)
     assert read_offsets(tmp_path / "checkpoint") == offsets
     assert read_rows(tmp_path / "missing") == []
+
+
+def test_a_torn_topic_id_counts_as_absent(tmp_path: Path) -> None:
+    save_topic_id(tmp_path, TopicId(UUID(int=5)))
+    assert load_topic_id(tmp_path) == TopicId(UUID(int=5))
+    (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAA")
+    assert load_topic_id(tmp_path) is None

@@ -56,6 +56,7 @@ _SETTINGS_OF_INTERNAL: Final = {  # how their broker keys begin
     "__transaction_state": "transaction.state.log",
 }
 INTERNAL_TOPICS: Final = frozenset(_SETTINGS_OF_INTERNAL)
+REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
 LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are no longer one object
 
 
@@ -117,6 +118,8 @@ class ClusterController:
         # Metadata's answer for each topic, by version and by whether operations were asked for
         self.packed_topics: dict[tuple[int, bool], dict[str, bytes]] = defaultdict(dict)
         self.topic_listeners: list[Callable[[str], None]] = []  # a topic came, changed or went
+        self._offline: set[str] = set()  # topics with partitions that the disk refused to open
+        self._reopening: asyncio.TimerHandle | None = None
 
     @property
     def state(self) -> Cluster:
@@ -152,6 +155,8 @@ class ClusterController:
     def close(self) -> None:
         """Refuse what still waits."""
         self._machine.follow = None
+        if self._reopening is not None:
+            self._reopening.cancel()
         self._hosted.close()
 
     def submit(self, command: Callable[[CallerId], Command]) -> asyncio.Future[object]:
@@ -323,8 +328,37 @@ class ClusterController:
             topic_partition = TopicPartition(topic.name, index)
             try:
                 self._partitions.create(topic_partition, topic.topic_id, leadership, settings)
-            except OSError:  # the partition stays offline; the others serve
-                logger.exception("%s could not be opened and is offline", topic_partition)
+            except OSError as error:  # the partition is offline; the others serve
+                self._reopen_later(topic.name, topic_partition, error)
+
+    def _reopen_later(self, topic: str, topic_partition: TopicPartition, error: OSError) -> None:
+        if topic not in self._offline:
+            logger.error("%s could not be opened and is offline: %s", topic_partition, error)
+        self._offline.add(topic)
+        if self._reopening is None:
+            loop = asyncio.get_running_loop()
+            self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
+
+    def _reopen(self) -> None:
+        """A disk that refused may have room by now."""
+        self._reopening = None
+        for name in tuple(self._offline):
+            known = self._topics.get(name)
+            if known is not None:
+                self._hold(known)
+            if self._is_held(name):
+                self._offline.discard(name)
+                for listener in self.topic_listeners:
+                    listener(name)
+
+    def _is_held(self, name: str) -> bool:
+        """Whether nothing of a topic is missing here; nothing is missing of one that is gone."""
+        known = self._topics.get(name)
+        return known is None or all(
+            self.node_id not in leadership.replicas
+            or self._partitions.find(name, index) is not None
+            for index, leadership in enumerate(known.partitions)
+        )
 
     def _leadership(self, partition: PartitionState) -> Leadership:
         known = self._leaderships.get(partition)

@@ -109,7 +109,29 @@ class LogFolder:
         assert topic_partition not in self.partitions
         folder = self.path / str(topic_partition)
         is_new = not folder.exists()
-        log = PartitionLog.open(
+        try:
+            log = self._open(folder, topic_partition, settings, is_new=is_new, now=now)
+            if is_new and topic_id is not None:
+                save_topic_id(folder, topic_id)
+        except OSError:
+            if is_new:  # half made is worse than not made
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        high_watermark = self._high_watermarks.get(topic_partition, log.start_offset)
+        log.set_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
+        self.partitions[topic_partition] = log
+        return log
+
+    def _open(
+        self,
+        folder: Path,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        *,
+        is_new: bool,
+        now: Millis,
+    ) -> PartitionLog:
+        return PartitionLog.open(
             folder,
             settings,
             self.files,
@@ -118,12 +140,6 @@ class LogFolder:
             recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
             start_offset=self._start_offsets.get(topic_partition, Offset(0)),
         )
-        if is_new and topic_id is not None:
-            save_topic_id(folder, topic_id)
-        high_watermark = self._high_watermarks.get(topic_partition, log.start_offset)
-        log.set_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
-        self.partitions[topic_partition] = log
-        return log
 
     def delete_partition(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
         """Out of sight at once, off the disk later; `token` makes the name its own."""

@@ -4,14 +4,17 @@ Both are Apache Kafka's small text files. Ids are written as it writes them: the
 URL-safe base64 without padding.
 """
 
+import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import Malformed
-from penstock.log.files import create_file, replace_file
+from penstock.log.files import replace_file
 from penstock.model import NodeId, TopicId
+
+logger = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
@@ -60,14 +63,19 @@ def load_identity(folder: Path) -> FolderIdentity | None:
 
 def save_topic_id(folder: Path, topic_id: TopicId) -> None:
     text = f"version: 0\ntopic_id: {write_uuid(topic_id)}"
-    create_file(str(folder / PARTITION_METADATA), text.encode())
+    replace_file(str(folder / PARTITION_METADATA), text.encode())
 
 
 def load_topic_id(folder: Path) -> TopicId | None:
+    """None when it was never written, or a power cut tore it."""
     rows = _read_pairs(folder / PARTITION_METADATA, separator=":")
     if rows is None or "topic_id" not in rows:
         return None
-    return TopicId(read_uuid(rows["topic_id"]))
+    try:
+        return TopicId(read_uuid(rows["topic_id"]))
+    except Malformed:
+        logger.warning("%s is damaged and counts as absent", folder / PARTITION_METADATA)
+        return None
 
 
 def _read_pairs(path: Path, *, separator: str) -> dict[str, str] | None:

@@ -38,7 +38,7 @@ from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
 from penstock.log import FolderIdentity, LogFolder, OpenFiles
-from penstock.log.identity import load_identity
+from penstock.log.identity import load_identity, save_topic_id
 from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
 from penstock.node.log_store import FolderStore
@@ -237,9 +237,13 @@ def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
         topic = cluster.topics.get(topic_partition.topic)
         is_known = topic is not None and topic_partition.partition < len(topic.partitions)
         is_same = topic is not None and topic_id in (None, topic.topic_id)
-        if topic_partition == METADATA_PARTITION or (is_known and is_same):
-            continue
         path = folder.path / str(topic_partition)
+        if topic_partition == METADATA_PARTITION:
+            continue
+        if topic is not None and is_known and is_same:
+            if topic_id is None:  # a crash came between the folder and its id
+                save_topic_id(path, topic.topic_id)
+            continue
         aside = path.with_name(f"{path.name[:200]}.{uuid4().hex}-stray")
         logger.warning("%s belongs to no topic: set aside as %s", path.name, aside.name)
         path.rename(aside)

@@ -50,3 +50,8 @@ def test_a_partition_that_cannot_be_opened_leaves_the_others_serving(
     broker.create_topic("a", 2)
     assert wire.produce("a", make_batch()).error_code == ErrorCode.none
     assert wire.produce("a", make_batch(), partition=1).error_code != ErrorCode.none
+    monkeypatch.setattr(store, "open", opened)  # the disk is well again
+    give_up_at = time.monotonic() + 20
+    while wire.produce("a", make_batch(), partition=1).error_code != ErrorCode.none:
+        assert time.monotonic() < give_up_at, "the partition stays offline"
+        time.sleep(0.05)
