@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from penstock.client.consumer import Consumer
 from penstock.client.flow import FlowLimits
 from penstock.client.producer import Producer
@@ -19,6 +21,7 @@ IMPATIENT = {
 }
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_holds_its_bound_stays_a_member_and_loses_nothing(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
@@ -66,6 +69,7 @@ def test_a_pause_stops_the_flow_within_one_fetch(bootstrap: str, make_topic: Mak
             assert consumer.flow_stats.peak_records <= 1000
 
 
+@pytest.mark.slow
 def test_a_member_that_joins_while_the_queue_is_full_changes_no_bound(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:

@@ -151,7 +151,7 @@ def test_what_cannot_be_read_goes_to_quarantine_and_the_rest_comes(
         for value in (b"{}", good, unknown, good[:-1], good):
             producer.send(value, key=b"key", headers=[("trace", b"t")]).result(30)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
-        assert [event.offset for event in consumer.events(idle_s=2)] == [1, 4]
+        assert [event.offset for event in consumer.events(idle_s=0.8)] == [1, 4]
         assert consumer.quarantined == 3
         (read,) = consumer.deserializers
         subject = f"{topic}-value"
@@ -177,7 +177,7 @@ def test_a_flood_of_rubbish_is_only_rubbish(
     topic = make_topic()
     fill(bootstrap, topic, 2000)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
-        assert list(consumer.events(idle_s=2)) == []
+        assert list(consumer.events(idle_s=0.8)) == []
         assert consumer.quarantined == 2000
     assert committed(bootstrap, topic, topic) == 2000
 
@@ -204,7 +204,7 @@ def test_a_program_may_decide_for_itself(
         bootstrap, topic, f"{topic}-s", registry=registry, on_undecodable=OnUndecodable.SKIP
     )
     with skipping as consumer:
-        assert [event.offset for event in consumer.events(idle_s=2)] == [0, 2]
+        assert [event.offset for event in consumer.events(idle_s=0.8)] == [0, 2]
         assert consumer.quarantined == 0
 
 
@@ -248,7 +248,7 @@ def test_a_registry_that_is_down_holds_events_back_and_loses_none(
 def transform(consumer: Consumer, producer: Producer, *, fail_at: int) -> Iterator[int]:
     """Doubles numbers in transactions; the one at `fail_at` fails the first time."""
     failed = False
-    for batch in consumer.batches(records_max=3, idle_s=3):
+    for batch in consumer.batches(records_max=3, idle_s=1.5):
         try:
             with producer.transaction(consumer):
                 for event in batch:
@@ -269,7 +269,7 @@ def test_exactly_once_through_an_abort(bootstrap: str, make_topic: MakeTopic) ->
         assert sum(transform(consumer, producer, fail_at=4)) == 10
     assert committed(bootstrap, source, source) == 10
     with Consumer(bootstrap, target, target) as reader:
-        assert [int(event.value) for event in reader.events(idle_s=2)] == list(range(0, 20, 2))
+        assert [int(event.value) for event in reader.events(idle_s=0.8)] == list(range(0, 20, 2))
 
 
 def test_exactly_once_puts_the_unreadable_aside_in_the_same_transaction(
@@ -290,7 +290,7 @@ def test_exactly_once_puts_the_unreadable_aside_in_the_same_transaction(
             producer.send(b"made")
     assert committed(bootstrap, source, source) == 2
     with Consumer(bootstrap, quarantine_topic(source), source) as look:
-        assert [event.value for event in look.events(idle_s=2)] == [b"bad"]
+        assert [event.value for event in look.events(idle_s=0.8)] == [b"bad"]
 
 
 def test_members_share_and_nothing_is_lost_when_one_leaves(

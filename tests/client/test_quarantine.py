@@ -10,7 +10,6 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract
 from penstock.client.errors import Reason
 from penstock.client.frame import SchemaId, Side, write_prefix
 from penstock.client.producer import Producer
@@ -26,13 +25,11 @@ from penstock.client.quarantine import (
     write_envelope,
 )
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
 from penstock.schemas.model import SchemaType, Source
 
 MakeTopic = Callable[..., str]
-ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 TEXTS = st.text(max_size=20)
 ORIGINS = st.builds(
     Origin,
@@ -97,11 +94,10 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    other = Serializer(registry, f"{topic}-other", Contract(ORDER))
-    good = other.serialize({"id": 1}).content
-    assert good is not None
-    # An id that the registry will give to the schema that is registered next.
-    coming = write_prefix(SchemaId(other.prepare()[0].id + 1)) + b"\x02"
+    # A schema nobody has yet gets the last id; the one that is registered next, the id after it.
+    fresh_schema = {"type": "fixed", "name": f"{topic.replace('-', '_')}_last", "size": 9}
+    last = registry.register(f"{topic}-last", Source(SchemaType.AVRO, json.dumps(fresh_schema)))
+    coming = write_prefix(SchemaId(last.id + 1)) + b"\x02"
     with Producer(bootstrap, topic) as producer:
         for value in (b"rubbish", coming):
             producer.send(value, key=b"k", headers=[("h", b"x")]).result(30)
