@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from penstock.broker.cluster import ClusterController
-from penstock.broker.hosting import NOBODY, HostedMachine
+from penstock.broker.hosting import NOBODY, HostedMachine, host_led
 from penstock.broker.partitions import Partition, Partitions
 from penstock.broker.transactions import partition_of
 from penstock.config.group import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION_TIMEOUT
@@ -85,17 +85,7 @@ class Groups:
             if self._cluster.topic(topic) is None:
                 self._drop_later(topic)
             return
-        hosted = self._partitions.topics.get(OFFSETS_TOPIC)
-        led: dict[int, Partition] = {}
-        if hosted is not None:
-            led = {index: held for index, held in hosted.partitions.items() if held.is_led_here}
-        for index, coordinator in tuple(self._coordinators.items()):
-            if led.get(index) is not coordinator.partition:
-                del self._coordinators[index]
-                coordinator.close()
-        for index, partition in led.items():
-            if index not in self._coordinators:
-                self._coordinators[index] = self._host(partition)
+        host_led(self._partitions.topics.get(OFFSETS_TOPIC), self._coordinators, self._host)
 
     def close(self) -> None:
         """Refuse what still waits."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.hosting import NOBODY, HostedMachine
+from penstock.broker.hosting import NOBODY, HostedMachine, host_led
 from penstock.broker.markers import MarkerWriter
 from penstock.broker.partitions import Partition, Partitions
 from penstock.broker.producer_ids import ProducerIds
@@ -86,17 +86,7 @@ class Transactions:
         """The controller's word on a topic changed: coordinate exactly what is led here."""
         if topic != STATE_TOPIC or not self._started:
             return
-        hosted = self._partitions.topics.get(STATE_TOPIC)
-        led: dict[int, Partition] = {}
-        if hosted is not None:
-            led = {index: held for index, held in hosted.partitions.items() if held.is_led_here}
-        for index, coordinator in tuple(self._coordinators.items()):
-            if led.get(index) is not coordinator.partition:
-                del self._coordinators[index]
-                coordinator.close()
-        for index, partition in led.items():
-            if index not in self._coordinators:
-                self._coordinators[index] = self._host(partition)
+        host_led(self._partitions.topics.get(STATE_TOPIC), self._coordinators, self._host)
 
     def close(self) -> None:
         """Refuse what still waits."""
