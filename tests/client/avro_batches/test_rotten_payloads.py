@@ -1,7 +1,8 @@
 """Mutated payloads: refused where fastavro refuses, and where it ought to; never a crash.
 
 fastavro is not asked about what it lets pass by design (a boolean of 7, an int of 40 bits, a
-negative length): there it may go on reading for a very long time.
+negative length), nor about counts that were blown up: there it reads for a very long time, or takes
+all the memory there is. A payload that was only cut off is safe to ask about.
 """
 
 import random
@@ -16,7 +17,7 @@ from penstock.schemas.avro.tree import Kind
 
 SEEDS = st.integers(0, 2**32)
 RAISED = (EOFError, ValueError, IndexError, OverflowError)  # by fastavro
-REFUSED_BY_BOTH = {Wrong.TRUNCATED, Wrong.TRAILING, Wrong.UTF8}
+REFUSED_BY_BOTH = {Wrong.TRAILING, Wrong.UTF8}
 
 
 def mutated(chance: random.Random, payload: bytes) -> bytes:
@@ -44,20 +45,20 @@ def mutated(chance: random.Random, payload: bytes) -> bytes:
 def test_mutated_payloads_are_refused_as_fastavro_refuses_them(seed: int, oracle: Any) -> None:
     maker = oracle.maker(seed)
     schema = oracle.parse(maker.record() if seed % 4 else maker.schema())
-    payloads = oracle.encoded(schema, [maker.value(schema.root) for _ in range(16)])
-    payloads = [
-        mutated(maker.random, each) if row % 2 else each for row, each in enumerate(payloads)
-    ]
+    sound = oracle.encoded(schema, [maker.value(schema.root) for _ in range(16)])
+    payloads = [mutated(maker.random, each) if row % 2 else each for row, each in enumerate(sound)]
     batch, errors = AvroDecoder(schema).decode(*oracle.joined(payloads))
     batch.validate(full=True)
-    for payload, row, code in zip(payloads, oracle.rows_of(batch), errors, strict=True):
+    rows = zip(sound, payloads, oracle.rows_of(batch), errors, strict=True)
+    for whole, payload, row, code in rows:
         wrong = Wrong(code)
         if wrong is Wrong.NOTHING:
             wanted = oracle.expected(schema.root, oracle.read(payload, schema))
             assert row == (wanted if schema.root.kind is Kind.RECORD else {"value": wanted})
             continue
         assert not any(one is not None for one in row.values())
-        if wrong in REFUSED_BY_BOTH:
+        is_cut_off = wrong is Wrong.TRUNCATED and whole.startswith(payload)
+        if is_cut_off or wrong in REFUSED_BY_BOTH:
             with pytest.raises(RAISED):
                 oracle.read(payload, schema)
 
