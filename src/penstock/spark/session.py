@@ -1,0 +1,38 @@
+"""A Spark session with what Penstock's pipelines need set, and nothing surprising.
+
+A session of your own works as well: every setting here is about speed or patience, but for
+`stateStore.providerClass`, which `transformWithState` asks for.
+"""
+
+import os
+import sys
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts workers slowly
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(
+    name: str = "penstock", *, master: str | None = None, settings: dict[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one: on `local[*]` unless `master` or Spark's own says else."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers that have what we have
+    builder: Any = SparkSession.builder
+    builder = builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    made: SparkSession = builder.getOrCreate()
+    return made
