@@ -1,0 +1,62 @@
+"""From a query's options to the cluster and the registry that it means, kept by each process.
+
+Spark's Python workers are used again: connections and learned schemas outlive the task that first
+needed them. Imports no pyspark; everything here is called on the driver and in workers alike.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from penstock.client.registry import Registry
+from penstock.errors import ErrorCode, Refused
+from penstock.link.blocking import Cluster, kept_cluster
+from penstock.link.options import settings_from
+
+CLIENT: Final = "penstock-spark"
+BOOTSTRAP: Final = "bootstrap.servers"
+_PREFIX: Final = "kafka."
+_REGISTRIES_MAX: Final = 8
+
+
+def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that a Kafka client would be given: those after `kafka.`, with it cut off."""
+    properties = {
+        name.lower().removeprefix(_PREFIX): value
+        for name, value in options.items()
+        if name.lower().startswith(_PREFIX)
+    }
+    for name, value in options.items():
+        if name.lower() == BOOTSTRAP:
+            properties.setdefault(BOOTSTRAP, value)
+    if not properties.get(BOOTSTRAP, "").strip():
+        raise Refused(
+            ErrorCode.invalid_config,
+            "option kafka.bootstrap.servers is missing: say where the brokers are, as"
+            " host:port,host:port",
+        )
+    properties.setdefault("client.id", CLIENT)
+    return properties
+
+
+def cluster(properties: Mapping[str, str]) -> Cluster:
+    """The process's connections to the brokers of these properties."""
+    return kept_cluster(properties[BOOTSTRAP], settings_from(properties))
+
+
+@lru_cache(maxsize=_REGISTRIES_MAX)
+def registry(url: str) -> Registry:
+    """The process's client of a registry; `http://user:password@host` logs in.
+
+    Several nodes are separated by commas; the login is that of the first that has one.
+    """
+    auth: tuple[str, str] | None = None
+    plain: list[str] = []
+    for one in url.split(","):
+        parts = urlsplit(one.strip())
+        if parts.username is not None:
+            auth = auth or (unquote(parts.username), unquote(parts.password or ""))
+        host = parts.netloc.rpartition("@")[2]
+        plain.append(urlunsplit(parts._replace(netloc=host)))
+    return Registry(",".join(plain), client=CLIENT, auth=auth)
