@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from struct import Struct
 from typing import Any
 
@@ -22,7 +23,7 @@ from penstock.protocol.messages import encode, fill, request_type
 
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
-MEMBERS, PARTITIONS = 50, 200
+MEMBERS, PARTITIONS, ROUNDS = 50, 200, 7
 GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
 CLASSIC = {"session.timeout.ms": 30_000, "partition.assignment.strategy": "cooperative-sticky"}
@@ -201,19 +202,25 @@ class Crowd:
 
 
 def rebalance(bootstrap: str, name: str, settings: dict[str, Any]) -> tuple[float, float]:
-    """How long a stable group needs after one member joins, and after one leaves."""
+    """How long a stable group needs after one member joins, and after one leaves: medians.
+
+    Members hear of it with their next heartbeat, so a single round measures where in their
+    interval they happen to be.
+    """
     crowd = Crowd(bootstrap, f"crowd-{name}", settings)
     for _ in range(MEMBERS - 1):
         crowd.join()
     crowd.wait_stable()
-    time.sleep(1)
-    crowd.join()
-    joined = crowd.wait_stable()
-    time.sleep(1)
-    crowd.leave()
-    left = crowd.wait_stable()
+    joined, left = [], []
+    for _ in range(ROUNDS):
+        time.sleep(1)
+        crowd.join()
+        joined.append(crowd.wait_stable())
+        time.sleep(1)
+        crowd.leave()
+        left.append(crowd.wait_stable())
     crowd.stop()
-    return joined, left
+    return median(joined), median(left)
 
 
 def load_million() -> float:
