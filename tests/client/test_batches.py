@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.client.batches import BatchDeserializer, BatchSerializer
-from penstock.client.contract import Contract
+from penstock.client.contract import Contract, Form
 from penstock.client.errors import ClientError, Reason, Unencodable
-from penstock.client.frame import SchemaId, write_prefix
+from penstock.client.frame import Headers, SchemaId, write_prefix
 from penstock.client.registry import Registry
 from penstock.client.serializers import Deserializer, Serializer
+from penstock.columns.shape import HEADERS_TYPE
 from penstock.schemas.model import SchemaType
 
 FIRST = {
@@ -81,6 +82,42 @@ def test_schemas_are_mixed_rows_keep_their_order_and_the_wrong_have_reasons(
         {"note": "-"},
         {"note": "n"},
     ]
+
+
+def test_the_columns_are_known_before_any_value(registry: Registry, topic: str) -> None:
+    Serializer(registry, topic, contract(FIRST)).prepare()
+    read = BatchDeserializer(registry, topic, columns=["tags", "id"])
+    assert read.arrow_schema() == pa.schema(
+        [("tags", pa.list_(pa.field("item", pa.string(), nullable=False))), ("id", pa.int64())]
+    )
+    assert read.deserialize_many([]).batch.schema == read.arrow_schema()
+
+
+def test_a_schema_may_be_named_in_a_header(registry: Registry, topic: str) -> None:
+    in_header = Contract(json.dumps(FIRST), form=Form.HEADER)
+    content, headers = Serializer(registry, topic, in_header).serialize({"id": 1, "tags": []})
+    prefixed = Serializer(registry, topic, contract(FIRST)).serialize({"id": 2, "tags": []}).content
+    name, guid = headers[0]
+    values = [content, prefixed, content, None, content, content, guid + (content or b"")]
+    rows: list[Headers | None] = [
+        [("trace", b"1"), (name, None), (name, guid), (name, b"rubbish")],
+        [("trace", None)],
+        [(name, guid + b"!")],
+        headers,
+        None,
+        [(name, guid[:9])],
+        (),
+    ]
+    read = BatchDeserializer(registry, topic)
+    batch, wrongs = read.deserialize_many(values, rows)
+    assert batch["id"].to_pylist() == [1, 2, None, None, None, None, 1]
+    assert [(one.row, one.reason) for one in wrongs] == [
+        (2, Reason.TRAILING_BYTES),
+        (4, Reason.NOT_FRAMED),
+        (5, Reason.TRUNCATED_FRAME),
+    ]
+    arrow = pa.array([None, *rows], HEADERS_TYPE).slice(1)
+    assert read.deserialize_many(pa.array([b"", *values]).slice(1), arrow) == (batch, wrongs)
 
 
 def test_no_values_and_only_nulls_are_batches_too(registry: Registry, topic: str) -> None:

@@ -4,28 +4,29 @@
     batch, wrongs = read.deserialize_many(values)
 
 Rows keep their order; one that cannot be read is null in every column and has its reason among the
-wrongs. Values carry their schema in a prefix; header frames, Protobuf and JSON go one by one
-through `Deserializer`. What the registry cannot be asked for now raises RegistryUnavailable.
+wrongs. Protobuf and JSON go one by one through `Deserializer`. What
+the registry cannot be asked for now raises RegistryUnavailable.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.client.avro_batches import AvroDecoder, AvroEncoder, Wrong
 from penstock.client.avro_event import own
+from penstock.client.batch_frames import (
+    FrameGroup,
+    RowHeaders,
+    Values,
+    WrongRow,
+    group_frames,
+    lay_out,
+)
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError, Reason, Unencodable, UnknownSchema
-from penstock.client.frame import (
-    PREFIX_BYTES,
-    BadFrame,
-    SchemaId,
-    Side,
-    read_frame,
-    write_prefix,
-)
+from penstock.client.frame import Side, write_prefix
 from penstock.client.registry import Registry, UnusableSchema
 from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.compiled import Bytes, Int64s
@@ -38,16 +39,6 @@ _REASONS: Final = {
     Wrong.SYMBOL: Reason.UNRESOLVABLE,
     Wrong.UNRESOLVABLE: Reason.UNRESOLVABLE,
 }
-Values: TypeAlias = "Sequence[bytes | None] | pa.Array[Any]"
-
-
-class WrongRow(NamedTuple):
-    """A row that could not be read, and why."""
-
-    row: int
-    reason: Reason
-    detail: str
-    schema: str | None
 
 
 class ReadBatch(NamedTuple):
@@ -122,33 +113,39 @@ class BatchDeserializer:
     ) -> None:
         self._registry = registry
         self._columns = columns
+        self._side = side
         self._one = Deserializer(registry, topic, reader=reader or Contract(), side=side)
         self._decoders: dict[tuple[int, int], tuple[AvroSchema, AvroSchema, AvroDecoder]] = {}
         self.stats = self._one.stats
 
-    def deserialize_many(self, values: Values) -> ReadBatch:
-        """The values as columns; raises RegistryUnavailable, never for a value's own fault."""
-        column: Any = (
-            values if isinstance(values, pa.Array) else pa.array(values, pa.large_binary())
-        )
-        column = column.cast(pa.large_binary())
-        source, starts, ends, is_null = _layout(column)
+    def arrow_schema(self) -> pa.Schema:
+        """The columns that every batch will have; asks the registry once, and reads no value."""
+        return self._empty(self._reader()).schema
+
+    def deserialize_many(self, values: Values, headers: RowHeaders = None) -> ReadBatch:
+        """The values as columns; raises RegistryUnavailable, never for a value's own fault.
+
+        `headers` are the records' own, a list of pairs or None per value: a schema named there
+        goes before one in a prefix.
+        """
+        layout = lay_out(values)
         reader = self._reader()
-        framed = _prefixes(source, starts, ends - starts)
-        wrongs = _unframed(source, starts, ends, ~is_null & (framed == _NO_PREFIX))
+        groups, wrongs = group_frames(layout, headers, self._side)
         order: list[Int64s] = []
         parts: list[pa.RecordBatch] = []
-        for schema_id in np.unique(framed[framed >= 0]).tolist():
-            rows = np.flatnonzero((framed == schema_id) & ~is_null)
-            part = self._decoded(SchemaId(schema_id), rows, source, starts, ends, reader, wrongs)
+        for group in groups:
+            part = self._decoded(group, layout.source, reader, wrongs)
             if part is not None:
-                order.append(rows)
+                order.append(group.rows)
                 parts.append(part)
         for wrong in wrongs:
             self.stats.note_error(self._one.subject, wrong.reason)
-        self.stats.events += len(column) - int(is_null.sum()) - len(wrongs)
-        empty = AvroDecoder(reader, None, self._columns).decode(b"", _NO_ROWS, _NO_ROWS)[0]
-        return ReadBatch(_in_order(parts, order, len(column), empty), sorted(wrongs))
+        rows = len(layout.starts)
+        self.stats.events += rows - int(layout.is_null.sum()) - len(wrongs)
+        return ReadBatch(_in_order(parts, order, rows, self._empty(reader)), sorted(wrongs))
+
+    def _empty(self, reader: AvroSchema) -> pa.RecordBatch:
+        return self._decoder(reader, reader).decode(b"", _NO_ROWS, _NO_ROWS)[0]
 
     def _reader(self) -> AvroSchema:
         schema = self._one.reader_schema()
@@ -156,18 +153,15 @@ class BatchDeserializer:
         return _avro(schema, self._one.subject)
 
     def _decoded(
-        self,
-        schema_id: SchemaId,
-        rows: Int64s,
-        source: Bytes,
-        starts: Int64s,
-        ends: Int64s,
-        reader: AvroSchema,
-        wrongs: list[WrongRow],
+        self, group: FrameGroup, source: Bytes, reader: AvroSchema, wrongs: list[WrongRow]
     ) -> pa.RecordBatch | None:
-        named = str(schema_id)
+        named, rows = str(group.schema), group.rows.tolist()
+        if group.header:
+            told = "the header goes on after the GUID"
+            wrongs += [WrongRow(row, Reason.TRAILING_BYTES, told, named) for row in rows]
+            return None
         try:
-            writer = self._registry.schema(schema_id).parsed
+            writer = self._registry.schema(group.schema).parsed
         except UnknownSchema as failure:
             wrongs += [WrongRow(row, Reason.UNKNOWN_SCHEMA, str(failure), named) for row in rows]
             return None
@@ -179,11 +173,11 @@ class BatchDeserializer:
             wrongs += [WrongRow(row, Reason.UNRESOLVABLE, told, named) for row in rows]
             return None
         decoder = self._decoder(writer, reader)
-        batch, errors = decoder.decode(source, starts[rows] + PREFIX_BYTES, ends[rows])
+        batch, errors = decoder.decode(source, group.starts, group.ends)
         for index in np.flatnonzero(errors).tolist():
             wrong = Wrong(int(errors[index]))
             reason = _REASONS.get(wrong, Reason.UNDECODABLE)
-            wrongs.append(WrongRow(int(rows[index]), reason, wrong.reason, named))
+            wrongs.append(WrongRow(rows[index], reason, wrong.reason, named))
         return batch
 
     def _decoder(self, writer: AvroSchema, reader: AvroSchema) -> AvroDecoder:
@@ -196,7 +190,6 @@ class BatchDeserializer:
         return known[2]
 
 
-_NO_PREFIX: Final = -1
 _NO_ROWS: Final = np.empty(0, dtype=np.int64)
 
 
@@ -204,49 +197,6 @@ def _avro(schema: Any, subject: str) -> AvroSchema:
     if schema.type is not SchemaType.AVRO:
         raise ClientError(f"{subject} is {schema.type}: its events go one by one")
     return own(schema)
-
-
-def _layout(column: Any) -> "tuple[Bytes, Int64s, Int64s, np.ndarray[Any, Any]]":
-    """Bytes, where each value starts and ends in them, and which are null."""
-    _, offsets, content = column.buffers()
-    rows = len(column)
-    ends = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + rows + 1]
-    if len(ends) == 0:
-        ends = np.zeros(1, dtype=np.int64)
-    source = (
-        np.frombuffer(content, dtype=np.uint8) if content is not None else np.empty(0, np.uint8)
-    )
-    is_null = np.asarray(column.is_null())
-    return source, ends[:-1], ends[1:], is_null
-
-
-def _prefixes(source: Bytes, starts: Int64s, sizes: Int64s) -> Int64s:
-    """The schema id of each value, or -1."""
-    ids = np.full(len(starts), _NO_PREFIX, dtype=np.int64)
-    rows = np.flatnonzero(sizes >= PREFIX_BYTES)
-    rows = rows[source[starts[rows]] == 0]
-    places = starts[rows]
-    found = np.zeros(len(rows), dtype=np.int64)
-    for byte in range(1, PREFIX_BYTES):
-        found = found << 8 | source[places + byte]
-    ids[rows] = found
-    return ids
-
-
-def _unframed(
-    source: Bytes, starts: Int64s, ends: Int64s, rows: "np.ndarray[Any, Any]"
-) -> list[WrongRow]:
-    """Why these have no prefix, in the words of one who reads a single frame."""
-    wrongs = []
-    for row in np.flatnonzero(rows).tolist():
-        try:
-            read_frame(source[starts[row] : ends[row]].tobytes())
-        except BadFrame as wrong:
-            wrongs.append(WrongRow(row, wrong.kind, str(wrong), None))
-        else:
-            told = "a GUID in front of the payload, where an id is expected"
-            wrongs.append(WrongRow(row, Reason.NOT_FRAMED, told, None))
-    return wrongs
 
 
 def _in_order(
