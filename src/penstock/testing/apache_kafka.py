@@ -4,8 +4,6 @@ Used by interop tests and benches; nothing here is needed to run Penstock. The j
 user's cache folder, so they are fetched once per machine.
 """
 
-import fcntl
-import os
 import shutil
 import socket
 import subprocess
@@ -16,32 +14,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from penstock.testing.maven import Artifact, PeerUnavailable, fetch_jars
+
+__all__ = [
+    "VERSION",
+    "ApacheKafka",
+    "PeerUnavailable",
+    "fetch_libraries",
+    "free_port",
+    "java_command",
+    "run_tool",
+]
+
 VERSION: Final = "4.3.1"
 _ARTIFACTS: Final = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", VERSION),
+    Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
 )
-_FETCH_SECONDS_MAX: Final = 600
 _START_SECONDS_MAX: Final = 180  # recovering thousands of partitions takes it a while
-
-
-class PeerUnavailable(Exception):
-    """Apache Kafka cannot be had here; the message says why."""
 
 
 def fetch_libraries() -> Path:
     """The folder with Apache Kafka's jars, fetched with Maven at the first call."""
-    folder = _cache_folder() / f"apache-kafka-{VERSION}"
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            raise PeerUnavailable(f"Apache Kafka needs `{program}`, which is not on the PATH")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.parent / "apache-kafka.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers fetch once between them
-        if not folder.exists():
-            _copy_dependencies(folder)
-    return folder
+    return fetch_jars("Apache Kafka", f"apache-kafka-{VERSION}", _ARTIFACTS)
 
 
 def run_tool(libraries: Path, main_class: str, *arguments: str, seconds_max: int = 120) -> str:
@@ -183,47 +179,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "penstock"
-
-
-def _copy_dependencies(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="penstock-maven-") as work:
-        pom = Path(work) / "pom.xml"
-        pom.write_text(_pom())
-        fresh = folder.with_name(folder.name + ".part")
-        shutil.rmtree(fresh, ignore_errors=True)
-        done = subprocess.run(
-            [
-                "mvn",
-                "--quiet",
-                "--batch-mode",
-                "--file",
-                str(pom),
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={fresh}",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=_FETCH_SECONDS_MAX,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise PeerUnavailable(f"Maven could not fetch Apache Kafka:\n{done.stdout[-2000:]}")
-        fresh.rename(folder)
-
-
-def _pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in _ARTIFACTS
-    )
-    return (
-        "<project><modelVersion>4.0.0</modelVersion>"
-        "<groupId>penstock</groupId><artifactId>peers</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>\n"
-    )
