@@ -53,7 +53,7 @@ def test_a_file_gives_way_to_the_command_line(tmp_path: Path) -> None:
     settings = node_settings(properties=file, given={"num.partitions": "5"})
     assert settings.node_id == NodeId(7)
     assert (settings.host, settings.kafka_port) == ("10.0.0.1", 19092)
-    assert settings.shown_host == "broker.example"
+    assert (settings.shown_host, settings.shown_port(9092)) == ("broker.example", 19092)
     assert settings.folder == Path("/var/lib/kafka")
     assert controller_view(settings).default_partition_count == 5
     assert controller_view(settings).default_replication_factor == 2
@@ -71,8 +71,16 @@ def test_a_quick_node_waits_for_no_second_member_unless_told(tmp_path: Path) -> 
 
 def test_any_address_is_not_shown_to_clients(tmp_path: Path) -> None:
     assert node_settings(folder=tmp_path, host="0.0.0.0").shown_host == "127.0.0.1"
-    shown = node_settings(folder=tmp_path, host="0.0.0.0", advertised_host="here").shown_host
-    assert shown == "here"
+    shown = node_settings(folder=tmp_path, host="0.0.0.0", advertised="here")
+    assert (shown.shown_host, shown.shown_port(9092)) == ("here", 9092)
+    behind = node_settings(folder=tmp_path, advertised="gate.example:4000")
+    assert (behind.shown_host, behind.shown_port(9092)) == ("gate.example", 4000)
+    assert node_settings(folder=tmp_path, advertised="[::1]").shown_host == "[::1]"
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="no address"):
+        node_settings(folder=tmp_path, advertised="here:port")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class BrokerOptions:
     ephemeral: bool = False  # a folder of its own, removed at the end
     kafka_port: int | None = None
     host: str | None = None
-    advertised_host: str | None = None
+    advertised: str | None = None  # HOST or HOST:PORT
     properties: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     quick: bool = False
@@ -72,8 +72,9 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
             settings = _settings(options, folder)
 
             def on_ready(port: int) -> None:
-                kafka = f"{settings.shown_host}:{port}"
-                announce({"kafka": kafka, "pid": os.getpid(), "dir": str(settings.folder)})
+                kafka = f"{settings.shown_host}:{settings.shown_port(port)}"
+                where = {"kafka": kafka, "port": port, "dir": str(settings.folder)}
+                announce({**where, "pid": os.getpid()})
                 if watch:
                     _stop_with_parent()
 
@@ -101,7 +102,7 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         folder=folder,
         kafka_port=options.kafka_port,
         host=options.host,
-        advertised_host=options.advertised_host,
+        advertised=options.advertised,
         properties=None if options.properties is None else Path(options.properties),
         given=options.settings,
         quick=options.quick,

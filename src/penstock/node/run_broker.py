@@ -125,7 +125,9 @@ class RunningBroker:
         """Serve; the port that clients connect to."""
         settings = self.settings
         port = await self.server.listen(settings.host, settings.kafka_port)
-        endpoint = Endpoint(settings.node_id, settings.shown_host, port, settings.rack)
+        endpoint = Endpoint(
+            settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
+        )
         self.cluster.static["listeners"] = f"{self.server.listener}://{settings.host}:{port}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)

@@ -42,6 +42,7 @@ class NodeSettings:
     host: str = LOCALHOST
     kafka_port: int = KAFKA_PORT  # 0 takes any free one
     advertised_host: str | None = None  # None: the host itself
+    advertised_port: int | None = None  # None: the one it listens on
     rack: str | None = None
     static: dict[str, str] = field(default_factory=dict)  # broker keys, as given
 
@@ -57,13 +58,17 @@ class NodeSettings:
             return self.advertised_host
         return LOCALHOST if self.host in ("0.0.0.0", "::") else self.host
 
+    def shown_port(self, listening: int) -> int:
+        """The port that clients are told, which may be another's who sends them on to us."""
+        return listening if self.advertised_port is None else self.advertised_port
+
 
 def node_settings(
     *,
     folder: Path | None = None,
     kafka_port: int | None = None,
     host: str | None = None,
-    advertised_host: str | None = None,
+    advertised: str | None = None,
     properties: Path | None = None,
     given: Mapping[str, str] | None = None,
     quick: bool = False,
@@ -74,6 +79,7 @@ def node_settings(
     port = kafka_port if kafka_port is not None else listener_port
     if not 0 <= port <= PORT_LAST:
         raise BadSettings(f"{port} is no port: use 0 (any free one) to {PORT_LAST}")
+    shown_host, shown_port = _advertised(static) if advertised is None else _address(advertised)
     node_id = static.get("node.id", static.get("broker.id", "1"))
     folders = [name.strip() for name in static.get("log.dirs", "").split(",") if name.strip()]
     if folder is None and len(folders) > 1:
@@ -87,7 +93,8 @@ def node_settings(
         node_id=NodeId(int(node_id)),
         host=host or listener_host,
         kafka_port=port,
-        advertised_host=advertised_host or _advertised(static),
+        advertised_host=shown_host,
+        advertised_port=shown_port,
         rack=static.get("broker.rack"),
         static=static,
     )
@@ -139,9 +146,19 @@ def _listener(static: Mapping[str, str]) -> tuple[str, int]:
     return LOCALHOST, KAFKA_PORT
 
 
-def _advertised(static: Mapping[str, str]) -> str | None:
+def _advertised(static: Mapping[str, str]) -> tuple[str | None, int | None]:
     entry = static.get("advertised.listeners", "").split(",")[0].strip()
-    return entry.partition("://")[2].rpartition(":")[0] or None
+    return _address(entry.partition("://")[2])
+
+
+def _address(text: str) -> tuple[str | None, int | None]:
+    """`host`, `host:port` or `[::1]:port`; what is not said is None."""
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        return text or None, None
+    if not port.isdecimal() or not 0 < int(port) <= PORT_LAST:
+        raise BadSettings(f"{text!r} is no address for clients: use HOST or HOST:PORT")
+    return host or None, int(port)
 
 
 def broker_view(settings: NodeSettings) -> BrokerSettings:

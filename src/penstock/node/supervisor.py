@@ -121,26 +121,28 @@ class _Asked(Exception):
 
 
 def supervise(
-    options: BrokerOptions,
+    options: BrokerOptions | None,
     http_options: HttpOptions | None,
     on_ready: Callable[[dict[str, Any]], None],
 ) -> int:
     """Run until a signal says stop, or a process dies; the exit status.
 
-    Without `http_options` the broker is alone. Their `kafka` is replaced by where the broker is.
+    Without `http_options` the broker is alone. With both, their `kafka` is replaced by where the
+    broker is; without `options` no broker is started, and it is a cluster that is there already.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _on_signal)
-    broker = BrokerProcess(options)
+    broker = None if options is None else BrokerProcess(options)
     http = None if http_options is None else HttpProcess()
-    children: list[ChildProcess] = [broker] if http is None else [http, broker]
+    children = [child for child in (http, broker) if child is not None]
     try:
-        told = broker.wait_ready()
-        url = None
+        told = {"kafka": "", "dir": None} if broker is None else broker.wait_ready()
+        kafka, url = told["kafka"], None
         if http is not None and http_options is not None:
-            http.tell(replace(http_options, kafka=told["kafka"]))
+            kafka = kafka or http_options.kafka
+            http.tell(replace(http_options, kafka=kafka))
             url = http.wait_ready()["http"]
-        on_ready({"kafka": told["kafka"], "http": url, "pid": os.getpid(), "dir": told["dir"]})
+        on_ready({"kafka": kafka, "http": url, "pid": os.getpid(), "dir": told["dir"]})
         select.select(children, [], [])  # nobody has more to say than that it ends
     except _Asked:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -152,7 +154,7 @@ def supervise(
         for child in children:
             child.stop(STOP_S)
         raise
-    broker_lives = broker.is_alive
+    broker_lives = broker is None or broker.is_alive
     for child in children:
         child.stop(STOP_S)
     if broker_lives:

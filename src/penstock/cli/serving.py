@@ -1,0 +1,65 @@
+"""What `penstock up` and `penstock broker` have in common: the options of a broker.
+
+Loads no Kafka client: a broker is on its way before anything else is.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.node.broker_process import BrokerOptions
+
+Folder = Annotated[
+    Path | None,
+    typer.Option("--dir", help="Where the logs live.", show_default="./penstock-data"),
+]
+KafkaPort = Annotated[
+    int | None,
+    typer.Option("--kafka-port", help="For Kafka clients; 0 is any free one.", show_default="9092"),
+]
+Host = Annotated[str | None, typer.Option(help="Listen here.", show_default="127.0.0.1")]
+Advertise = Annotated[
+    str | None, typer.Option(help="What clients are told to connect to: HOST or HOST:PORT.")
+]
+ConfigFile = Annotated[Path | None, typer.Option(help="A properties file with broker settings.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="A broker setting: key=value; may be repeated.")
+]
+ReadyAsJson = Annotated[
+    bool, typer.Option("--json", help="When ready, one line of JSON on standard output.")
+]
+LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+
+
+def broker_options(
+    folder: Path | None,
+    *,
+    kafka_port: int | None,
+    host: str | None,
+    advertise: str | None,
+    config: Path | None,
+    settings: list[str] | None,
+    log_level: str,
+    ephemeral: bool = False,
+    quick: bool = False,
+) -> BrokerOptions:
+    """As they cross to the broker's process."""
+    return BrokerOptions(
+        folder=None if folder is None else str(folder),
+        ephemeral=ephemeral,
+        kafka_port=kafka_port,
+        host=host,
+        advertised=advertise,
+        properties=None if config is None else str(config),
+        settings=_pairs(settings or []),
+        quick=quick,
+        log_level=log_level.upper(),
+    )
+
+
+def _pairs(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"{pair!r} is not key=value")
+    return {key.strip(): value for key, _, value in (pair.partition("=") for pair in pairs)}

@@ -1,0 +1,134 @@
+"""`penstock up`: what it says, what may be asked for together, and a log that is not ours."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.main import build
+from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
+from penstock.testing.embedded import EmbeddedBroker
+
+PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
+SCHEMA = {"schema": '{"type": "fixed", "name": "F", "size": 4}'}
+
+
+@contextmanager
+def running(*options: str) -> Iterator["subprocess.Popen[str]"]:
+    """`penstock up`, stopped as a person stops it."""
+    command = [*PENSTOCK, "up", "--http-port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def told(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def lines(process: "subprocess.Popen[str]") -> list[str]:
+    """All it says until it is ready."""
+    assert process.stdout is not None
+    found = []
+    while not found or found[-1] != "Stop with Ctrl-C.":
+        found.append(process.stdout.readline().rstrip("\n"))
+    return found
+
+
+def test_up_says_where_everything_is_and_the_three_commands_it_tells_work(tmp_path: Path) -> None:
+    with running("--kafka-port", "0", "--dir", str(tmp_path)) as process:
+        said = lines(process)
+        names = [line.split("  ")[1] for line in said[1:4]]
+        assert names == ["Kafka", "Schema registry", "Data"]
+        assert str(tmp_path) in said[3]
+        assert "kept" in said[3]
+        commands = said[5:8]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        answers = [
+            subprocess.run(
+                command, shell=True, capture_output=True, text=True, timeout=60,
+                env={**os.environ, "PATH": path}, check=True,
+            ).stdout
+            for command in commands
+        ]  # fmt: skip
+    assert json.loads(answers[1])["value"] == '{"cents": 1250}'
+    assert "There are no schemas yet" in answers[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--log", "kafka:127.0.0.1:1", "--dir", "x"],
+        ["--log", "kafka:127.0.0.1:1", "--ephemeral"],
+        ["--log", "kafka:127.0.0.1:1", "--set", "a=b"],
+        ["--log", "kafka:127.0.0.1:1", "--no-http"],
+        ["--log", "kafka:"],
+        ["--log", "pulsar:127.0.0.1:1"],
+        ["--set", "no-equals-sign"],
+    ],
+)
+def test_what_cannot_be_together_is_not_understood(words: list[str]) -> None:
+    assert CliRunner().invoke(build(["up"]), words).exit_code == 2
+
+
+def check_on(kafka: str) -> None:
+    """The registry serves over a cluster, and no broker of ours is started."""
+    with running("--log", f"kafka:{kafka}", "--json") as process:
+        found = told(process)
+        assert (found["kafka"], found["dir"]) == (kafka, None)
+        children = psutil.Process(process.pid).children()
+        assert ["penstock.node.http_process" in child.cmdline() for child in children] == [True]
+        url = f"{found['http']}/subjects/s/versions"
+        assert httpx.post(url, json=SCHEMA, timeout=60).json()["id"] == 1
+    with running("--log", f"kafka:{kafka}", "--json") as process:
+        url = f"{told(process)['http']}/subjects"
+        assert httpx.get(url, timeout=60).json() == ["s"]
+
+
+def test_up_on_an_existing_cluster_starts_no_broker_and_keeps_schemas_there() -> None:
+    with EmbeddedBroker() as existing:
+        check_on(existing.bootstrap)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_up_on_apache_kafka_starts_no_broker_and_keeps_schemas_there() -> None:
+    try:
+        server = ApacheKafka(heap="512m")
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        check_on(server.bootstrap)
+
+
+def test_up_on_a_cluster_that_is_not_there_says_so() -> None:
+    command = [*PENSTOCK, "up", "--log", "kafka:127.0.0.1:1", "--http-port", "0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert refused.returncode == 3
+    assert "nobody answers at 127.0.0.1:1" in refused.stderr
+
+
+def test_what_clients_are_told_may_be_another_address(tmp_path: Path) -> None:
+    with running(
+        "--kafka-port", "0", "--advertise", "127.0.0.1:4000", "--no-http", "--json",
+        "--dir", str(tmp_path),
+    ) as process:  # fmt: skip
+        assert told(process)["kafka"] == "127.0.0.1:4000"
