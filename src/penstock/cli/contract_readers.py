@@ -9,7 +9,7 @@ import typer
 from penstock.cli.contract_telling import CANNOT_CHECK, Registry, fail, telling, today
 from penstock.cli.reaching import AsJson, show_json, show_table
 from penstock.client.contracts.folder import read_text
-from penstock.client.contracts.model import SUFFIXES, CannotCheck, Reader, understood
+from penstock.client.contracts.model import SUFFIXES, CannotCheck, understood
 from penstock.client.contracts.readers import (
     LEASE_DAYS,
     declare_reader,
@@ -20,6 +20,7 @@ from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
 from penstock.client.contracts.reports import reader_document
 from penstock.schemas.model import Source
+from penstock.schemas.readers import Reader
 
 app = typer.Typer(help="Declare, list and retire the readers of a contract.", no_args_is_help=True)
 

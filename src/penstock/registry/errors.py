@@ -105,6 +105,15 @@ def incompatible(subject: str, details: list[str]) -> Declined:
     )
 
 
+def harmful(subject: str, details: list[str]) -> Declined:
+    """A reader that was declared could not go on, whatever the level of the subject allows."""
+    return Declined(
+        INCOMPATIBLE,
+        "Schema being registered breaks registered readers of subject "
+        f'"{subject}", details: [{", ".join(details)}]',
+    )
+
+
 def invalid_schema(reason: str) -> Declined:
     """The text is no schema, or builds on what is not there."""
     return Declined(INVALID_SCHEMA, reason)

@@ -5,16 +5,18 @@ are for one; what is known already comes back at once.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.registry.errors import Declined, invalid_schema, schema_too_large
 from penstock.schemas.caches import SchemaCache
-from penstock.schemas.compatibility import Earlier, Level, Verdict, check, compare
+from penstock.schemas.compatibility import UNCHECKABLE, Earlier, Level, Verdict, check, compare
 from penstock.schemas.lints import Lint, lint
 from penstock.schemas.model import Imports, InvalidSchema, ParsedSchema, Policy, Source
+from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size
 _SHOWN_CHARACTERS_MAX: Final = 1024
@@ -33,6 +35,14 @@ class Stored(NamedTuple):
 
     number: int
     text: Text
+
+
+class KeptReader(NamedTuple):
+    """A registered reader before anybody has understood its schema."""
+
+    name: str
+    text: Text
+    properties: Mapping[str, str]
 
 
 class Examiner:
@@ -63,6 +73,12 @@ class Examiner:
     ) -> Verdict:
         """Whether the schema may follow those that are there."""
         return await self._run(partial(self._judge, level, policy, text, earlier))
+
+    async def harms(
+        self, policy: Policy, text: Text, readers: Sequence[KeptReader], today: date
+    ) -> tuple[Harm, ...]:
+        """What the schema takes from registered readers."""
+        return await self._run(partial(self._harms, policy, text, readers, today))
 
     async def lints(self, text: Text, earlier: Text | None) -> tuple[Lint, ...]:
         """What to think twice about."""
@@ -109,6 +125,22 @@ class Examiner:
         parsed = [Earlier(one.number, self._parse(one.text, strict=False)) for one in compared]
         schema = self._parse(text, strict=False)
         return check(level, schema, parsed, policy, self._cache.unreadable)
+
+    def _harms(
+        self, policy: Policy, text: Text, readers: Sequence[KeptReader], today: date
+    ) -> tuple[Harm, ...]:
+        schema = self._parse(text, strict=False)
+        found: list[Harm] = []
+        for name, of_reader, properties in readers:
+            try:
+                reader = read_reader(name, self._parse(of_reader, strict=False), properties)
+            except (Declined, InvalidReader) as wrong:
+                told = f"the reader {name} is not understood, declare it anew or retire it: {wrong}"
+                found.append(Harm(name, UNCHECKABLE, "/", told, None, None))
+                continue
+            if not reader.is_expired(today):
+                found += harms(reader, schema, None, policy, self._cache.unreadable)
+        return tuple(found)
 
     def _lints(self, text: Text, earlier: Text | None) -> tuple[Lint, ...]:
         old = None if earlier is None else self._parse(earlier, strict=False)

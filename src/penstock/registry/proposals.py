@@ -9,6 +9,7 @@ from typing import NamedTuple
 from penstock.registry.errors import Declined, invalid_schema
 from penstock.registry.examiner import Stored, Text, invalid
 from penstock.registry.names import Subject, context_of
+from penstock.registry.readers import day_of, readers_of
 from penstock.registry.service import Registry
 from penstock.registry.store.commands import Command, Register
 from penstock.registry.store.contracts import governed
@@ -18,6 +19,7 @@ from penstock.registry.store.state import Store
 from penstock.schemas.compatibility import Level, Verdict, messages
 from penstock.schemas.identity import Metadata, RuleSet
 from penstock.schemas.model import InvalidSchema, Policy, SchemaType, Source
+from penstock.schemas.readers import Harm, messages_of_harms
 
 
 class Proposal(NamedTuple):
@@ -69,25 +71,31 @@ async def find(registry: Registry, proposal: Proposal, *, deleted: bool = False)
 async def check_all(registry: Registry, proposal: Proposal) -> Judgement:
     """As registration would check it."""
     earlier = registry.store.live(proposal.subject)
-    return await _judgement(registry, proposal, earlier)
+    return await _judgement(registry, proposal, earlier, with_readers=True)
 
 
 async def check_one(registry: Registry, proposal: Proposal, number: int) -> Judgement:
-    """Against one version; against the latest of a subject without any, all is well."""
+    """Against one version; against the latest of a subject without any, all is well.
+
+    Readers have a say where the question is what comes after the latest.
+    """
     store = registry.store
     if number == -1 and not store.has_subject(proposal.subject):
         await _canonical(registry, proposal)
         return Judgement(True, [])
-    return await _judgement(registry, proposal, [store.version(proposal.subject, number)])
+    earlier = [store.version(proposal.subject, number)]
+    return await _judgement(registry, proposal, earlier, with_readers=number == -1)
 
 
 async def _judgement(
-    registry: Registry, proposal: Proposal, earlier: Iterable[Version]
+    registry: Registry, proposal: Proposal, earlier: Iterable[Version], *, with_readers: bool
 ) -> Judgement:
     text = await _canonical(registry, proposal)
     verdict = await _verdict(registry, proposal, text, earlier)
+    harms = await _harms(registry, proposal, text) if with_readers else ()
     level = _level(registry.store.config(proposal.subject))
-    return Judgement(verdict.is_compatible, messages(verdict, level))
+    told = [*messages(verdict, level), *messages_of_harms(harms)]
+    return Judgement(verdict.is_compatible and not harms, told)
 
 
 async def _registration(registry: Registry, proposal: Proposal) -> Register:
@@ -101,7 +109,8 @@ async def _registration(registry: Registry, proposal: Proposal) -> Register:
     if proposal.force or find_registered(registry.store, proposal.subject, contents, equivalents):
         return command
     earlier = registry.store.live(proposal.subject)
-    return command._replace(verdict=await _verdict(registry, proposal, text, earlier))
+    verdict = await _verdict(registry, proposal, text, earlier)
+    return command._replace(verdict=verdict, harms=await _harms(registry, proposal, text))
 
 
 async def _canonical(registry: Registry, proposal: Proposal) -> Text:
@@ -155,11 +164,23 @@ async def _verdict(
     level = _level(config)
     if level is Level.NONE:
         return Verdict()
-    policy = Policy.LENIENT if config.policy == Policy.LENIENT else Policy.STRICT
     compared = [
         Stored(one.number, text_of(store, one)) for one in _grouped(store, proposal, earlier)
     ]
-    return await registry.examiner.judge(level, policy, text, compared)
+    return await registry.examiner.judge(level, _policy(config), text, compared)
+
+
+async def _harms(registry: Registry, proposal: Proposal, text: Text) -> tuple[Harm, ...]:
+    """What registered readers would lose, at any level."""
+    readers = readers_of(registry.store, proposal.subject)
+    if not readers:
+        return ()
+    policy = _policy(registry.store.config(proposal.subject))
+    return await registry.examiner.harms(policy, text, readers, day_of(registry.clock()))
+
+
+def _policy(config: Config) -> Policy:
+    return Policy.LENIENT if config.policy == Policy.LENIENT else Policy.STRICT
 
 
 def _grouped(store: Store, proposal: Proposal, earlier: Iterable[Version]) -> list[Version]:

@@ -12,8 +12,9 @@ from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType
 
 OLD_SCHEMA_CHARACTERS_MAX: Final = 10 * 1024
 DIFFERENT_TYPE: Final = "DIFFERENT_SCHEMA_TYPE"
+UNCHECKABLE: Final = "UNCHECKABLE"
 # Kinds that are ours: the sentence stands alone in the API's messages.
-_WORDLESS: Final = frozenset((DIFFERENT_TYPE, "UNCHECKABLE"))
+_WORDLESS: Final = frozenset((DIFFERENT_TYPE, UNCHECKABLE))
 
 # (reader, writer, policy) -> why the one cannot read what the other wrote. `caches` has one that
 # remembers.

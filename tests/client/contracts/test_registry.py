@@ -10,7 +10,7 @@ import pytest
 from penstock.client.contracts.checking import Gate, Result, Status
 from penstock.client.contracts.documents import reader_subject, schema_body
 from penstock.client.contracts.folder import FolderShelf
-from penstock.client.contracts.model import CannotCheck, Reader
+from penstock.client.contracts.model import CannotCheck
 from penstock.client.contracts.planning import Kind, Plan, Planner, in_order
 from penstock.client.contracts.proposals import Question, answer
 from penstock.client.contracts.readers import declare_reader, leased, retire_reader
@@ -20,6 +20,7 @@ from penstock.client.errors import RegistryUnavailable
 from penstock.schemas.avro import parse
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.readers import Reader
 
 Write = Callable[..., Path]
 MakeOrder = Callable[..., str]
@@ -205,6 +206,22 @@ def test_a_plan_that_would_be_refused_says_so_before_anything_is_changed(
     assert plan.is_refused
     assert [action.is_refused for action in plan.actions] == [True]
     assert subject not in plan.unmanaged
+
+
+def test_a_field_goes_together_with_the_last_use_of_it(
+    api: RegistryApi, subject: str, order: MakeOrder, write: Write
+) -> None:
+    toml = f"{subject}/readers/fraud.toml"
+    first = {f"{subject}/v1.avsc": order("id:long", COUPON), toml: 'fields = ["coupon"]\nreads = 1'}
+    applied(api, write(first))
+    second = first | {f"{subject}/v2.avsc": order("id:long")}
+    plan = planned(api, write(second))[1]
+    assert [(one.kind, one.is_refused) for one in plan.actions] == [(Kind.REGISTER, True)]
+    third = second | {toml: 'fields = ["id"]\nreads = 1'}
+    plan = applied(api, write(third))
+    assert [one.kind for one in plan.actions] == [Kind.DECLARE_READER, Kind.REGISTER]
+    assert api.versions(subject) == [1, 2]
+    assert planned(api, write(third))[1].actions == ()
 
 
 def test_a_change_of_terms_is_planned_once(api: RegistryApi, subject: str, write: Write) -> None:

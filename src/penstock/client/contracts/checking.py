@@ -11,20 +11,12 @@ from datetime import date
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from penstock.client.contracts.model import Reader, Tally, Terms, Version
-from penstock.schemas.compatibility import (
-    DIFFERENT_TYPE,
-    Break,
-    Earlier,
-    Level,
-    Verdict,
-    check,
-)
+from penstock.client.contracts.model import Tally, Terms, Version
+from penstock.schemas.compatibility import Break, Earlier, Level, Verdict, check
 from penstock.schemas.lints import Lint, lint
 from penstock.schemas.model import Difference, ParsedSchema, Policy, Source
-from penstock.schemas.proof import Evidence, locate, missing_fields, prove
-
-IN_USE: Final = "FIELD_IN_USE_REMOVED"
+from penstock.schemas.proof import Evidence, locate, prove
+from penstock.schemas.readers import Reader, harms
 
 
 class Status(StrEnum):
@@ -243,48 +235,18 @@ class Gate:
     ) -> ReaderResult:
         if reader.is_expired(self._today):
             return ReaderResult(reader, Status.COMPATIBLE, is_expired=True)
-        schema = reader.schema or (None if latest is None else latest.schema)
-        if schema is None:  # nothing was promised yet
-            return ReaderResult(reader, Status.COMPATIBLE)
-        if schema.type is not proposed.type:
-            sentence = f"it reads {schema.type}, and the proposed schema is {proposed.type}"
-            kinds = (str(schema.type), str(proposed.type))
-            finding = Finding(DIFFERENT_TYPE, "/", sentence, *kinds, new_is_reader=False)
-            return ReaderResult(reader, Status.BREAKING, findings=(finding,))
-        findings = [
-            *self._lost(reader, schema, proposed),
-            *self._unread(reader, schema, proposed, policy),
-        ]
+        old = None if latest is None else latest.schema
+        findings = tuple(
+            Finding(one.kind, one.path, one.sentence, one.before, one.after, new_is_reader=False)
+            for one in harms(reader, proposed, old, policy, self._unreadable)
+        )
         if not findings:
             return ReaderResult(reader, Status.COMPATIBLE)
         showing = None
-        if self._shows_events:
+        schema = reader.schema or old
+        if self._shows_events and schema is not None and schema.type is proposed.type:
             showing = self._showing(proposed, schema, PROPOSED, reader.title, policy)
-        return ReaderResult(reader, Status.BREAKING, findings=tuple(findings), showing=showing)
-
-    def _lost(
-        self, reader: Reader, schema: ParsedSchema, proposed: ParsedSchema
-    ) -> Iterable[Finding]:
-        for name in missing_fields(schema, proposed, reader.fields):
-            sentence = f"removing `{name}` breaks {reader.title}, which uses it"
-            yield Finding(IN_USE, name, sentence, name, None, new_is_reader=False)
-
-    def _unread(
-        self, reader: Reader, schema: ParsedSchema, proposed: ParsedSchema, policy: Policy
-    ) -> Iterable[Finding]:
-        for difference in self._unreadable(schema, proposed, policy):
-            place = locate(proposed, schema, difference)
-            if reader.only_fields and not _touches(place.fields, reader.fields):
-                continue
-            said = difference.said(reader=f"{reader.name}'s", writer="proposed")
-            yield Finding(
-                difference.kind,
-                difference.path,
-                said,
-                place.reader,
-                place.writer,
-                new_is_reader=False,
-            )
+        return ReaderResult(reader, Status.BREAKING, findings=findings, showing=showing)
 
 
 def comparable_versions(versions: Sequence[Version], terms: Terms) -> list[Version]:
@@ -299,16 +261,6 @@ def _is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
     if one.type is not other.type:
         return False
     return one.references == other.references and one.equivalent(other)
-
-
-def _touches(place: tuple[str, ...], used: Iterable[str]) -> bool:
-    """Whether a place is in a field that is used, around it, or around everything."""
-    if not place:
-        return True
-    here = ".".join(place)
-    return any(
-        name == here or name.startswith(f"{here}.") or here.startswith(f"{name}.") for name in used
-    )
 
 
 def unchecked(subject: str, error: str, path: str = "") -> Result:

@@ -1,19 +1,12 @@
 """Schemas and readers as the registry's API writes them."""
 
 from collections.abc import Mapping
-from datetime import date
-from typing import Any, Final
-from urllib.parse import quote, unquote
+from typing import Any
 
-from penstock.client.contracts.model import CannotCheck, Reader
+from penstock.client.contracts.model import CannotCheck
+from penstock.schemas import readers
 from penstock.schemas.model import ParsedSchema, Reference, SchemaType, Source
-
-READERS: Final = ":.readers:"  # the context that readers are kept in
-_OWNER: Final = "penstock.reader.owner"
-_VERSION: Final = "penstock.reader.version"
-_EXPIRES: Final = "penstock.reader.expires"
-_FIELDS: Final = "penstock.reader.fields"
-_ONLY_FIELDS: Final = "penstock.reader.only.fields"
+from penstock.schemas.readers import Reader
 
 
 def schema_body(source: Source) -> dict[str, Any]:
@@ -45,19 +38,18 @@ def properties_of(document: Mapping[str, Any]) -> dict[str, str]:
 
 def reader_subject(subject: str, name: str) -> str:
     """Where a reader of a subject is kept."""
-    if not name or "/" in name:
-        raise CannotCheck(f"{name!r} is no name for a reader: it is not empty and has no slash")
-    return f"{readers_prefix(subject)}{name}"
+    try:
+        return readers.reader_subject(subject, name)
+    except readers.InvalidReader as wrong:
+        raise CannotCheck(str(wrong)) from None
 
 
-def readers_prefix(subject: str) -> str:
-    """What the names of all readers of a subject begin with."""
-    return f"{READERS}{quote(subject, safe='')}/"
-
-
-def reader_name(subject: str) -> str:
+def read_reader(kept: str, schema: ParsedSchema, properties: Mapping[str, str]) -> Reader:
     """The reader that is kept there."""
-    return unquote(subject.rpartition("/")[2])
+    try:
+        return readers.read_reader(readers.reader_name(kept), schema, properties)
+    except readers.InvalidReader as wrong:
+        raise CannotCheck(str(wrong)) from None
 
 
 def reader_source(schema: ParsedSchema) -> Source:
@@ -71,35 +63,3 @@ def reader_source(schema: ParsedSchema) -> Source:
         for one in schema.references
     )
     return Source(schema.type, schema.canonical, references)
-
-
-def reader_properties(reader: Reader) -> dict[str, str]:
-    """What is kept beside a reader's schema."""
-    told = {
-        _OWNER: reader.owner,
-        _VERSION: reader.version,
-        _EXPIRES: reader.last_day.isoformat() if reader.last_day else "",
-        _FIELDS: ",".join(reader.fields),
-        _ONLY_FIELDS: "true" if reader.only_fields else "",
-    }
-    return {key: value for key, value in told.items() if value}
-
-
-def read_reader(name: str, schema: ParsedSchema, properties: Mapping[str, str]) -> Reader:
-    """The reader of a schema and what is kept beside it."""
-    return Reader(
-        name,
-        properties.get(_VERSION, ""),
-        properties.get(_OWNER, ""),
-        schema,
-        tuple(one for one in properties.get(_FIELDS, "").split(",") if one),
-        only_fields=properties.get(_ONLY_FIELDS) == "true",
-        last_day=_read_day(name, properties.get(_EXPIRES)),
-    )
-
-
-def _read_day(name: str, text: str | None) -> date | None:
-    try:
-        return date.fromisoformat(text[:10]) if text else None
-    except ValueError:
-        raise CannotCheck(f"the reader {name} expires on {text!r}, which is no date") from None

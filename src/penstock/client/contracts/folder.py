@@ -23,13 +23,13 @@ from urllib.parse import unquote
 from penstock.client.contracts.model import (
     SUFFIXES,
     CannotCheck,
-    Reader,
     Terms,
     Version,
     understood,
 )
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import ParsedSchema, Policy, Reference, Source
+from penstock.schemas.readers import Reader
 
 TERMS_FILE: Final = "contract.toml"
 READERS_FOLDER: Final = "readers"

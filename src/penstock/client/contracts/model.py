@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Final, NamedTuple, Protocol
 
 from penstock.client.errors import ClientError
@@ -17,6 +16,7 @@ from penstock.schemas.model import (
     SchemaType,
     Source,
 )
+from penstock.schemas.readers import Reader
 
 REFERENCES_MAX: Final = 1000
 SUFFIXES: Final[Mapping[str, SchemaType]] = {
@@ -47,28 +47,6 @@ class Version:
     schema: ParsedSchema
     properties: Mapping[str, str] = field(default_factory=dict)
     path: str = ""  # of its file, if it is in one
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A consumer that depends on the contract."""
-
-    name: str
-    version: str = ""  # the consumer's own, such as "7"
-    owner: str = ""
-    schema: ParsedSchema | None = None  # what it reads with; None: the latest version there is
-    fields: tuple[str, ...] = ()  # what it uses; dots lead inside
-    only_fields: bool = False  # nothing but these matters to it
-    last_day: date | None = None  # after it the reader counts no more; None: for ever
-
-    @property
-    def title(self) -> str:
-        """Name and version."""
-        return f"{self.name} {self.version}".strip()
-
-    def is_expired(self, today: date) -> bool:
-        """Whether it was not renewed in time."""
-        return self.last_day is not None and today > self.last_day
 
 
 @dataclass(slots=True)

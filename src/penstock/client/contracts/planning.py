@@ -1,12 +1,13 @@
 """What must change in a registry so that it holds what a folder says, in an order that works.
 
-Levels come first, then versions (what others refer to before those that do), then readers. Nothing
+Levels come first, then readers that changed what they read with (a field that nobody uses any more
+can go), then versions (what others refer to before those that do), then all other readers. Nothing
 is ever taken away: subjects, versions and readers that only the registry has are left alone. A plan
 that was applied leaves nothing to plan.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from typing import Any
@@ -14,11 +15,12 @@ from typing import Any
 from penstock.client.contracts.checking import Gate, Proposal, Result, Status
 from penstock.client.contracts.documents import reader_subject, schema_body
 from penstock.client.contracts.folder import FolderShelf
-from penstock.client.contracts.model import CannotCheck, Reader, Terms, Version
+from penstock.client.contracts.model import CannotCheck, Terms, Version
 from penstock.client.contracts.readers import declare_reader, is_due
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf, read_terms
 from penstock.schemas.model import Policy, Source
+from penstock.schemas.readers import Reader
 
 
 class Kind(StrEnum):
@@ -77,9 +79,11 @@ class Planner:
         subjects = in_order(self._folder)
         actions = [*self._plan_terms(subjects)]
         for subject in subjects:
+            actions += self._plan_readers(subject, changed=True)
+        for subject in subjects:
             actions += self._plan_versions(subject)
         for subject in subjects:
-            actions += self._plan_readers(subject)
+            actions += self._plan_readers(subject, changed=False)
         unmanaged = tuple(one for one in self._shelf.subjects() if one not in subjects)
         return Plan(tuple(actions), unmanaged)
 
@@ -127,8 +131,9 @@ class Planner:
     def _plan_versions(self, subject: str) -> Iterable[Action]:
         history = self._shelf.versions(subject)
         terms = self._folder.own_terms(subject) or self._shelf.terms(subject)
+        own_readers = self._folder.readers(subject)
         readers = {one.name: one for one in self._shelf.readers(subject)}
-        readers |= {one.name: one for one in self._folder.readers(subject)}
+        readers |= {one.name: one for one in own_readers if self._is_changed(subject, one)}
         latest = history[-1].number if history else 0
         own = self._folder.versions(subject)
         for version in own:
@@ -139,20 +144,28 @@ class Planner:
             latest += 1
             self._numbers[subject, version.number] = latest
             proposal = Proposal(subject, version.source, version.schema, version.path)
-            # Readers read what is written from now on: only the newest version matters to them.
-            affected = list(readers.values()) if version is own[-1] else []
+            # The registry asks the readers that it has by then, about each version. What the
+            # folder adds reads what is written from then on: only the newest matters to it.
+            newer = {one.name: one for one in own_readers} if version is own[-1] else {}
+            affected = [*(newer | readers).values()]
             result = self._gate.check(proposal, history, terms, affected)
             history = [*history, Version(latest, version.source, version.schema)]
             title = f"v{version.number} as version {latest} ({version.schema.type})"
             yield Action(Kind.REGISTER, subject, None, title, version=version, result=result)
 
-    def _plan_readers(self, subject: str) -> Iterable[Action]:
+    def _is_changed(self, subject: str, reader: Reader) -> bool:
+        """Whether the registry has the reader, and the folder says what it reads with."""
+        kept = reader_subject(subject, reader.name)
+        return reader.schema is not None and bool(self._api.versions(kept))
+
+    def _plan_readers(self, subject: str, *, changed: bool) -> Iterable[Action]:
         versions = self._folder.versions(subject)
         for reader in self._folder.readers(subject):
-            if reader.is_expired(self._today):
+            is_expired = reader.is_expired(self._today)
+            if is_expired or self._is_changed(subject, reader) is not changed:
                 continue
             if reader.schema is None and versions:
-                reader = _reading(reader, versions[-1])
+                reader = replace(reader, schema=versions[-1].schema)
             kept = reader_subject(subject, reader.name)
             known = self._api.versions(kept)
             if not known:
@@ -173,19 +186,6 @@ class Planner:
             for one in source.references
         )
         return source._replace(references=references)
-
-
-def _reading(reader: Reader, version: Version) -> Reader:
-    """A reader of fields only, with the schema that it finds them in."""
-    return Reader(
-        reader.name,
-        reader.version,
-        reader.owner,
-        version.schema,
-        reader.fields,
-        only_fields=reader.only_fields,
-        last_day=reader.last_day,
-    )
 
 
 def in_order(folder: FolderShelf) -> list[str]:

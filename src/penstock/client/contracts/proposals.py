@@ -9,7 +9,6 @@ from penstock.client.contracts.folder import FolderShelf, read_text
 from penstock.client.contracts.model import (
     SUFFIXES,
     CannotCheck,
-    Reader,
     Shelf,
     Terms,
     Version,
@@ -18,6 +17,7 @@ from penstock.client.contracts.model import (
 from penstock.client.errors import ClientError
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Reference, Source
+from penstock.schemas.readers import Reader
 
 
 @dataclass(frozen=True, slots=True)

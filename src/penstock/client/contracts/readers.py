@@ -1,9 +1,7 @@
 """Readers in a registry: declared, renewed, retired.
 
-A reader is a subject of its own in the context `.readers`: the schema is the version's, the rest
-its metadata properties, so any registry that keeps metadata keeps readers. A renewal is a new
-version, and the one before is hidden; a reader that is renewed in time costs one write per half a
-lease, however often it starts.
+A renewal is a new version of what is kept, and the one before is hidden; a reader that is renewed
+in time costs one write per half a lease, however often it starts.
 """
 
 from dataclasses import replace
@@ -13,17 +11,16 @@ from typing import Final
 from penstock.client.contracts.documents import (
     properties_of,
     read_source,
-    reader_properties,
     reader_source,
     reader_subject,
     schema_body,
 )
-from penstock.client.contracts.model import CannotCheck, Reader, understood
+from penstock.client.contracts.model import CannotCheck, understood
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
+from penstock.schemas.readers import EXPIRES, PROPERTIES, Reader, reader_properties
 
 LEASE_DAYS: Final = 30
-_RENEWED_KEY: Final = "penstock.reader.expires"
 
 
 def leased(reader: Reader, today: date, days: int = LEASE_DAYS) -> Reader:
@@ -55,8 +52,8 @@ def is_due(api: RegistryApi, kept: str, number: int, reader: Reader, today: date
     if document is None:
         return True
     properties, wanted = properties_of(document), reader_properties(reader)
-    lasts, until = properties.pop(_RENEWED_KEY, ""), wanted.pop(_RENEWED_KEY, "")
-    properties = {key: one for key, one in properties.items() if key.startswith("penstock.reader.")}
+    lasts, until = properties.pop(EXPIRES, ""), wanted.pop(EXPIRES, "")
+    properties = {key: one for key, one in properties.items() if key.startswith(PROPERTIES)}
     assert reader.schema is not None, "what is declared has a schema"
     known = read_source(document)
     schema = understood(known, RegistryShelf(api).document, kept, strict=False)

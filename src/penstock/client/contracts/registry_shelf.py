@@ -3,17 +3,15 @@
 from typing import Any
 
 from penstock.client.contracts.documents import (
-    READERS,
     properties_of,
     read_reader,
     read_source,
-    reader_name,
-    readers_prefix,
 )
-from penstock.client.contracts.model import Reader, Terms, Version, understood
+from penstock.client.contracts.model import Terms, Version, understood
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Policy, Source
+from penstock.schemas.readers import READERS, Reader, readers_prefix
 
 
 class RegistryShelf:
@@ -64,7 +62,7 @@ class RegistryShelf:
 
     def _reader(self, kept: str) -> Reader:
         version = self._version(kept, self.api.versions(kept)[-1])
-        return read_reader(reader_name(kept), version.schema, version.properties)
+        return read_reader(kept, version.schema, version.properties)
 
 
 def read_terms(config: dict[str, Any]) -> Terms:

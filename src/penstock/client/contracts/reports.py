@@ -14,8 +14,9 @@ from penstock.client.contracts.checking import (
     Status,
     exit_status,
 )
-from penstock.client.contracts.model import Reader, Tally
+from penstock.client.contracts.model import Tally
 from penstock.schemas.proof import Trial
+from penstock.schemas.readers import Reader
 
 _ABSENT: Final = "(nothing)"
 _EVENT_CHARACTERS_MAX: Final = 2_000
@@ -57,7 +58,7 @@ def _text_lines(result: Result) -> Iterable[str]:
 
 def headline(result: Result) -> str:
     """The verdict in one line."""
-    if result.is_known:
+    if result.is_known and result.status is Status.COMPATIBLE:
         return f"compatible: it is there already ({result.level})"
     against = "no version yet" if result.against is None else f"version {result.against}"
     if result.level is None:

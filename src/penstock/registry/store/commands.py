@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeAlias
 from penstock.registry.names import Subject
 from penstock.registry.store.model import Config, Contents, Mode
 from penstock.schemas.compatibility import Verdict
+from penstock.schemas.readers import Harm
 
 
 class Register(NamedTuple):
@@ -16,6 +17,7 @@ class Register(NamedTuple):
     version: int = 0  # 0: whichever is next; -1: only if it is the latest already
     equivalents: frozenset[int] = frozenset()  # live versions that say the same in other words
     verdict: Verdict = Verdict()
+    harms: tuple[Harm, ...] = ()  # to registered readers
 
 
 class DeleteSubject(NamedTuple):

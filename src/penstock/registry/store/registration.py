@@ -2,7 +2,7 @@
 
 from penstock.machine import Outcome
 from penstock.model import Millis
-from penstock.registry.errors import incompatible, invalid_schema, not_permitted
+from penstock.registry.errors import harmful, incompatible, invalid_schema, not_permitted
 from penstock.registry.names import Subject, context_of
 from penstock.registry.store.commands import Register
 from penstock.registry.store.contracts import (
@@ -24,6 +24,7 @@ from penstock.registry.store.model import (
 from penstock.registry.store.outcome import answer, reply
 from penstock.registry.store.state import VERSION_LAST, Store
 from penstock.schemas.compatibility import Level, messages
+from penstock.schemas.readers import messages_of_harms
 
 _READ_ONLY = (Mode.READONLY, Mode.READONLY_OVERRIDE)
 
@@ -51,6 +52,8 @@ def decide_register(store: Store, command: Register, now: Millis) -> Outcome[Eve
     if not command.verdict.is_compatible:
         level = Level(config.compatibility or Level.BACKWARD)
         raise incompatible(command.subject, messages(command.verdict, level))
+    if command.harms:
+        raise harmful(command.subject, messages_of_harms(command.harms))
     return _decide_store(store, command.subject, number, contents, now)
 
 

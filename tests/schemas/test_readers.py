@@ -1,0 +1,96 @@
+"""What a proposed schema does to those who said that they read, in every language."""
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+
+from penstock.schemas.languages import parse
+from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.schemas.readers import (
+    EXPIRES,
+    FIELDS,
+    InvalidReader,
+    Reader,
+    harms,
+    messages_of_harms,
+    read_reader,
+    reader_name,
+    reader_properties,
+    reader_subject,
+)
+
+
+def avro(*fields: tuple[str, Any]) -> ParsedSchema:
+    document = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": name, **more} for name, more in fields],
+    }
+    return parse(Source(SchemaType.AVRO, json.dumps(document)))
+
+
+ID = ("id", {"type": "long"})
+COUPON = ("coupon", {"type": ["null", "string"], "default": None})
+TOTAL = ("total", {"type": "int"})
+
+
+def proto(body: str) -> ParsedSchema:
+    return parse(Source(SchemaType.PROTOBUF, f'syntax = "proto3"; message Order {{ {body} }}'))
+
+
+def objects(*names: str) -> ParsedSchema:
+    document = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    return parse(Source(SchemaType.JSON, json.dumps({**document, "additionalProperties": False})))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (avro(ID, COUPON), avro(ID)),
+        (proto("int64 id = 1; string coupon = 2;"), proto("int64 id = 1;")),
+        (objects("id", "coupon"), objects("id")),
+    ],
+    ids=["avro", "protobuf", "json"],
+)
+def test_a_field_that_is_used_is_missed(before: ParsedSchema, after: ParsedSchema) -> None:
+    reader = Reader("fraud-scorer", "7", schema=before, fields=("coupon",))
+    (harm,) = harms(reader, after, None)
+    assert harm.sentence == "removing `coupon` breaks fraud-scorer 7, which uses it"
+    assert (harm.kind, harm.path) == ("FIELD_IN_USE_REMOVED", "coupon")
+    assert harms(Reader("other", schema=before, fields=("id",)), after, None) == ()
+    assert harms(Reader("nobody"), after, None) == (), "nothing was promised"
+    assert harms(Reader("fraud-scorer", fields=("coupon",)), after, before) != ()
+
+
+def test_a_reader_of_fields_minds_only_those() -> None:
+    before, after = avro(ID, TOTAL), avro(ID, ("total", {"type": "string"}))
+    whole = Reader("all", schema=before)
+    assert [one.kind for one in harms(whole, after, None)] == ["TYPE_MISMATCH"]
+    some = Reader("some", schema=before, fields=("id",), only_fields=True)
+    assert harms(some, after, None) == ()
+
+
+def test_another_language_breaks_every_reader() -> None:
+    (harm,) = harms(Reader("r", schema=avro(ID)), objects("id"), None)
+    assert (harm.before, harm.after) == ("AVRO", "JSON")
+    assert "reader:'r'" in messages_of_harms([harm])[0]
+
+
+def test_a_reader_comes_back_from_what_is_kept() -> None:
+    schema = avro(ID)
+    reader = Reader("a b", "7", "risk", schema, ("id", "x.y"), True, date(2026, 12, 31))
+    kept = reader_subject(":.eu:orders/1", "a b")
+    assert kept.startswith(":.readers:")
+    assert read_reader(reader_name(kept), schema, reader_properties(reader)) == reader
+    assert not reader.is_expired(date(2026, 12, 31))
+    assert reader.is_expired(date(2027, 1, 1))
+
+
+def test_what_is_no_reader_is_told() -> None:
+    for name in ("", "a/b"):
+        with pytest.raises(InvalidReader, match="no name"):
+            reader_subject("orders-value", name)
+    with pytest.raises(InvalidReader, match="no date"):
+        read_reader("r", avro(ID), {EXPIRES: "soon", FIELDS: "id"})
