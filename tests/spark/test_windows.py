@@ -1,0 +1,175 @@
+"""Windows and joins over streams, compared with plain Python over the same events.
+
+The streams come from files, so that nothing but these pieces is tried here.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.spark.joins import Timed, join_within
+from penstock.spark.windows import sessions, sliding, tumbling
+
+Rows: TypeAlias = list[dict[str, Any]]
+Stream: TypeAlias = Callable[[str, list[Rows]], DataFrame]
+MINUTE = 60
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
+    """A stream with one micro-batch for each list of rows; columns `at` in seconds."""
+
+    def make(columns: str, batches: list[Rows]) -> DataFrame:
+        folder = tmp_path / f"stream-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        for number, rows in enumerate(batches):
+            lines = "\n".join(json.dumps(row) for row in rows)
+            (folder / f"{number:04}.json").write_text(lines)
+        events = spark.readStream.schema(columns).option("maxFilesPerTrigger", "1")
+        return events.json(str(folder))
+
+    return make
+
+
+def run(events: DataFrame, folder: Path, mode: str = "append") -> Rows:
+    """All rows that a query gives, in the order of its batches."""
+    rows: Rows = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        rows.extend(row.asDict() for row in batch.collect())
+
+    query = (
+        events.writeStream.outputMode(mode)
+        .foreachBatch(take)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return rows
+
+
+def seconds(moment: datetime) -> int:
+    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+
+
+def sales(seed: int, count: int) -> Rows:
+    chance = random.Random(seed)
+    return [
+        {"at": number * 20 + chance.randrange(60), "shop": chance.choice("ab"), "cents": number}
+        for number in range(count)
+    ]
+
+
+def timed(events: DataFrame, name: str = "at") -> DataFrame:
+    return events.withColumn(name, F.timestamp_seconds(name))
+
+
+def test_tumbling_windows_of_a_stream_are_those_of_plain_python(
+    stream: Stream, tmp_path: Path
+) -> None:
+    rows = sales(1, 300)
+    events = timed(
+        stream("at long, shop string, cents long", [rows[:100], rows[100:150], rows[150:]])
+    )
+    windows = tumbling(
+        events, "at", "10 minutes", lateness="5 minutes", by=["shop"],
+        cents=F.sum("cents"), sales=F.count("*"),
+    )  # fmt: skip
+    found = run(windows, tmp_path, "update")
+    latest = {(seconds(row["window_start"]), row["shop"]): row["cents"] for row in found}
+    wanted: dict[tuple[int, str], int] = {}
+    for row in rows:
+        place = (row["at"] - row["at"] % (10 * MINUTE), row["shop"])
+        wanted[place] = wanted.get(place, 0) + row["cents"]
+    assert latest == wanted
+    assert set(found[0]) == {"window_start", "window_end", "shop", "cents", "sales"}
+
+
+@pytest.mark.slow
+def test_an_event_is_in_every_window_that_slides_over_it(stream: Stream, tmp_path: Path) -> None:
+    rows = sales(2, 200)
+    events = timed(stream("at long, shop string, cents long", [rows[:90], rows[90:]]))
+    windows = sliding(
+        events, "at", "10 minutes", "5 minutes", lateness="5 minutes", cents=F.sum("cents")
+    )
+    latest = {
+        seconds(row["window_start"]): row["cents"] for row in run(windows, tmp_path, "update")
+    }
+    wanted: dict[int, int] = {}
+    for row in rows:
+        last = row["at"] - row["at"] % (5 * MINUTE)
+        for start in (last, last - 5 * MINUTE):
+            wanted[start] = wanted.get(start, 0) + row["cents"]
+    assert latest == wanted
+
+
+@pytest.mark.slow
+def test_a_session_ends_when_nothing_came_for_the_gap(stream: Stream, tmp_path: Path) -> None:
+    bursts = [[0, 30, 50], [400, 420], [430, 1000], [5000]]
+    rows = [[{"at": at, "who": "x"} for at in burst] for burst in bursts]
+    events = timed(stream("at long, who string", rows))
+    found = sessions(
+        events, "at", "2 minutes", lateness="1 minute", by=["who"], events=F.count("*")
+    )
+    told = sorted(
+        (seconds(row["window_start"]), seconds(row["window_end"]), row["events"])
+        for row in run(found, tmp_path)
+    )
+    assert told == [(0, 170, 3), (400, 550, 3), (1000, 1120, 1)]  # the last is still open
+
+
+def test_streams_are_joined_within_their_bounds_whatever_the_batches(
+    stream: Stream, tmp_path: Path
+) -> None:
+    orders = [{"id": n, "at": n * 10} for n in range(60)]
+    payments = [{"id": n, "paid_at": n * 10 + (n % 7) * 15 - 15} for n in range(60) if n % 3]
+    left = timed(stream("id long, at long", [orders[:5], orders[5:]]))
+    right = timed(stream("id long, paid_at long", [payments[:30], payments[30:]]), "paid_at")
+    joined = join_within(
+        Timed(left, "at", "2 minutes"), Timed(right, "paid_at", "2 minutes"),
+        on=["id"], within="1 minute",
+    )  # fmt: skip
+    assert joined.columns == ["id", "at", "paid_at"]
+    found = sorted(row["id"] for row in run(joined, tmp_path))
+    wanted = [row["id"] for row in payments if 0 <= row["paid_at"] - row["id"] * 10 <= MINUTE]
+    assert found == sorted(wanted)
+    assert 0 < len(found) < len(payments)
+
+
+@pytest.mark.slow
+def test_an_order_without_payment_comes_when_its_time_has_passed(
+    stream: Stream, tmp_path: Path
+) -> None:
+    orders: list[Rows] = [[{"id": 1, "at": 10}, {"id": 2, "at": 15}], [{"id": 9, "at": 5000}]]
+    payments: list[Rows] = [[{"id": 1, "paid_at": 20}], [{"id": 9, "paid_at": 5001}]]
+    left = timed(stream("id long, at long", orders))
+    right = timed(stream("id long, paid_at long", payments), "paid_at")
+    joined = join_within(
+        Timed(left, "at", "1 minute"), Timed(right, "paid_at", "1 minute"),
+        on=["id"], within="1 minute", how="left_outer",
+    )  # fmt: skip
+    told = {row["id"]: row["paid_at"] is not None for row in run(joined, tmp_path)}
+    assert told == {1: True, 2: False, 9: True}
+
+
+def test_what_cannot_be_meant_is_refused(spark: SparkSession) -> None:
+    left = Timed(spark.range(1).selectExpr("id", "now() at", "1 x"), "at", "1 minute")
+    right = Timed(spark.range(1).selectExpr("id", "now() paid_at", "2 x"), "paid_at", "1 minute")
+    with pytest.raises(ValueError, match="both sides have x"):
+        join_within(left, right, on=["id"], within="1 minute")
+    with pytest.raises(ValueError, match="left side has no column order"):
+        join_within(left, right, on=["order"], within="1 minute")
+    with pytest.raises(ValueError, match="name the columns that both sides share"):
+        join_within(left, right, on=[], within="1 minute")
+    with pytest.raises(ValueError, match="at least one aggregate"):
+        tumbling(left.events, "at", "1 hour", lateness="1 minute")
+    with pytest.raises(ValueError, match="somebody's"):
+        sessions(left.events, "at", "1 hour", lateness="1 minute", by=[], n=F.count("*"))
