@@ -153,9 +153,10 @@ def test_what_cannot_be_read_goes_to_quarantine_and_the_rest_comes(
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         assert [event.offset for event in consumer.events(idle_s=0.8)] == [1, 4]
         assert consumer.quarantined == 3
-        (read,) = consumer.deserializers
         subject = f"{topic}-value"
-        assert read.stats.errors == {
+        ((told, stats),) = consumer.read_stats
+        assert told == subject
+        assert stats.errors == {
             (subject, Reason.NOT_FRAMED): 1,
             (subject, Reason.UNKNOWN_SCHEMA): 1,
             (subject, Reason.UNDECODABLE): 1,

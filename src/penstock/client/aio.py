@@ -9,14 +9,15 @@ of everything from `Producer`, `Consumer` and `Registry`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from penstock.client.consumer import Consumer
+from penstock.client.consumer import ARROW_RECORDS_MAX, Consumer
 from penstock.client.event import Event
+from penstock.client.event_batch import EventBatch
 from penstock.client.frame import SchemaKey
 from penstock.client.intake import BATCH_MAX
 from penstock.client.outbox import Placed
@@ -102,6 +103,16 @@ class AsyncConsumer:
         while True:
             batch = await self.take(records_max, _TAKE_S)
             if batch:
+                yield batch
+
+    async def arrow_batches(
+        self, columns: Sequence[str] | None = None, *, records_max: int = ARROW_RECORDS_MAX
+    ) -> AsyncIterator[EventBatch]:
+        """Events as Arrow batches, of one topic each. Asking for the next one says it is done."""
+        take = partial(self.consumer.take_arrow, columns, records_max=records_max, wait_s=_TAKE_S)
+        while True:
+            batch = await self._run(take)
+            if batch is not None:
                 yield batch
 
     async def __aiter__(self) -> AsyncIterator[Event]:

@@ -10,29 +10,34 @@ comes. While the registry is down, events with schemas seen before go on, and ot
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Message
 
 from penstock.client.contract import Contract
+from penstock.client.errors import ClientError
 from penstock.client.event import Event
+from penstock.client.event_batch import ColumnReading, EventBatch
 from penstock.client.flow import Flow, FlowLimits, FlowStats
-from penstock.client.intake import BATCH_MAX, Intake, offset_of, partition_of
+from penstock.client.intake import BATCH_MAX, Intake, Taken, offset_of, partition_of
 from penstock.client.outbox import Outgoing
 from penstock.client.progress import Commits, Progress
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reading import Reading
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer
+from penstock.client.serializers import SerdeStats
 from penstock.client.sieve import OnUndecodable, Sieve
 from penstock.model import Offset, TopicPartition
 
 REGISTRY_WAIT_S: Final = 60.0
 SETTLE_RECORDS: Final = 500  # with something on its way to quarantine, offsets wait for it:
 SETTLE_S: Final = 0.5  # until so many records or so much time came together
+ARROW_RECORDS_MAX: Final = 10_000  # in one Arrow batch; columns are cheap where there are many
 _TAKE_S: Final = 0.5  # how often an idle iteration looks around
+_Found = TypeVar("_Found")
 
 
 class Consumer:
@@ -76,6 +81,8 @@ class Consumer:
         self._unsettled_records = 0
         self._unsettled_since_s = 0.0
         self._taken: Sequence[Message] = ()
+        self._registry, self._reader = registry, value
+        self._column_readings: dict[tuple[str, ...] | None, ColumnReading] = {}
         limits = flow or FlowLimits()
         more = {**_settings(group, commits, start, limits), **(settings or {})}
         self._intake = Intake(bootstrap, Flow(limits), more)
@@ -94,7 +101,7 @@ class Consumer:
         """
         # One at a time: what is still in the queue can be dropped by a rebalance or a rewind.
         at_once = BATCH_MAX if self._progress.commits is Commits.AT_MOST_ONCE else 1
-        for sifted in self._batches(at_once, idle_s):
+        for sifted in self._rounds(lambda wait_s: self._sift(at_once, wait_s), idle_s):
             for message, event in sifted:
                 if event is not None:
                     yield event
@@ -107,11 +114,51 @@ class Consumer:
 
         Asking for the next list says that this one is done.
         """
-        for sifted in self._batches(records_max, idle_s):
+        for sifted in self._rounds(lambda wait_s: self._sift(records_max, wait_s), idle_s):
             batch = [event for _, event in sifted if event is not None]
             if batch:
                 yield batch
             self._done([message for message, _ in sifted])
+
+    def arrow_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        records_max: int = ARROW_RECORDS_MAX,
+        idle_s: float | None = None,
+    ) -> Iterator[EventBatch]:
+        """Events as Arrow batches, of one topic each: no Python object per field.
+
+        for batch in consumer.arrow_batches(["id", "total"]):
+            print(batch.values.to_pandas(), batch.offsets)
+
+        `columns` are the fields wanted, in that order; all without it. The schema is that of the
+        `value` contract, or the latest version of the subject. Asking for the next batch says that
+        this one is done.
+        """
+        reading = self._column_reading(columns)
+        step = partial(self._sift_columns, reading, records_max)
+        for messages, batch in self._rounds(step, idle_s):
+            if len(batch):
+                yield batch
+            self._done(messages)
+
+    def take_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        records_max: int = ARROW_RECORDS_MAX,
+        wait_s: float | None = 1.0,
+    ) -> EventBatch | None:
+        """Some events as one Arrow batch, or None when the time is over. As `take` otherwise."""
+        self._done(self._taken)
+        self._taken = ()
+        found = self._sift_columns(self._column_reading(columns), records_max, wait_s)
+        if found is None:
+            self._settle()
+            return None
+        self._taken, batch = found
+        return batch if len(batch) else None
 
     def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
         """Some events now, or none when the time is over. The next call says that they are done."""
@@ -151,9 +198,12 @@ class Consumer:
         return self._intake.flow.stats
 
     @property
-    def deserializers(self) -> list[Deserializer]:
-        """One per topic and side; each has `stats` with what it could not read."""
-        return list(self._sieve.reading)
+    def read_stats(self) -> list[tuple[str, SerdeStats]]:
+        """By subject: how many events were read, how long it took, and what could not be."""
+        found = [(one.subject, one.stats) for one in self._sieve.reading]
+        for reading in list(self._column_readings.values()):
+            found += reading.stats()
+        return found
 
     @property
     def quarantined(self) -> int:
@@ -202,15 +252,16 @@ class Consumer:
         if places:
             self._intake.seek(places)
 
-    def _batches(
-        self, records_max: int, idle_s: float | None
-    ) -> Iterator[list[tuple[Message, Event | None]]]:
+    def _rounds(
+        self, step: Callable[[float], _Found | None], idle_s: float | None
+    ) -> Iterator[_Found]:
+        """What each step finds, for ever, or until none found anything for `idle_s`."""
         idle_since_s = time.monotonic()
         wait_s = _TAKE_S if idle_s is None else min(_TAKE_S, idle_s)
         while True:
-            sifted = self._sift(records_max, wait_s)
-            if sifted:
-                yield sifted
+            found = step(wait_s)
+            if found:
+                yield found
                 idle_since_s = time.monotonic()
                 continue
             self._settle()
@@ -219,28 +270,75 @@ class Consumer:
 
     def _sift(self, records_max: int, wait_s: float | None) -> list[tuple[Message, Event | None]]:
         """The next records, read; they count as handed over."""
-        messages, epoch = self._intake.take(records_max, wait_s)
-        if self._progress.commits is Commits.AT_MOST_ONCE:
-            messages = self._handed_over(messages, epoch)
+        messages, epoch = self._take(records_max, wait_s)
         done, rest, failure = self._sieve.sift(messages)
+        self._put_back(rest, epoch, failure, is_first=not done)
+        kept = self._still_ours([message for message, _ in done], epoch)
+        return [done[index] for index in kept]
+
+    def _sift_columns(
+        self, reading: ColumnReading, records_max: int, wait_s: float | None
+    ) -> tuple[Sequence[Message], EventBatch] | None:
+        """The next records of one topic as columns; they count as handed over."""
+        taken, epoch = self._take(records_max, wait_s)
+        if not taken:
+            return None
+        topic = taken[0].topic() or ""
+        messages = [one for one in taken if one.topic() == topic]
+        if len(messages) < len(taken):
+            self._intake.put_back([one for one in taken if one.topic() != topic], epoch)
+        done, batch, rest, failure = self._sieve.sift_columns(topic, messages, reading)
+        self._put_back(rest, epoch, failure, is_first=not done)
+        assert batch is not None, "what failed was raised"
+        kept = self._still_ours(done, epoch)
+        if len(kept) == len(done):
+            return done, batch
+        done = [done[index] for index in kept]
+        return done, batch.among(done)
+
+    def _column_reading(self, columns: Sequence[str] | None) -> ColumnReading:
+        if self._registry is None:
+            raise ClientError(
+                "Arrow batches have the columns of a schema, and there is no registry to ask for "
+                "it: pass registry=Registry('http://host:8081')"
+            )
+        key = None if columns is None else tuple(columns)
+        found = self._column_readings.get(key)
+        if found is None:
+            found = ColumnReading(self._registry, self._reader, columns)
+            self._column_readings[key] = found
+        return found
+
+    def _take(self, records_max: int, wait_s: float | None) -> Taken:
+        """Records from the queue; at most once, they are committed before anybody reads them."""
+        taken = self._intake.take(records_max, wait_s)
+        if self._progress.commits is not Commits.AT_MOST_ONCE:
+            return taken
+        kept = self._handed_over(taken.messages, taken.epoch)
+        return Taken([taken.messages[index] for index in kept], taken.epoch)
+
+    def _put_back(
+        self, rest: Sequence[Message], epoch: int, failure: ClientError | None, *, is_first: bool
+    ) -> None:
+        """What could not be read comes again; why is raised once there is nothing before it."""
         if failure is not None:
             self._intake.put_back(rest, epoch)
-            if not done:
+            if is_first:
                 raise failure
-        if self._progress.commits is Commits.AT_MOST_ONCE:
-            return done
-        kept = set(map(id, self._handed_over([message for message, _ in done], epoch)))
-        return [pair for pair in done if id(pair[0]) in kept]
 
-    def _handed_over(self, messages: list[Message], epoch: int) -> list[Message]:
-        """Those that did not go to another member meanwhile."""
+    def _still_ours(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
+        if self._progress.commits is Commits.AT_MOST_ONCE:
+            return range(len(messages))
+        return self._handed_over(messages, epoch)
+
+    def _handed_over(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
+        """The places of those that did not go to another member meanwhile."""
         if not messages:
-            return messages
+            return ()
         flow = self._intake.flow
-        allowed = self._progress.handing_over(
+        return self._progress.handing_over(
             messages, lambda partition: flow.is_current(partition, epoch)
         )
-        return [message for index, message in enumerate(messages) if index in allowed]
 
     def _done(self, messages: Sequence[Message]) -> None:
         for message in messages:

@@ -3,13 +3,15 @@
 prometheus_client.REGISTRY.register(ClientMetrics(registry, consumers=[consumer]))
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from penstock.client.consumer import Consumer
+from penstock.client.errors import Reason
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer, Serializer
+from penstock.client.serializers import Deserializer, SerdeStats, Serializer
 
 
 class ClientMetrics:
@@ -32,11 +34,12 @@ class ClientMetrics:
         """As prometheus-client asks."""
         if self._registry is not None:
             yield from _of_registry(self._registry)
-        readers = [*self._deserializers]
+        reads = [(one.subject, one.stats) for one in self._deserializers]
         for consumer in self._consumers:
-            readers += consumer.deserializers
-        yield _errors(readers)
-        yield from _serde(self._serializers, readers)
+            reads += consumer.read_stats
+        writes = [(one.subject, one.stats) for one in self._serializers]
+        yield _errors(reads)
+        yield from _serde({"write": writes, "read": reads})
         yield from _of_consumers(self._consumers)
 
 
@@ -51,26 +54,34 @@ def _of_registry(registry: Registry) -> Iterator[Metric]:
     yield ratio
 
 
-def _errors(readers: Iterable[Deserializer]) -> Metric:
+def _errors(reads: Iterable[tuple[str, SerdeStats]]) -> Metric:
+    counts: Counter[tuple[str, Reason]] = Counter()
+    for _, stats in reads:
+        counts.update(stats.errors)
     errors = CounterMetricFamily(
         "deserialize_errors", "Events that could not be read.", labels=["subject", "reason"]
     )
-    for reader in readers:
-        for (subject, reason), count in reader.stats.errors.items():
-            errors.add_metric([subject, str(reason)], count)
+    for (subject, reason), count in counts.items():
+        errors.add_metric([subject, str(reason)], count)
     return errors
 
 
-def _serde(writers: Iterable[Serializer], readers: Iterable[Deserializer]) -> Iterator[Metric]:
-    events = CounterMetricFamily("serde_events", "Events.", labels=["subject", "direction"])
-    seconds = CounterMetricFamily("serde_seconds", "Spent.", labels=["subject", "direction"])
-    rows = [(one.subject, "write", one.stats) for one in writers]
-    rows += [(one.subject, "read", one.stats) for one in readers]
-    for subject, direction, stats in rows:
-        events.add_metric([subject, direction], stats.events)
-        seconds.add_metric([subject, direction], stats.seconds)
-    yield events
-    yield seconds
+def _serde(stats: Mapping[str, Iterable[tuple[str, SerdeStats]]]) -> Iterator[Metric]:
+    events: Counter[tuple[str, str]] = Counter()
+    seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for direction, rows in stats.items():
+        for subject, one in rows:
+            events[subject, direction] += one.events
+            seconds[subject, direction] += one.seconds
+    families: tuple[tuple[str, str, Mapping[tuple[str, str], float]], ...] = (
+        ("serde_events", "Events.", events),
+        ("serde_seconds", "Spent.", seconds),
+    )
+    for name, told, counts in families:
+        family = CounterMetricFamily(name, told, labels=["subject", "direction"])
+        for labels, count in counts.items():
+            family.add_metric(labels, count)
+        yield family
 
 
 def _of_consumers(consumers: Iterable[Consumer]) -> Iterator[Metric]:

@@ -41,18 +41,18 @@ class Progress:
 
     def handing_over(
         self, messages: Sequence[Message], is_current: Callable[[TopicPartition], bool]
-    ) -> set[int]:
+    ) -> list[int]:
         """The program is about to get these; which of them it may have, by their place.
 
         The question is asked under the lock that `on_revoked` needs, so a partition that goes
         elsewhere is either noticed here, or finds its records among those handed over.
         """
-        allowed: set[int] = set()
+        allowed: list[int] = []
         with self._lock:
             for index, message in enumerate(messages):
                 partition, offset = partition_of(message), offset_of(message)
                 if is_current(partition):
-                    allowed.add(index)
+                    allowed.append(index)
                     self._first.setdefault(partition, offset)
                     self._end[partition] = Offset(offset + 1)
         if self.commits is Commits.AT_MOST_ONCE:

@@ -6,14 +6,16 @@ long the caller gets the error and the event comes again.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, TypeVar, assert_never
 
 from confluent_kafka import Message
 
 from penstock.client.errors import ClientError, RegistryUnavailable, Undecodable
 from penstock.client.event import Event
+from penstock.client.event_batch import ColumnReading, EventBatch, rows_but
+from penstock.client.frame import Side
 from penstock.client.outbox import Outgoing
 from penstock.client.quarantine import Origin, verdict_on
 from penstock.client.quarantine_writer import QuarantineWriter
@@ -21,6 +23,7 @@ from penstock.client.reading import Reading, UndecodableSide, origin_of
 from penstock.model import Millis
 
 _REGISTRY_PAUSE_S: Final = 0.5
+_Found = TypeVar("_Found")
 
 
 class OnUndecodable(StrEnum):
@@ -37,6 +40,15 @@ class Sifted(NamedTuple):
     done: list[tuple[Message, Event | None]]  # None: put aside
     rest: Sequence[Message]
     failure: ClientError | None  # why there is a rest
+
+
+class SiftedColumns(NamedTuple):
+    """The same as columns, which have a row for each record that was not put aside."""
+
+    done: Sequence[Message]
+    batch: EventBatch | None  # None: nothing could be read yet
+    rest: Sequence[Message]
+    failure: ClientError | None
 
 
 class Sieve:
@@ -71,19 +83,48 @@ class Sieve:
                 return Sifted(done, messages[number + is_over :], failure)
         return Sifted(done, (), None)
 
+    def sift_columns(
+        self, topic: str, messages: Sequence[Message], reading: ColumnReading
+    ) -> SiftedColumns:
+        """The same for records of one topic, all at once."""
+        try:
+            values, wrongs = self._patiently(lambda: reading.read(topic, messages))
+        except ClientError as failure:
+            return SiftedColumns((), None, messages, failure)
+        batch = EventBatch(topic, values, messages)
+        for wrong in wrongs:
+            row = wrong.row
+            found = Undecodable(
+                wrong.reason, wrong.detail, schema=wrong.schema, subject=f"{topic}-{Side.VALUE}"
+            )
+            try:
+                self._put_aside(origin_of(messages[row]), UndecodableSide(Side.VALUE, found))
+            except ClientError as failure:
+                is_over = isinstance(failure, Undecodable) and row == 0
+                kept = rows_but(row, [one.row for one in wrongs if one.row < row])
+                done, rest = messages[:row], messages[row + is_over :]
+                return SiftedColumns(done, batch.kept(kept), rest, failure)
+        kept = rows_but(len(messages), [one.row for one in wrongs])
+        return SiftedColumns(messages, batch.kept(kept), (), None)
+
     def take_asides(self) -> Sequence[Outgoing]:
         """What belongs in quarantine with the transaction that is being committed."""
         asides, self._asides = self._asides, []
         return asides
 
     def _read(self, origin: Origin) -> Event | None:
+        try:
+            return self._patiently(lambda: self.reading.event(origin))
+        except UndecodableSide as found:
+            self._put_aside(origin, found)
+            return None
+
+    def _patiently(self, read: Callable[[], _Found]) -> _Found:
+        """Read, and wait for the registry if it cannot be asked just now."""
         deadline_s = time.monotonic() + self._registry_wait_s
         while True:
             try:
-                return self.reading.event(origin)
-            except UndecodableSide as found:
-                self._put_aside(origin, found)
-                return None
+                return read()
             except RegistryUnavailable:
                 if time.monotonic() >= deadline_s:
                     raise
