@@ -24,10 +24,11 @@ from penstock.client.avro_program import compile_decoder, wanted_names
 from penstock.client.avro_row_writing import RowWriter, batch_rows
 from penstock.client.avro_rows import RowReader, as_json, payloads_of
 from penstock.client.avro_types import NotExpressible, arrow_type
-from penstock.columns.avro.decoding import Decoded, decode
+from penstock.columns.avro.decoding import decode
 from penstock.columns.avro.encoding import encode
-from penstock.columns.avro.program import USUAL_LIMITS, Limits, Wrong
+from penstock.columns.avro.program import Wrong
 from penstock.columns.compiled import Bytes, Int64s, read_only
+from penstock.columns.payloads import USUAL_LIMITS, Decoded, Limits
 from penstock.columns.shape import ArrowArray
 from penstock.protocol.primitives import Buffer
 from penstock.schemas.avro import AvroSchema

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from penstock.client.avro_types import decimal_bytes, decimal_of, values_of
+from penstock.columns.arrow_inputs import Input
 from penstock.columns.avro import write_program as ops
-from penstock.columns.avro.encoding import Input
 from penstock.columns.avro.program import CODE_FIELDS, NO_SLOT
 from penstock.columns.avro.write_program import MEMBER_FIELDS, EncodeProgram
 from penstock.schemas.avro.logical import logical_type

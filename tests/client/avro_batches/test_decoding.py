@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.client.avro_batches import AvroDecoder, Wrong
-from penstock.columns.avro.decoding import OutputTooLarge
-from penstock.columns.avro.program import Limits
+from penstock.columns.payloads import Limits, OutputTooLarge
 from penstock.schemas.avro.tree import Kind
 
 SEEDS = st.integers(0, 2**32)

@@ -3,10 +3,11 @@
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_inputs import Input
 from penstock.columns.avro import program as ops
 from penstock.columns.avro import write_program as write_ops
 from penstock.columns.avro.decoding import decode
-from penstock.columns.avro.encoding import Input, encode
+from penstock.columns.avro.encoding import encode
 from penstock.columns.avro.program import Assembler, Kind, Shape, SlotPlan, Wrong
 from penstock.columns.avro.write_program import EncodeProgram
 from penstock.columns.compiled import read_only

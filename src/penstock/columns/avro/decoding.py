@@ -6,19 +6,16 @@ Arrow but validity and truth values, which become bits.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.columns.avro import read_kernels as kernels
 from penstock.columns.avro.program import (
     NO_SLOT,
-    USUAL_LIMITS,
     DecodeProgram,
     Kind,
-    Limits,
     Shape,
     SlotPlan,
 )
@@ -31,6 +28,13 @@ from penstock.columns.avro.reading import (
     Slots,
 )
 from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.payloads import (
+    USUAL_LIMITS,
+    Decoded,
+    Limits,
+    OutputTooLarge,
+    packed_bits,
+)
 from penstock.columns.shape import ArrowArray
 
 _TRIAL_ROWS: Final = 64
@@ -39,40 +43,6 @@ _FIRST_ROOM: Final = 1024  # values, and bytes, of a slot at least
 _TRIAL_ROOM_BYTES: Final = 4 << 20  # of all slots together at first, row slots aside
 _ITEMS_MAX: Final = 2**31 - 1  # what Arrow's offsets can count
 _ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
-
-
-class OutputTooLarge(Exception):
-    """The rows together decode to more than the limit; fewer at a time will do."""
-
-    def __init__(self, row: int, rows: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"{rows} payloads decode to more than {limit_bytes} bytes; "
-            f"the first {row} fit: decode fewer at a time"
-        )
-        self.row = row
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Columns with a value per payload, and what is wrong with each: such a row is all nulls."""
-
-    names: tuple[str, ...]
-    columns: tuple[ArrowArray, ...]
-    errors: Bytes  # a Wrong per row
-    error_places: Int64s  # where in the payload; of rows that are wrong only
-
-    def to_batch(self) -> pa.RecordBatch:
-        """The columns as a batch of Arrow's."""
-        if not self.columns:  # a batch has no length of its own
-            nothing: Any = pa.Array.from_buffers(
-                pa.struct([]), len(self.errors), [None], children=[]
-            )
-            return pa.RecordBatch.from_struct_array(nothing)
-        fields = [
-            pa.field(name, column.type)
-            for name, column in zip(self.names, self.columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(list(self.columns), schema=pa.schema(fields))
 
 
 def decode(
@@ -140,7 +110,7 @@ class _Decoding:
             elif done < self._rows:
                 self._foresee(done)
                 state[kernels.END_ROW] = self._rows
-        laid = _Laid(program, self._slots, _bits(errors == 0) if errors.any() else None)
+        laid = _Laid(program, self._slots, packed_bits(errors == 0) if errors.any() else None)
         columns = tuple(laid.array(shape, self._rows, laid.rows_valid) for shape in program.shapes)
         return Decoded(program.names, columns, errors, places)
 
@@ -230,10 +200,6 @@ def _part_bytes(plan: SlotPlan, count: int, size: int) -> tuple[int, int, int]:
     return validity, 0, 0
 
 
-def _bits(flags: NDArray[Any]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(flags, bitorder="little").data)
-
-
 @dataclass(frozen=True, slots=True)
 class _Laid:
     """Arrow over the slots."""
@@ -248,14 +214,14 @@ class _Laid:
             return pa.nulls(length)
         plan = None if shape.slot == NO_SLOT else self.program.slots[shape.slot]
         if plan is not None and plan.nullable:
-            valid = _bits(self._stretch(shape.slot, VALID_AT, length))
+            valid = packed_bits(self._stretch(shape.slot, VALID_AT, length))
         if plan is None or plan.kind is Kind.VALIDITY:
             parts = [self.array(child, length, None) for child in shape.children]
             return pa.Array.from_buffers(shape.type, length, [valid], children=parts)
         if plan.kind is Kind.FIXED:
             values = self._stretch(shape.slot, VALUES_AT, length * plan.width)
             is_bits = pa.types.is_boolean(shape.type)
-            content = _bits(values) if is_bits else pa.py_buffer(values.data)
+            content = packed_bits(values) if is_bits else pa.py_buffer(values.data)
             return pa.Array.from_buffers(shape.type, length, [valid, content])
         offsets = pa.py_buffer(self._stretch(shape.slot, VALUES_AT, (length + 1) * 4).data)
         size = int(self.slots.sizes[shape.slot])

@@ -142,23 +142,6 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one payload and one batch may ask for; beyond the first three a row is wrong."""
-
-    value_bytes_max: int = 64 << 20
-    items_max: int = 1 << 20  # of all arrays and maps of one payload together
-    nesting_max: int = 256
-    output_bytes_max: int = 1 << 30  # beyond: OutputTooLarge, and the caller decodes fewer rows
-
-    def __post_init__(self) -> None:
-        assert 0 < self.output_bytes_max < 1 << 31, "Arrow's offsets have 32 bits"
-        assert self.nesting_max > 0
-
-
-USUAL_LIMITS: Final = Limits()
-
-
-@dataclass(frozen=True, slots=True)
 class DecodeProgram:
     """Instructions and their tables, and how the slots they fill become columns."""
 

@@ -26,10 +26,10 @@ from penstock.columns.avro.reading import (
     add_long,
     add_nulls,
     add_sized,
-    is_text,
     read_varint,
 )
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
+from penstock.columns.text import is_text
 
 NEEDS_ROOM: Final = ops.NEEDS_ROOM
 TRAILING: Final = int(Wrong.TRAILING)

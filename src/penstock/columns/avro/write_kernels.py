@@ -8,15 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from penstock.columns.arrow_inputs import BYTES_AT, VALUES_AT, Inputs, is_null
 from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.program import NEEDS_ROOM, OP, SLOT, A, B, C, Wrong
-from penstock.columns.avro.reading import NOTHING, is_text
-from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
-
-# the table of inputs: where each one's memory is in the arena, in bytes
-VALID_AT, VALUES_AT, BYTES_AT = range(3)
-INPUT_FIELDS: Final = 3
-NEVER_NULL: Final = -1  # in VALID_AT
+from penstock.columns.avro.reading import NOTHING
+from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
+from penstock.columns.text import is_text
 
 NULL: Final = int(Wrong.NULL)
 UTF8: Final = int(Wrong.UTF8)
@@ -26,15 +23,6 @@ DECIMAL_RANGE: Final = int(Wrong.DECIMAL_RANGE)
 TIME_RANGE: Final = int(Wrong.TIME_RANGE)
 NESTING: Final = int(Wrong.NESTING)
 _VARINT_BYTES_MAX: Final = 10
-
-
-class Inputs(NamedTuple):
-    """Arrow arrays as the kernel sees them: one arena under several types."""
-
-    table: Int64s  # (inputs, INPUT_FIELDS)
-    bytes: Bytes
-    ints: Int32s
-    longs: Int64s
 
 
 class Tables(NamedTuple):
@@ -56,15 +44,6 @@ def write_varint(output: Bytes, position: int, value: Any) -> int:
         position += 1
     output[position] = raw
     return position + 1
-
-
-@inlined
-def is_null(inputs: Inputs, source: int, at: int) -> bool:
-    """Whether the input has a null there."""
-    valid_at = inputs.table[source, VALID_AT]
-    if valid_at < 0:
-        return False
-    return inputs.bytes[valid_at + at] == 0  # type: ignore[no-any-return]  # a bool once compiled
 
 
 @inlined
