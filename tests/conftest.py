@@ -55,6 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(scope="session")
+def penstock_settings() -> dict[str, str]:
+    """The broker that tests share compacts so often that a test can wait for it."""
+    return {"log.cleaner.backoff.ms": "300"}
+
+
 @pytest.fixture
 def run_cases(request: pytest.FixtureRequest) -> RunCases:
     """Runs one case file: `run_cases(path, say)`, where `say(step)` returns the answer as lines."""

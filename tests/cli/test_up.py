@@ -46,7 +46,7 @@ def told(process: "subprocess.Popen[str]") -> dict[str, Any]:
 def lines(process: "subprocess.Popen[str]") -> list[str]:
     """All it says until it is ready."""
     assert process.stdout is not None
-    found = []
+    found: list[str] = []
     while not found or found[-1] != "Stop with Ctrl-C.":
         found.append(process.stdout.readline().rstrip("\n"))
     return found

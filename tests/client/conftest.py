@@ -1,56 +1,31 @@
-"""For tests of the client: a broker and a registry as processes of their own, and a fake to count.
+"""For tests of the client: the run's broker and registry by their short names, a fake to count.
 
-The real ones are shared by all tests of the run; each test has topics and subjects of its own.
+Each test has topics and subjects of its own.
 """
 
 import json
-import select
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from typing import Any, TypeAlias
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from penstock.client.registry import Registry
-from penstock.node.http_process import HttpOptions, command_line
-from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.platform import Platform
 
-READY_S = 60
 MakeTopic: TypeAlias = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
+def bootstrap(penstock: Platform) -> str:
+    return penstock.bootstrap
 
 
 @pytest.fixture(scope="session")
-def bootstrap(broker: EmbeddedBroker) -> str:
-    return broker.bootstrap
-
-
-@pytest.fixture(scope="session")
-def registry_url(bootstrap: str) -> Iterator[str]:
-    options = HttpOptions(bootstrap, http_port=0, log_level="WARNING")
-    process = subprocess.Popen(command_line(options), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        readable, _, _ = select.select([process.stdout], [], [], READY_S)
-        assert readable, "the registry did not start"
-        yield str(json.loads(process.stdout.readline())["http"])
-    finally:
-        process.terminate()
-        process.wait(20)
-        process.stdin.close()
-        process.stdout.close()
+def registry_url(penstock: Platform) -> str:
+    return penstock.registry_url
 
 
 @pytest.fixture
@@ -59,25 +34,18 @@ def registry(registry_url: str) -> Iterator[Registry]:
         yield registry
 
 
-_names = count(1)
-
-
 @pytest.fixture
-def topic() -> str:
+def topic(penstock: Platform) -> str:
     """A name nobody used before; the broker makes the topic when it is first written to."""
-    return f"topic-{next(_names)}"
+    return penstock.name("topic")
 
 
 @pytest.fixture
-def make_topic(bootstrap: str) -> MakeTopic:
+def make_topic(penstock: Platform) -> MakeTopic:
     """Makes a topic with so many partitions."""
 
     def make(partitions: int = 1, **settings: str) -> str:
-        name = f"topic-{next(_names)}"
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        admin.create_topics([wanted])[name].result(20)
-        return name
+        return penstock.make_topic(partitions=partitions, settings=settings)
 
     return make
 

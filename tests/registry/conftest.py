@@ -18,7 +18,7 @@ from penstock.registry.store.codec import read_event, write_event
 from penstock.registry.store.commands import Command
 from penstock.registry.store.machine import decide
 from penstock.registry.store.state import Store
-from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.platform import Platform
 
 READY_S = 60
 
@@ -110,13 +110,13 @@ StartNode: TypeAlias = Callable[..., Node]
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(settings={"log.cleaner.backoff.ms": "300"}) as broker:
-        yield broker
+def broker(penstock: Platform) -> Platform:
+    """Whatever keeps the log in this run."""
+    return penstock
 
 
 @pytest.fixture(scope="session")
-def start_node(broker: EmbeddedBroker) -> Iterator[StartNode]:
+def start_node(broker: Platform) -> Iterator[StartNode]:
     """Starts a node on a topic; all are ended when the tests are."""
     nodes: list[Node] = []
 
@@ -137,7 +137,7 @@ def start_node(broker: EmbeddedBroker) -> Iterator[StartNode]:
 
 @pytest.fixture(scope="session")
 def node(start_node: StartNode) -> Node:
-    return start_node("_schemas")
+    return start_node("_schemas-tests")
 
 
 @pytest.fixture

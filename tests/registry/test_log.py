@@ -95,8 +95,8 @@ def test_a_restart_keeps_all(start_node: StartNode, kill: bool) -> None:
 
 def test_the_topic_is_compacted_and_has_one_partition(broker: Any, node: Any) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    assert len(admin.list_topics(timeout=20).topics["_schemas"].partitions) == 1
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "_schemas")
+    assert len(admin.list_topics(timeout=20).topics["_schemas-tests"].partitions) == 1
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "_schemas-tests")
     found = admin.describe_configs([resource])[resource].result(20)
     assert found["cleanup.policy"].value == "compact"
 

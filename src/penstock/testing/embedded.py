@@ -2,16 +2,25 @@
 
 with EmbeddedBroker() as broker:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+It can be made ill on request, and it stays at its address through all of it: killed, stopped, put
+to sleep, without room on its disk, behind a slow wire.
 """
 
+import os
+import resource
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.supervisor import BrokerProcess
+from penstock.testing.slow_link import SlowLink
 
 
 class EmbeddedBroker:
@@ -33,6 +42,9 @@ class EmbeddedBroker:
         self._log_level = log_level
         self._port = 0  # the first start takes any; a restart comes back to the same
         self._process: BrokerProcess | None = None
+        self._is_paused = False
+        self._is_full = False
+        self._slow_link: SlowLink | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -43,15 +55,21 @@ class EmbeddedBroker:
     @property
     def pid(self) -> int:
         """Of the broker's process."""
-        assert self._process is not None, "the broker does not run"
-        return self._process.pid
+        return self._running.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, awake or asleep."""
+        return self._process is not None
 
     def start(self) -> "EmbeddedBroker":
         """Start, or start again on what is in the folder; returns when it serves."""
         assert self._process is None, "the broker runs"
+        link = self._slow_link
         options = BrokerOptions(
             folder=str(self.folder),
-            kafka_port=self._port,
+            kafka_port=self._port if link is None else 0,
+            advertised=None if link is None else self.bootstrap,
             settings=self._settings,
             quick=True,
             log_level=self._log_level,
@@ -59,19 +77,24 @@ class EmbeddedBroker:
         process = BrokerProcess(options)
         told = process.wait_ready()
         self._process = process
-        self._port = int(told["kafka"].rpartition(":")[2])
+        if link is None:
+            self._port = told["port"]
+        else:
+            link.target = told["port"]
         return self
 
     def halt(self) -> None:
         """Stop in good order; the folder stays."""
         if self._process is not None:
+            self.resume()
+            self.free_disk()
             process, self._process = self._process, None
             process.stop()
 
     def kill(self) -> None:
         """End the process at once (kill -9); the folder stays."""
-        assert self._process is not None, "the broker does not run"
-        process, self._process = self._process, None
+        process, self._process = self._running, None
+        self._is_paused = self._is_full = False
         process.kill()
 
     def restart(self) -> "EmbeddedBroker":
@@ -79,9 +102,58 @@ class EmbeddedBroker:
         self.halt()
         return self.start()
 
+    def pause(self) -> None:
+        """Put it to sleep (SIGSTOP): connections stay open and nobody answers."""
+        os.kill(self._running.pid, signal.SIGSTOP)
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Wake it; it goes on as if no time had passed."""
+        if self._is_paused:
+            os.kill(self._running.pid, signal.SIGCONT)
+            self._is_paused = False
+
+    def fill_disk(self) -> None:
+        """From now on every write to a file fails, as on a full disk; reads go on."""
+        _limit_files(self._running.pid, 0)
+        self._is_full = True
+
+    def free_disk(self) -> None:
+        """There is room again."""
+        if self._is_full:
+            _limit_files(self._running.pid, resource.RLIM_INFINITY)
+            self._is_full = False
+
+    def add_latency(self, latency_ms: int) -> None:
+        """From now on everything takes so long on its way in each direction; 0 ends it.
+
+        The first call and the one that ends it restart the broker, to put a slow wire before it.
+        """
+        if self._slow_link is not None and latency_ms:
+            self._slow_link.latency_ms = latency_ms
+            return
+        if self._slow_link is None and not latency_ms:
+            return
+        self.halt()
+        if self._slow_link is None:
+            self._slow_link = SlowLink(self._port, latency_ms=latency_ms)
+        else:
+            self._slow_link.close()
+            self._slow_link = None
+        self.start()
+
+    def heal(self) -> None:
+        """End every fault; returns when it serves."""
+        self.resume() if self._process is not None else self.start()
+        self.free_disk()
+        self.add_latency(0)
+
     def stop(self) -> None:
         """Stop for good."""
         self.halt()
+        if self._slow_link is not None:
+            self._slow_link.close()
+            self._slow_link = None
         if self._owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -99,3 +171,20 @@ class EmbeddedBroker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    @property
+    def _running(self) -> BrokerProcess:
+        assert self._process is not None, "the broker does not run"
+        return self._process
+
+
+def _limit_files(pid: int, size_bytes: int) -> None:
+    """How far the files of a process and its children may grow.
+
+    The limit answers a write with "file too large" where a disk says "no space left": the broker
+    treats every error of a write alike, and no mount, quota or root is needed.
+    """
+    family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    for member in family:
+        _, most = resource.prlimit(member, resource.RLIMIT_FSIZE)
+        resource.prlimit(member, resource.RLIMIT_FSIZE, (size_bytes, most))

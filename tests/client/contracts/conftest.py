@@ -1,10 +1,7 @@
-"""Folders of contracts, and a real registry over a real broker."""
+"""Folders of contracts, and the run's registry over its broker."""
 
 import json
-import select
-import subprocess
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,10 +9,8 @@ import pytest
 
 from penstock.client.contracts.folder import FolderShelf
 from penstock.client.contracts.registry_api import RegistryApi
-from penstock.node.http_process import HttpOptions, command_line
-from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.platform import Platform
 
-READY_S = 60
 Write: TypeAlias = Callable[..., Path]
 
 
@@ -56,42 +51,13 @@ def shelve(write: Write) -> Callable[[dict[str, str]], FolderShelf]:
     return lambda files: FolderShelf(write(files))
 
 
-@pytest.fixture(scope="session")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def registry_url(broker: EmbeddedBroker) -> Iterator[str]:
-    """A registry in a process of its own."""
-    options = HttpOptions(broker.bootstrap, http_port=0, log_level="WARNING")
-    process = subprocess.Popen(
-        command_line(options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    readable, _, _ = select.select([process.stdout], [], [], READY_S)
-    told = json.loads(process.stdout.readline()) if readable else {}
-    try:
-        yield str(told["http"])
-    finally:
-        process.terminate()
-        process.wait(20)
-        process.stdin.close()
-        process.stdout.close()
-
-
 @pytest.fixture
 def api(registry_url: str) -> Iterator[RegistryApi]:
     with RegistryApi(registry_url) as api:
         yield api
 
 
-_names = count(1)
-
-
 @pytest.fixture
-def subject() -> str:
+def subject(penstock: Platform) -> str:
     """A name nobody used before."""
-    return f"orders-{next(_names)}-value"
+    return f"{penstock.name('orders')}-value"

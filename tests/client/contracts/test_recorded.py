@@ -18,27 +18,24 @@ from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
 from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
-from penstock.testing.embedded import EmbeddedBroker
 
 MakeOrder = Callable[..., str]
 
 
 @pytest.fixture
-def topic(broker: EmbeddedBroker, subject: str) -> str:
+def topic(bootstrap: str, subject: str) -> str:
     name = subject.removesuffix("-value")
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(name, 2)])[name].result(20)
     return name
 
 
 @pytest.fixture
-def fill(
-    broker: EmbeddedBroker, registry_url: str, topic: str, order: MakeOrder
-) -> Callable[[], None]:
+def fill(bootstrap: str, registry_url: str, topic: str, order: MakeOrder) -> Callable[[], None]:
     """Ten events without `b`, ten with, one that is no event, and one without a value."""
 
     def write() -> None:
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer = Producer({"bootstrap.servers": bootstrap})
         with Registry(registry_url) as registry:
             for text, event in ((order("a:int"), {"a": 1}), (order("a:int", "b:int=0"), {"b": 2})):
                 serializer = Serializer(registry, topic, Contract(text))
@@ -52,16 +49,14 @@ def fill(
     return write
 
 
-def tried(
-    broker: EmbeddedBroker, registry_url: str, topic: str, path: Path, most: int = 1000
-) -> Tally:
+def tried(bootstrap: str, registry_url: str, topic: str, path: Path, most: int = 1000) -> Tally:
     with RegistryApi(registry_url) as api, Registry(registry_url) as registry:
         proposal = read_proposal(Question(path, f"{topic}-value", RegistryShelf(api)))
-        return try_recorded(broker.bootstrap, topic, most, registry, proposal)
+        return try_recorded(bootstrap, topic, most, registry, proposal)
 
 
 def test_failures_are_told_by_the_version_that_wrote(
-    broker: EmbeddedBroker,
+    bootstrap: str,
     registry_url: str,
     topic: str,
     fill: Callable[[], None],
@@ -71,7 +66,7 @@ def test_failures_are_told_by_the_version_that_wrote(
     fill()
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int", "b:int"))
-    tally = tried(broker, registry_url, topic, path)
+    tally = tried(bootstrap, registry_url, topic, path)
     assert (tally.events, tally.failed, tally.empty) == (21, 11, 1)
     by_writer = {name.partition(" (id")[0]: one for name, one in tally.by_writer.items()}
     assert by_writer["version 1"].failed == 10
@@ -81,7 +76,7 @@ def test_failures_are_told_by_the_version_that_wrote(
 
 
 def test_only_the_last_events_are_read(
-    broker: EmbeddedBroker,
+    bootstrap: str,
     registry_url: str,
     topic: str,
     fill: Callable[[], None],
@@ -91,22 +86,22 @@ def test_only_the_last_events_are_read(
     fill()
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    tally = tried(broker, registry_url, topic, path, most=4)
+    tally = tried(bootstrap, registry_url, topic, path, most=4)
     assert tally.events + tally.empty == 4
 
 
 def test_an_empty_topic_has_nothing_to_object(
-    broker: EmbeddedBroker, registry_url: str, topic: str, order: MakeOrder, tmp_path: Path
+    bootstrap: str, registry_url: str, topic: str, order: MakeOrder, tmp_path: Path
 ) -> None:
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    assert tried(broker, registry_url, topic, path) == Tally(topic)
+    assert tried(bootstrap, registry_url, topic, path) == Tally(topic)
 
 
 def test_a_topic_that_is_not_there_cannot_be_tried(
-    broker: EmbeddedBroker, registry_url: str, order: MakeOrder, tmp_path: Path
+    bootstrap: str, registry_url: str, order: MakeOrder, tmp_path: Path
 ) -> None:
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
     with pytest.raises(CannotCheck, match="no topic nowhere"):
-        tried(broker, registry_url, "nowhere", path)
+        tried(bootstrap, registry_url, "nowhere", path)

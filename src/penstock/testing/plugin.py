@@ -1,0 +1,149 @@
+"""The pytest plugin: a broker and a schema registry for the tests of whoever installs Penstock.
+
+    def test_an_order_arrives(penstock_schema, penstock_producer, penstock_consumer):
+        order = penstock_schema({"type": "record", "name": "Order", "fields": [...]})
+        penstock_producer(value=order).send({"cents": 1250}).result()
+        assert penstock_consumer().take(1, 30)[0].value == {"cents": 1250}
+
+Both start with the first test that asks for them and serve the whole session; under xdist each
+worker has its own. Names begin with a prefix that no other worker or run has. Whatever a test broke
+is mended when it ends. With PENSTOCK_TEST_KAFKA=host:port the tests run on a cluster that is there,
+with PENSTOCK_TEST_KAFKA=apache on an Apache Kafka that is started for them.
+
+Pytest loads this module in every run, with or without a test that uses it: so it imports nothing
+of ours until a fixture is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
+
+import pytest
+
+if TYPE_CHECKING:
+    from penstock.client.consumer import Consumer
+    from penstock.client.contract import Contract
+    from penstock.client.producer import Producer
+    from penstock.testing.platform import Platform
+
+    MakeProducer: TypeAlias = Callable[..., Producer]
+    MakeConsumer: TypeAlias = Callable[..., Consumer]
+    MakeSchema: TypeAlias = Callable[..., Contract]
+
+_PLATFORM: pytest.StashKey[Platform] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session")
+def penstock_settings() -> dict[str, str]:
+    """Broker settings by Kafka's names. Yours, if your conftest.py has a fixture of this name."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def penstock(
+    penstock_settings: dict[str, str], request: pytest.FixtureRequest
+) -> Iterator[Platform]:
+    """A broker (`.bootstrap`) and a schema registry (`.registry_url`), with faults on request."""
+    from penstock.testing.platform import Platform
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)[:6]
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    kafka = os.environ.get("PENSTOCK_TEST_KAFKA") or None
+    platform = Platform(f"{run}-{worker}", kafka=kafka, settings=penstock_settings)
+    request.config.stash[_PLATFORM] = platform.start()
+    yield platform
+    del request.config.stash[_PLATFORM]
+    platform.stop()
+
+
+@pytest.hookimpl(tryfirst=True)  # before the producers of the test wait for a broker that is ill
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Whatever the test broke is mended for the next one."""
+    platform = item.config.stash.get(_PLATFORM, None)
+    if platform is not None:
+        platform.heal()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A fault is not asked of a cluster that is not ours: the test is skipped there."""
+    try:
+        yield
+    except Exception as failure:
+        if _PLATFORM in item.config.stash and type(failure).__name__ == "NotOurBroker":
+            pytest.skip(str(failure))
+        raise
+
+
+@pytest.fixture
+def penstock_topic(penstock: Platform, request: pytest.FixtureRequest) -> str:
+    """The name of a new topic with one partition; `penstock.make_topic` makes others."""
+    return penstock.make_topic(request.node.name)
+
+
+@pytest.fixture
+def penstock_schema(penstock: Platform, penstock_topic: str) -> MakeSchema:
+    """Registers a schema for the values of the test's topic, and makes a contract of it.
+
+    The schema is a text, a dict, or the path of an .avsc, .proto or .json file. `subject` and
+    `type` ("AVRO", "PROTOBUF", "JSON") may be given.
+    """
+
+    def make(
+        schema: str | Mapping[str, Any] | Path, *, subject: str | None = None, type: str = ""
+    ) -> Contract:
+        from penstock.client.contract import Contract
+        from penstock.schemas.model import SchemaType
+
+        text = json.dumps(schema) if isinstance(schema, Mapping) else schema
+        contract = Contract(text, type=SchemaType(type) if type else None)
+        source = contract.source(penstock.registry.refer)
+        assert source is not None
+        penstock.registry.register(subject or f"{penstock_topic}-value", source)
+        return contract
+
+    return make
+
+
+@pytest.fixture
+def penstock_producer(penstock: Platform, penstock_topic: str) -> Iterator[MakeProducer]:
+    """Makes a `penstock.client` producer, for the test's topic unless told; closed at the end."""
+    with ExitStack() as open_ones:
+
+        def make(topic: str = penstock_topic, **options: Any) -> Producer:
+            from penstock.client.producer import Producer
+
+            if "value" in options or "key" in options:
+                options.setdefault("registry", penstock.registry)
+            return open_ones.enter_context(Producer(penstock.bootstrap, topic, **options))
+
+        yield make
+
+
+@pytest.fixture
+def penstock_consumer(
+    penstock: Platform, penstock_topic: str, request: pytest.FixtureRequest
+) -> Iterator[MakeConsumer]:
+    """Makes a `penstock.client` consumer, of the test's topic and a new group unless told.
+
+    Values are read by their schemas in a test that uses `penstock_schema`, else they are bytes.
+    """
+    registry = penstock.registry if "penstock_schema" in request.fixturenames else None
+    with ExitStack() as open_ones:
+
+        def make(
+            topics: str | list[str] = penstock_topic, group: str | None = None, **options: Any
+        ) -> Consumer:
+            from penstock.client.consumer import Consumer
+
+            options.setdefault("registry", registry)
+            consumer = Consumer(penstock.bootstrap, topics, group or penstock.name(), **options)
+            return open_ones.enter_context(consumer)
+
+        yield make
