@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import Malformed
 from penstock.protocol.messages import encode, fill, known_versions, request_reader, request_type
-from penstock.protocol.produce_request import read_produce_request
+from penstock.protocol.produce_request import read_one_batch, read_produce_request
 
 topics = st.lists(
     st.tuples(
@@ -128,22 +128,57 @@ def test_a_name_that_is_not_utf8_is_malformed() -> None:
         read_produce_request(memoryview(body), 0, 9)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=200)
 @given(
+    version=st.sampled_from(known_versions(0)),
     name=st.text(min_size=0, max_size=200),
     records=st.none() | st.binary(max_size=300),
     acks=st.sampled_from([-1, 0, 1]),
     transactional_id=st.none() | st.just("x"),
+    partitions=st.integers(1, 2),
 )
-def test_the_usual_request_reads_as_any_other(
-    name: str, records: bytes | None, acks: int, transactional_id: str | None
+def test_one_batch_reads_as_any_other_request(
+    version: int,
+    name: str,
+    records: bytes | None,
+    acks: int,
+    transactional_id: str | None,
+    partitions: int,
 ) -> None:
-    body = written(9, transactional_id, acks, [(name, bytes(15) + b"x", [(5, records)])])
-    request, reached = read_produce_request(memoryview(body), 0, 9)
-    assert reached == len(body)
-    assert (request.transactional_id, request.acks) == (transactional_id, acks)
-    (topic,) = request.topics
-    assert topic.name == name
-    ((index, found),) = topic.partitions
-    assert index == 5
-    assert (None if found is None else bytes(found)) == records
+    rows = [(5 + index, records) for index in range(partitions)]
+    body = b"head" + written(version, transactional_id, acks, [(name, bytes(15) + b"x", rows)])
+    one = read_one_batch(memoryview(body), 4, version)
+    if one is not None:
+        assert (one.as_any(), len(body)) == read_produce_request(memoryview(body), 4, version)
+    is_short = 0 < len(name.encode()) < 127 or version >= 13
+    is_usual = transactional_id is None and records is not None and partitions == 1
+    assert one is not None or not (
+        version >= 9 and is_short and is_usual and len(records or b"") > 60
+    )
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_one_batch_that_was_mutated_reads_as_any_other_or_is_left_to_it(version: int) -> None:
+    body = written(version, None, 1, [("t" * 9, bytes(15) + b"x", [(3, b"records" * 9)])])
+    chance = random.Random(version)
+    taken = 0
+    for _ in range(2000):
+        broken = bytearray(body)
+        for _ in range(chance.randrange(1, 3)):
+            broken[chance.randrange(len(broken))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
+        frame = memoryview(broken[: chance.randrange(len(broken) // 2, len(broken) + 40)])
+        with suppress(Malformed):
+            one = read_one_batch(frame, 0, version)
+            if one is not None:
+                taken += 1
+                assert one.as_any() == read_produce_request(frame, 0, version)[0]
+    assert taken > 100
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_one_batch_that_was_cut_short_is_never_taken(version: int) -> None:
+    body = written(version, None, 1, [("t" * 9, bytes(15) + b"x", [(3, b"records" * 9)])])
+    assert read_one_batch(memoryview(body), 0, version) is not None
+    for broken in (*(body[:size] for size in range(len(body))), body + b"\0"):
+        with suppress(Malformed):
+            assert read_one_batch(memoryview(broken), 0, version) is None

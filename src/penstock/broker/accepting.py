@@ -10,22 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from penstock.config.views import AcceptSettings, TimestampType
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.model import Millis
 from penstock.protocol.batch import (
-    CRC_FROM,
-    LOG_OVERHEAD_BYTES,
     BatchHeader,
     CorruptBatch,
     check_produced,
-    read_header,
+    read_plain,
     stamp_append_time,
 )
 
-CODEC_LAST: Final = 4
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 RECORD_ERRORS_MAX: Final = 100  # listed in one answer
 
@@ -65,21 +60,24 @@ def check(batch: memoryview | bytearray, accept: AcceptSettings) -> BatchHeader:
             f"a batch of {len(batch)} bytes; max.message.bytes is {accept.max_message_bytes}",
         )
     try:
-        header = read_header(batch)
-        if (
-            header.base_offset == 0
-            and header.length + LOG_OVERHEAD_BYTES == len(batch)
-            and header.record_count == header.last_offset_delta + 1 > 0
-            and 0 <= header.attributes <= CODEC_LAST  # so neither transactional, nor anything rarer
-            and (header.producer_id < 0 or header.base_sequence >= 0)
-            and crc32c(batch[CRC_FROM:]) == header.crc
-        ):
-            return header  # what most batches are; everything else is looked at closely
-        return check_produced(batch, 0, len(batch))
+        return read_plain(batch) or check_produced(batch, 0, len(batch))
     except CorruptBatch as error:
         raise Refused(ErrorCode.corrupt_message, str(error)) from error
     except Malformed as error:
         raise Refused(ErrorCode.invalid_record, str(error)) from error
+
+
+def takes_as_is(accept: AcceptSettings) -> bool:
+    """Whether batches are written as they came, once size and newest timestamp are within bounds.
+
+    `must_open` and `stamp_times` have nothing to do then.
+    """
+    return (
+        not accept.keys_required
+        and accept.compression == "producer"
+        and accept.timestamp_type is TimestampType.CREATE_TIME
+        and accept.timestamp_before_max_ms is None
+    )
 
 
 def must_open(header: BatchHeader, accept: AcceptSettings, now: Millis) -> bool:

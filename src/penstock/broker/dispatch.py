@@ -8,6 +8,7 @@ that is too new: that is answered in version 0, as clients expect.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from datetime import timedelta
 from struct import Struct
 from time import perf_counter
@@ -21,14 +22,14 @@ from penstock.broker.handler import (
     Client,
     Context,
     Disconnect,
-    Handler,
     RequestReader,
 )
 from penstock.broker.quotas import Kind
 from penstock.errors import Refused
 from penstock.protocol.headers import (
     API_VERSIONS,
-    read_request_header,
+    is_flexible_version,
+    read_asker,
     response_has_tags,
     response_start,
     unsupported_api_versions,
@@ -50,9 +51,10 @@ _CORRELATION_ID: Final = Struct(">i")  # follows at once
 class Route(NamedTuple):
     """How requests of one key and version are read, handled and answered."""
 
-    row: Handler
+    handle: Callable[[Context, Any], Answer]
     read: RequestReader
-    has_tags: bool  # of the response header
+    is_flexible: bool  # the request header ends in tagged fields
+    has_tags: bool  # the response header does
 
 
 class Dispatcher:
@@ -72,42 +74,41 @@ class Dispatcher:
             api_key, api_version = wanted
             context = Context(self._broker, client, None, api_key, api_version, correlation_id)
             return context, self._refuse_version(context)
-        api_key, api_version, correlation_id, client_id, position = read_request_header(frame)
-        context = Context(self._broker, client, client_id, api_key, api_version, correlation_id)
-        request, _ = route.read(frame, position)
+        broker = self._broker
+        handle, read, is_flexible, has_tags = route
+        correlation_id, client_id, position = read_asker(frame, is_flexible)
+        api_key, api_version = wanted
+        context = Context(broker, client, client_id, api_key, api_version, correlation_id, has_tags)
+        request, _ = read(frame, position)
         try:
-            if self._broker.quotas.limits_requests:
+            if broker.quotas.limits_requests:
                 return context, self._handle_timed(route, context, request)
-            return context, route.row.handle(context, request)
+            return context, handle(context, request)
         except Refused as refusal:
             return context, refuse(context, refusal)
 
     def encode(self, context: Context, answered: Answered) -> list[Buffer]:
         """A whole response frame, in pieces."""
-        assert answered is not None
-        body: list[Buffer]
-        if isinstance(answered, bytes):
-            body = [answered]
-        elif isinstance(answered, list):
-            body = answered
-        else:
+        if isinstance(answered, list):
+            return [_start(context, sum(map(len, answered))), *answered]
+        if not isinstance(answered, bytes):
+            assert answered is not None
             if context.throttle_ms:
                 answered = _throttled(answered, context.throttle_ms)
-            body = [encode(answered)]
-        route = self._routes.get((context.api_key, context.api_version))
-        start = response_start(
-            correlation_id=context.correlation_id,
-            body_bytes=sum(map(len, body)),
-            has_tags=route is not None and route.has_tags,
-        )
-        return [start, *body]
+            answered = encode(answered)
+        return [_start(context, len(answered)), answered]
 
     def _find_route(self, api_key: int, api_version: int) -> Route | None:
         row = self._broker.api_table.find(api_key, api_version)
         if row is None:
             return None
         reader = row.read(api_version) if row.read else request_reader(api_key, api_version)
-        route = Route(row, reader, response_has_tags(api_key, api_version))
+        route = Route(
+            row.handle,
+            reader,
+            is_flexible_version(api_key, api_version),
+            response_has_tags(api_key, api_version),
+        )
         self._routes[api_key, api_version] = route
         return route
 
@@ -118,13 +119,19 @@ class Dispatcher:
 
     def _handle_timed(self, route: Route, context: Context, request: Any) -> Answer:
         began_s = perf_counter()
-        answer = route.row.handle(context, request)
+        answer = route.handle(context, request)
         spent_ms = (perf_counter() - began_s) * 1000
         throttle_ms = self._broker.quotas.charge(
             Kind.REQUEST_MS, context.principal, context.client_id, spent_ms
         )
         context.throttle_ms = max(context.throttle_ms, throttle_ms)
         return answer
+
+
+def _start(context: Context, body_bytes: int) -> bytes:
+    return response_start(
+        correlation_id=context.correlation_id, body_bytes=body_bytes, has_tags=context.has_tags
+    )
 
 
 def refuse(context: Context, refusal: Refused) -> Answered:

@@ -69,6 +69,7 @@ class Context:
         "client",
         "client_id",
         "correlation_id",
+        "has_tags",
         "throttle_ms",
     )
 
@@ -80,6 +81,7 @@ class Context:
         api_key: int,
         api_version: int,
         correlation_id: int,
+        has_tags: bool = False,
     ) -> None:
         self.broker = broker
         self.client = client
@@ -87,6 +89,7 @@ class Context:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
+        self.has_tags = has_tags  # the header of its response ends in tagged fields
         self.throttle_ms = 0  # set by who charges a quota: the connection is muted for so long
 
     @property

@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_pending",
         "_receiver",
         "_server",
+        "_stats",
         "_stopping",
         "_working",
         "_write_paused",
@@ -69,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._dispatcher = server.dispatcher
         self._limits = server.settings
+        self._stats = server.stats
         self._receiver = Receiver(server.shared, server.settings.request_bytes_max)
         self._pending: deque[_Pending] = deque()
         self._outgoing: list[Buffer] = []
@@ -138,7 +140,6 @@ class Connection(asyncio.BufferedProtocol):
         self._working = True
         try:
             while self._may_start() and (frame := receiver.next_frame()) is not None:
-                self.frame_began_at = None
                 self._start(frame)
             receiver.settle()
         except Malformed as error:
@@ -167,7 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: memoryview) -> None:
-        self._server.stats.requests += 1
+        self.frame_began_at = None
+        self._stats.requests += 1
         context, answer = self._dispatcher.begin(self.client, frame)
         if context.throttle_ms:
             self._mute(context.throttle_ms)
@@ -263,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         size = self._outgoing_bytes
         self._outgoing, self._outgoing_bytes = [], 0
-        self._server.stats.sent_bytes += size
+        self._stats.sent_bytes += size
         if size <= JOINED_BYTES_MAX:
             transport.write(b"".join(outgoing))
         else:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from penstock.broker.accepting import takes_as_is
 from penstock.config.views import (
     AcceptSettings,
     CompactionSettings,
@@ -21,6 +22,7 @@ from penstock.config.views import (
 from penstock.errors import ErrorCode, Refused
 from penstock.log.partition import Appended, PartitionLog
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
+from penstock.protocol.batch import BatchHeader
 from penstock.protocol.control import Marker
 
 Origin = Literal["client", "marker", "internal"]
@@ -73,6 +75,7 @@ class Partition:
 
     __slots__ = (
         "_acknowledged",
+        "_commits_alone",
         "_flush",
         "_flush_port",
         "_uncommitted_bytes",
@@ -85,6 +88,7 @@ class Partition:
         "polls",
         "settings",
         "takes_all_in_sync",
+        "takes_at_once",
         "takes_writes",
         "topic_id",
         "topic_partition",
@@ -108,6 +112,8 @@ class Partition:
         self.settings = settings
         self.takes_writes = False  # this broker leads it
         self.takes_all_in_sync = False  # and enough replicas are in sync for acks=all
+        self.takes_at_once = False  # and a plain batch is written as it came and committed by that
+        self._commits_alone = False  # this broker is the only replica in sync
         self.polls: set[Poll] = set()
         self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
@@ -163,6 +169,13 @@ class Partition:
         needed = min(self.settings.accept.min_insync_replicas, len(self.leadership.replicas))
         self.takes_writes = self.is_led_here
         self.takes_all_in_sync = self.takes_writes and len(self.leadership.isr) >= needed
+        self._commits_alone = self.leadership.isr == (self.node_id,)
+        self.takes_at_once = (
+            self.takes_all_in_sync
+            and self._commits_alone
+            and self._flush is None
+            and takes_as_is(self.settings.accept)
+        )
 
     def append(
         self, batches: bytearray | memoryview, *, now: Millis, origin: Origin = "client"
@@ -171,12 +184,24 @@ class Partition:
         appended = self.log.append(
             batches, leader_epoch=self.leadership.leader_epoch, now=now, origin=origin
         )
-        if not appended.duplicate:
-            if self._flush is not None:
-                self._flush_by_policy()
-            self._uncommitted_bytes += len(batches)
-            self._advance_high_watermark()
+        self._on_appended(appended, len(batches))
         return appended
+
+    def append_one(self, batch: memoryview, header: BatchHeader, *, now: Millis) -> Appended:
+        """As `append`, of a client's batch whose header was read."""
+        appended = self.log.append_one(
+            batch, header, leader_epoch=self.leadership.leader_epoch, now=now
+        )
+        self._on_appended(appended, len(batch))
+        return appended
+
+    def _on_appended(self, appended: Appended, size_bytes: int) -> None:
+        if appended.duplicate:
+            return
+        if self._flush is not None:
+            self._flush_by_policy()
+        self._uncommitted_bytes += size_bytes
+        self._advance_high_watermark()
 
     def append_marker(self, batch: bytearray, marker: Marker, *, now: Millis) -> Appended:
         """End a producer's transaction here, and tell whoever keeps state over this log."""
@@ -213,16 +238,13 @@ class Partition:
         if settings.log != self.settings.log:
             self.log.replace_settings(settings.log)
         self.settings = settings
-        self._judge()
         self._flush = self._flush_port if _has_flush_policy(settings.log) else None
+        self._judge()
         self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> None:
         """A leader that is the only in-sync replica commits what it appends."""
-        isr = self.leadership.isr
-        if len(isr) != 1 or isr[0] != self.node_id:
-            return
-        if self._flush is None or not self.waits_for_flush:
+        if self._commits_alone and (self._flush is None or not self.waits_for_flush):
             self.set_high_watermark(self.log.end_offset)
 
     @property

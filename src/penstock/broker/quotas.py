@@ -81,11 +81,13 @@ class Quotas:
         self._rates: dict[QuotaEntity, Rates] = {}
         self._buckets: dict[_BucketKey, _Bucket] = {}
         self.limits_requests = False  # whether handlers' time must be measured at all
+        self.limits_bytes = False  # whether there is anything to charge bytes to
 
     def replace(self, rates: Mapping[QuotaEntity, Rates]) -> None:
         """The cluster's quotas changed: buckets whose rate is the same keep their level."""
         self._rates = dict(rates)
         self.limits_requests = any(rate.request_ms is not None for rate in rates.values())
+        self.limits_bytes = any(rate[:2] != (None, None) for rate in rates.values())
         for key, bucket in tuple(self._buckets.items()):
             kind, user, client_id = key
             found = self._resolve(kind, user or "", client_id or "")

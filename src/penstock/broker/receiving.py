@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.protocol.framing import SIZE_BYTES, frame_end
+from penstock.protocol.framing import REQUEST_BYTES_MIN, SIZE_BYTES, frame_end, read_size
 
 GROWTH: Final = 8  # room made for a large frame, as a multiple of what came of it
 ROOM_BYTES_MIN: Final = 4096
@@ -44,12 +44,18 @@ class Receiver:
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame, in place: valid until `settle`."""
-        start = self._start
-        end = frame_end(self._view, start, self._end, bytes_max=self._frame_bytes_max)
-        if end is None or end > self._end:
+        start, view = self._start, self._view
+        body = start + SIZE_BYTES
+        if body > self._end:
+            return None
+        (size,) = read_size(view, start)
+        if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
+            frame_end(view, start, self._end, bytes_max=self._frame_bytes_max)  # says what is wrong
+        end = body + size
+        if end > self._end:
             return None
         self._start = end
-        return self._view[start + SIZE_BYTES : end]
+        return view[body:end]
 
     def settle(self) -> None:
         """Handling stops for now: leave the shared buffer, keep what is left, and make room."""

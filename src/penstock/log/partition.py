@@ -14,7 +14,13 @@ from penstock.errors import ErrorCode, Refused
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import OpenFiles, remove_files
 from penstock.log.flush import FlushWork
-from penstock.log.placing import Placement, place_produced, place_replicated, stamp_all
+from penstock.log.placing import (
+    Placement,
+    place_one,
+    place_produced,
+    place_replicated,
+    stamp_all,
+)
 from penstock.log.producers import BatchMark, Origin, ProducerTable
 from penstock.log.recovery import load_partition, reload_producers
 from penstock.log.retention import expired_count
@@ -26,6 +32,7 @@ from penstock.log.swap import Replacement
 from penstock.log.timestamps import Found, find_by_timestamp, find_max_timestamp
 from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
+from penstock.protocol.batch import BatchHeader
 from penstock.protocol.primitives import Buffer, WritableBuffer
 
 # Up to here a start walks the log as quickly as it reads indexes and a snapshot; a broker with
@@ -170,11 +177,27 @@ class PartitionLog:
         Offsets and leader epoch are stamped in place. Refused when a producer may not write this;
         OSError when the disk did not take it.
         """
-        first = self.end_offset
-        placement = place_produced(batches, self.producers, first, origin)
+        placement = place_produced(batches, self.producers, self.end_offset, origin)
+        return self._append_placed(batches, placement, leader_epoch, now)
+
+    def append_one(
+        self, batch: WritableBuffer, header: BatchHeader, *, leader_epoch: LeaderEpoch, now: Millis
+    ) -> Appended:
+        """As `append`, of a client's single batch whose header was read when it was checked."""
+        placement = place_one(header, self.producers, self.end_offset)
+        return self._append_placed(batch, placement, leader_epoch, now)
+
+    def _append_placed(
+        self,
+        batches: WritableBuffer,
+        placement: Placement | BatchMark,
+        leader_epoch: LeaderEpoch,
+        now: Millis,
+    ) -> Appended:
         if isinstance(placement, BatchMark):
             end = Offset(placement.last_offset + 1)
             return Appended(placement.base_offset, end, True, self.start_offset)
+        first = self.end_offset
         self._make_room(placement, len(batches), now)
         stamp_all(batches, placement, leader_epoch)
         if leader_epoch > self.epochs.latest:

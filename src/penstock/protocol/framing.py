@@ -12,6 +12,7 @@ from penstock.protocol.primitives import Buffer
 
 _SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = _SIZE.size
+read_size: Final = _SIZE.unpack_from  # bare, for loops that check it on their own
 REQUEST_BYTES_MIN: Final = 8  # key, version, correlation id
 RESPONSE_BYTES_MIN: Final = 4  # correlation id
 

@@ -26,6 +26,12 @@ _RESPONSE: Final = Struct(
     "i"  # size            of everything after this field
     "i"  # correlation_id  the request's
 )
+_FLEXIBLE_RESPONSE: Final = Struct(
+    ">"
+    "i"  # size
+    "i"  # correlation_id
+    "x"  # no tagged fields
+)
 _UNSUPPORTED: Final = Struct(
     ">"
     "h"  # error_code  35
@@ -109,29 +115,35 @@ def is_flexible_version(api_key: int, version: int) -> bool:
 
 def read_request_header(frame: Buffer) -> RequestHeader:
     """The header at the start of a frame; also of an API or a version that nobody serves."""
+    if len(frame) < _REQUEST.size:
+        raise Malformed("a request header is cut short", len(frame))
+    api_key, api_version, _, _ = _REQUEST.unpack_from(frame, 0)
+    is_flexible = is_flexible_version(api_key, api_version)
+    return RequestHeader(api_key, api_version, *read_asker(memoryview(frame), is_flexible))
+
+
+def read_asker(frame: memoryview, is_flexible: bool) -> tuple[int, str | None, int]:
+    """The rest of a header whose key and version are known: as the last three of RequestHeader."""
     end = len(frame)
     if end < _REQUEST.size:
         raise Malformed("a request header is cut short", end)
-    api_key, api_version, correlation_id, id_bytes = _REQUEST.unpack_from(frame, 0)
+    _, _, correlation_id, id_bytes = _REQUEST.unpack_from(frame, 0)
     position = _REQUEST.size
     client_id = None
     if id_bytes >= 0:
-        client_id = _read_client_id(frame, position, position + id_bytes)
-        position += id_bytes
+        id_end = position + id_bytes
+        if id_end > end:
+            raise Malformed("the client id runs past the frame", position)
+        try:
+            client_id = str(frame[position:id_end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise Malformed("the client id is not UTF-8", position) from error
+        position = id_end
     elif id_bytes != -1:
         raise Malformed(f"a client id says {id_bytes} bytes", position)
-    if is_flexible_version(api_key, api_version):
+    if is_flexible:
         position = skip_tagged_fields(frame, position, end)
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
-
-
-def _read_client_id(frame: Buffer, position: int, end: int) -> str:
-    if end > len(frame):
-        raise Malformed("the client id runs past the frame", position)
-    try:
-        return str(memoryview(frame)[position:end], "utf-8")
-    except UnicodeDecodeError as error:
-        raise Malformed("the client id is not UTF-8", position) from error
+    return correlation_id, client_id, position
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, end: int) -> int:
@@ -162,9 +174,9 @@ def write_request_header(
 
 def response_start(*, correlation_id: int, body_bytes: int, has_tags: bool) -> bytes:
     """A response frame's size and header, to be followed by a body of that many bytes."""
-    size = _CORRELATION_BYTES + has_tags + body_bytes
-    start = _RESPONSE.pack(size, correlation_id)
-    return start + _NO_TAGS if has_tags else start
+    if has_tags:
+        return _FLEXIBLE_RESPONSE.pack(_CORRELATION_BYTES + 1 + body_bytes, correlation_id)
+    return _RESPONSE.pack(_CORRELATION_BYTES + body_bytes, correlation_id)
 
 
 def response_has_tags(api_key: int, api_version: int) -> bool:

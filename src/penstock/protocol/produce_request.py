@@ -26,23 +26,23 @@ _PARTITION: Final = Struct(
 )
 _TOPIC_ID_BYTES: Final = 16
 _FLEXIBLE_FROM: Final = 9
-_USUAL_START: Final = Struct(
+_TOPIC_IDS_FROM: Final = 13
+_ONE_START: Final = Struct(
     ">"
     "B"  # transactional_id  0: null
     "h"  # acks
     "i"  # timeout_ms
     "B"  # topics            one more than there are
-    "B"  # name              one more than its length, while that is a single byte
 )
-_USUAL_PARTITION: Final = Struct(
+_ONE_PARTITION: Final = Struct(
     ">"
     "B"  # partitions        one more than there are
     "i"  # partition
 )
-_USUAL_END: Final = b"\0\0\0"  # no tagged fields: of the partition, the topic, the request
+_ONE_END: Final = b"\0\0\0"  # no tagged fields: of the partition, the topic, the request
 _ONE: Final = 2
+_ONE_BYTES_MIN: Final = _ONE_START.size + _TOPIC_ID_BYTES  # a batch alone takes more
 _TWO_BYTES_FROM: Final = 0x80
-_TOPIC_IDS_FROM: Final = 13
 
 
 class PartitionRecords(NamedTuple):
@@ -69,15 +69,27 @@ class ProduceRequest(NamedTuple):
     topics: list[TopicRecords]
 
 
+class OneBatch(NamedTuple):
+    """A produce request of one batch for one partition, outside a transaction."""
+
+    acks: int
+    timeout_ms: int
+    topic: str | bytes  # its name, or its id from version 13 on
+    partition: int
+    records: memoryview
+
+    def as_any(self) -> ProduceRequest:
+        """The same in the shape that every request has."""
+        name, topic_id = (self.topic, None) if isinstance(self.topic, str) else (None, self.topic)
+        topic = TopicRecords(name, topic_id, [PartitionRecords(self.partition, self.records)])
+        return ProduceRequest(None, self.acks, self.timeout_ms, [topic])
+
+
 def read_produce_request(
     frame: memoryview, position: int, version: int
 ) -> tuple[ProduceRequest, int]:
     """The request whose body starts at `position` and ends with the frame."""
     try:
-        if _FLEXIBLE_FROM <= version < _TOPIC_IDS_FROM:
-            usual = _read_usual(frame, position)
-            if usual is not None:
-                return usual, len(frame)
         if version >= _FLEXIBLE_FROM:
             request, reached = _read_flexible(frame, position, version >= _TOPIC_IDS_FROM)
         else:
@@ -89,35 +101,38 @@ def read_produce_request(
     return request, reached
 
 
-def _read_usual(frame: memoryview, position: int) -> ProduceRequest | None:
-    """One batch for one partition outside a transaction, with no tagged fields; None if not that.
+def read_one_batch(frame: memoryview, position: int, version: int) -> OneBatch | None:
+    """What most requests are, if this one is and says no more; None: `read_produce_request` tells.
 
-    Most requests are: librdkafka sends no others. Read in a fraction of the time.
+    librdkafka sends no others outside transactions. Flexible versions only.
     """
     end = len(frame)
-    if end - position < _USUAL_START.size:
+    if version < _FLEXIBLE_FROM or end - position < _ONE_BYTES_MIN:
         return None
-    no_id, acks, timeout_ms, topics, name_size = _USUAL_START.unpack_from(frame, position)
-    if no_id or topics != _ONE or not 1 < name_size < _TWO_BYTES_FROM:
+    transactional_id, acks, timeout_ms, topics = _ONE_START.unpack_from(frame, position)
+    position += _ONE_START.size
+    if transactional_id or topics != _ONE:
         return None
-    position += _USUAL_START.size
-    name_end = position + name_size - 1
-    if end - name_end <= _USUAL_PARTITION.size:
+    if version >= _TOPIC_IDS_FROM:
+        topic_end = position + _TOPIC_ID_BYTES
+    else:
+        name_size = frame[position]
+        topic_end = position + name_size
+        position += 1
+        if not 1 < name_size < _TWO_BYTES_FROM:
+            return None
+    if end - topic_end <= _ONE_PARTITION.size:
         return None
-    partitions, index = _USUAL_PARTITION.unpack_from(frame, name_end)
+    partitions, partition = _ONE_PARTITION.unpack_from(frame, topic_end)
     if partitions != _ONE:
         return None
-    size, start = read_unsigned_varint(frame, name_end + _USUAL_PARTITION.size, end)
+    size, start = read_unsigned_varint(frame, topic_end + _ONE_PARTITION.size, end)
     records_end = start + size - 1
-    if (
-        size == 0
-        or records_end + len(_USUAL_END) != end
-        or bytes(frame[records_end:]) != _USUAL_END
-    ):
+    if size == 0 or frame[records_end:].tobytes() != _ONE_END:
         return None
-    name = _text(frame[position:name_end], position)
-    topic = TopicRecords(name, None, [PartitionRecords(index, frame[start:records_end])])
-    return ProduceRequest(None, acks, timeout_ms, [topic])
+    topic = frame[position:topic_end]
+    key = bytes(topic) if version >= _TOPIC_IDS_FROM else _text(topic, position)
+    return tuple.__new__(OneBatch, (acks, timeout_ms, key, partition, frame[start:records_end]))
 
 
 def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:

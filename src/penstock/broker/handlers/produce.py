@@ -14,29 +14,34 @@ from typing import Any, Final
 
 from penstock.broker import accepting
 from penstock.broker.accepting import RefusedRecords
-from penstock.broker.handler import Answer, Answered, Context, Disconnect, Handler, Held
+from penstock.broker.handler import (
+    Answer,
+    Answered,
+    Context,
+    Disconnect,
+    Handler,
+    Held,
+    RequestReader,
+)
+from penstock.broker.handlers.produce_one import produce_one
 from penstock.broker.partitions import HostedTopic, Partition
 from penstock.broker.quotas import Kind
 from penstock.errors import ErrorCode, Refused
 from penstock.log.partition import Appended
 from penstock.model import Millis, ProducerEpoch, ProducerId
 from penstock.protocol.answers.dialect import NO_TOPIC_ID
-from penstock.protocol.answers.produce import (
-    PartitionAnswer,
-    TopicAnswer,
-    pack_produce,
-    pack_produced,
-)
+from penstock.protocol.answers.produce import PartitionAnswer, TopicAnswer, pack_produce
 from penstock.protocol.batch import TRANSACTIONAL, BatchHeader
 from penstock.protocol.produce_request import (
+    OneBatch,
     ProduceRequest,
     TopicRecords,
+    read_one_batch,
     read_produce_request,
 )
 
 PRODUCE: Final = 0
 ALL_IN_SYNC: Final = -1
-FLEXIBLE_FROM: Final = 9
 ADDS_PARTITIONS_FROM: Final = 12  # a transactional produce adds its partition from this version on
 ABORTABLE_FROM: Final = 11  # older clients know no TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3
@@ -83,8 +88,13 @@ _EMPTY: Final = bytearray()
 _Topics = list[tuple[TopicRecords, list[_Part]]]
 
 
-def produce(context: Context, request: ProduceRequest) -> Answer:
+def produce(context: Context, request: ProduceRequest | OneBatch) -> Answer:
     """Append what may be appended; answer for every partition."""
+    if isinstance(request, OneBatch):
+        answered = produce_one(context, request)
+        if answered is not None:
+            return answered
+        request = request.as_any()
     now = context.broker.clock()
     waits = False
     size_bytes = 0
@@ -235,10 +245,6 @@ def _answer(context: Context, request: ProduceRequest, topics: _Topics) -> Answe
                 if part.refusal is not None:
                     raise Disconnect(f"a produce with acks=0 failed: {part.refusal}")
         return None
-    if len(topics) == 1 and len(topics[0][1]) == 1:
-        answered = _answer_one(context, topics[0][0], topics[0][1][0])
-        if answered is not None:
-            return answered
     return pack_produce(
         context.api_version,
         [
@@ -248,27 +254,6 @@ def _answer(context: Context, request: ProduceRequest, topics: _Topics) -> Answe
             for topic, parts in topics
         ],
         throttle_ms=context.throttle_ms,
-    )
-
-
-def _answer_one(context: Context, topic: TopicRecords, part: _Part) -> bytes | None:
-    """The usual answer, in a hurry."""
-    appended = part.appended
-    if (
-        appended is None
-        or part.refusal is not None
-        or topic.name is None
-        or context.api_version < FLEXIBLE_FROM
-    ):
-        return None
-    return pack_produced(
-        context.api_version,
-        topic.name,
-        part.index,
-        appended.base_offset,
-        part.log_append_time,
-        appended.start_offset,
-        context.throttle_ms,
     )
 
 
@@ -389,8 +374,12 @@ def _as_producer_sees(refusal: Refused, api_version: int) -> Refused:
     return Refused(code, refusal.message)
 
 
-def _reader(version: int) -> Any:
-    return partial(read_produce_request, version=version)
+def _reader(version: int) -> RequestReader:
+    def read(frame: memoryview, position: int) -> tuple[ProduceRequest | OneBatch, int]:
+        one = read_one_batch(frame, position, version)
+        return read_produce_request(frame, position, version) if one is None else (one, len(frame))
+
+    return read
 
 
 HANDLERS = (

@@ -47,15 +47,15 @@ _NO_ERRORS_NOR_TAGS: Final = b"\x01\x00\x00"  # flexible: no record errors, null
 _PRODUCED: Final = Struct(
     ">"
     "i"  # partition
-    "h"  # error_code
+    "2x"  # error_code       0
     "q"  # base_offset
-    "q"  # log_append_time
+    "q"  # log_append_time  -1
     "q"  # log_start_offset
-    "B"  # record errors   1: an array of none
-    "x"  # error message   null
+    "B"  # record errors    1: an array of none
+    "x"  # error message    null
     "x"  # no tagged fields of the partition
     "x"  # nor of the topic
-    "i"  # throttle_ms
+    "4x"  # throttle_ms      0
     "x"  # nor of the answer
 )
 
@@ -104,27 +104,20 @@ def pack_produce(
 
 
 def pack_produced(
-    version: int,
-    name: str,
-    partition: int,
-    base_offset: int,
-    log_append_time: int,
-    log_start_offset: int,
-    throttle_ms: int,
+    topic: str | bytes, partition: int, *, base_offset: int, log_start_offset: int
 ) -> bytes:
     """The body when one batch for one partition was taken, which most answers say.
 
-    For flexible versions with topic names; `pack_produce` says the same in a multiple of the time.
+    For flexible versions: the topic is named, or by its id from version 13 on. `pack_produce` says
+    the same in a multiple of the time.
     """
-    assert _FLEXIBLE_FROM <= version < _TOPIC_IDS_FROM
-    return _one_of(name) + _PRODUCED.pack(
-        partition, 0, base_offset, log_append_time, log_start_offset, 1, throttle_ms
-    )
+    return _one_of(topic) + _PRODUCED.pack(partition, base_offset, -1, log_start_offset, 1)
 
 
 @lru_cache(maxsize=4096)
-def _one_of(name: str) -> bytes:
-    return FLEXIBLE.count(1) + FLEXIBLE.string(name) + FLEXIBLE.count(1)
+def _one_of(topic: str | bytes) -> bytes:
+    named = topic if isinstance(topic, bytes) else FLEXIBLE.string(topic)
+    return FLEXIBLE.count(1) + named + FLEXIBLE.count(1)
 
 
 def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:

@@ -1,0 +1,258 @@
+"""What one request costs the broker: CPU time from its bytes to the reply, without a socket.
+
+Request bytes go into a connection whose transport is a stand-in, as they would come in one read. So
+neither a client nor the network is in the figures, and a busy machine hardly is: only the CPU time
+of this process counts, and the best of several rounds. The peer is the least that any broker must
+do with the same bytes: a checksum and a write for a produce, a read for a fetch.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import uvloop
+from crc32c import crc32c
+
+from bench.figures import Figure, report
+from penstock.broker.net import Connection, Server
+from penstock.coordination.controller.commands import CreateTopics, NewTopic
+from penstock.model import Millis
+from penstock.node.run_broker import RunningBroker, open_folder
+from penstock.node.settings import node_settings
+from penstock.protocol.batch import CRC_FROM
+from penstock.protocol.records import build_batch
+from penstock.testing.wire import frame
+
+PRODUCE, PRODUCE_VERSION = 0, 10  # what librdkafka sends
+FETCH, FETCH_VERSION = 1, 16
+TOPIC = "bench"
+ROUNDS = 7  # the best counts: noise only ever adds
+READ_BYTES = 128 << 10  # what one read of a busy connection brings
+ROUND_BYTES_MAX = 64 << 20
+
+
+class Transport:
+    """Takes what a connection writes, and counts it."""
+
+    def __init__(self) -> None:
+        self.sent_bytes = 0
+        self.last: bytes = b""
+
+    def write(self, reply: bytes) -> None:
+        self.sent_bytes += len(reply)
+        self.last = reply
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.sent_bytes += sum(map(len, pieces))
+        self.last = pieces[0]
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else self
+
+    def setsockopt(self, *_: int) -> None: ...
+    def set_write_buffer_limits(self, **_: int) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Line:
+    """A connection and the one way to give it bytes."""
+
+    def __init__(self, server: Server) -> None:
+        self.transport = Transport()
+        self.connection = Connection(server)
+        self.connection.connection_made(cast(asyncio.Transport, self.transport))
+
+    def receive(self, content: bytes) -> None:
+        """As the event loop does: as much at a time as there is room for."""
+        connection, position = self.connection, 0
+        while position < len(content):
+            room = connection.get_buffer(-1)
+            size = min(len(room), len(content) - position)
+            room[:size] = content[position : position + size]
+            connection.buffer_updated(size)
+            position += size
+
+
+def produce_frame(batch: bytes | bytearray, partition: int = 0) -> bytes:
+    """A produce request for one partition, as librdkafka sends them."""
+    partitions = [{"index": partition, "records": bytes(batch)}]
+    return frame(
+        7,
+        PRODUCE,
+        PRODUCE_VERSION,
+        client_id="rdkafka",
+        transactional_id=None,
+        acks=-1,
+        timeout=30_000,
+        topic_data=[{"name": TOPIC, "partition_data": partitions}],
+    )
+
+
+def fetch_frame(topic_id: Any, offset: int, max_bytes: int, wait_ms: int = 0) -> bytes:
+    """A fetch of one partition outside a session, as librdkafka sends them."""
+    partition = {
+        "partition": 0,
+        "fetch_offset": offset,
+        "current_leader_epoch": 0,
+        "partition_max_bytes": max_bytes,
+    }
+    return frame(
+        7,
+        FETCH,
+        FETCH_VERSION,
+        client_id="rdkafka",
+        max_wait=wait_ms,
+        min_bytes=1,
+        max_bytes=52_428_800,
+        isolation_level=1,
+        session_id=0,
+        session_epoch=-1,
+        topics=[{"topic_id": topic_id, "partitions": [partition]}],
+    )
+
+
+def a_batch(records: int, size: int, **fields: Any) -> bytearray:
+    return build_batch([(None, os.urandom(size))] * records, timestamp=_now(), **fields)
+
+
+def _now() -> Millis:
+    return Millis(int(time.time() * 1000))
+
+
+def best_us(work: Callable[[], None], count: int) -> float:
+    """CPU microseconds of one out of `count`, in the best round."""
+    spent = []
+    for _ in range(ROUNDS):
+        before = time.process_time()
+        work()
+        spent.append(time.process_time() - before)
+    return min(spent) / count * 1e6
+
+
+def measure_produce(running: RunningBroker, name: str, batch: bytearray) -> Figure:
+    """So many of these per read as fit in one."""
+    line = Line(running.server)
+    request = produce_frame(batch)
+    per_read = max(1, min(READ_BYTES // len(request), 100))
+    reads = max(1, min(2000, ROUND_BYTES_MAX // len(request)) // per_read)
+    arriving = request * per_read
+
+    def work() -> None:
+        for _ in range(reads):
+            line.receive(arriving)
+
+    ours = best_us(work, reads * per_read)
+    expected = running.partitions.topics[TOPIC].partitions[0].log.end_offset
+    assert expected >= reads * per_read * ROUNDS, "not everything was appended"
+    return Figure(name, ours, floor_us(running, batch, reads * per_read), "us CPU")
+
+
+def floor_us(running: RunningBroker, batch: bytearray, count: int) -> float:
+    """The checksum and the write alone."""
+    path = running.folder.path / "floor"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    view = memoryview(batch)
+
+    def work() -> None:
+        os.ftruncate(descriptor, 0)
+        for index in range(count):
+            crc32c(view[CRC_FROM:])
+            os.pwrite(descriptor, batch, index * len(batch))
+
+    try:
+        return best_us(work, count)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+
+
+async def measure_woken(running: RunningBroker, name: str) -> Figure:
+    """A fetch that waits, the produce that wakes it, and its answer: one message end to end."""
+    writer, reader = Line(running.server), Line(running.server)
+    batch = a_batch(1, 100)
+    request = produce_frame(batch)
+    topic = running.partitions.topics[TOPIC]
+    log = topic.partitions[0].log
+    count = 1000
+    spent = []
+    for _ in range(ROUNDS):
+        fetches = [
+            fetch_frame(topic.topic_id, log.end_offset + index, 1 << 20, 500)
+            for index in range(count)
+        ]
+        before = time.process_time()
+        for fetch in fetches:
+            sent_bytes = reader.transport.sent_bytes
+            reader.receive(fetch)
+            writer.receive(request)
+            while reader.transport.sent_bytes == sent_bytes:
+                await asyncio.sleep(0)  # noqa: ASYNC110 - a turn of the loop, not a wait
+        spent.append(time.process_time() - before)
+    return Figure(name, min(spent) / count * 1e6, floor_us(running, batch, count), "us CPU")
+
+
+def measure_fetch(running: RunningBroker, name: str, max_bytes: int) -> Figure:
+    """Batches that are there."""
+    line = Line(running.server)
+    topic = running.partitions.topics[TOPIC]
+    log = topic.partitions[0].log
+    request = fetch_frame(topic.topic_id, log.start_offset, max_bytes)
+    count = 1000
+
+    def work() -> None:
+        for _ in range(count):
+            line.receive(request)
+
+    ours = best_us(work, count)
+    view = log.read(log.start_offset, max_bytes=max_bytes).view
+    with open(log.segments[0].log.path, "rb", buffering=0) as file:
+
+        def read_alone() -> None:
+            for _ in range(count):
+                os.pread(file.fileno(), len(view), 0)
+
+        return Figure(name, ours, best_us(read_alone, count), "us CPU")
+
+
+async def measure_all(folder: Path) -> list[Figure]:
+    settings = node_settings(folder=folder, kafka_port=0, quick=True)
+    running = RunningBroker(settings, *open_folder(settings))
+    await running.start()
+    try:
+        wanted = NewTopic(TOPIC, running.cluster.mint_topic_id(), 1, 1, (), ())
+        await running.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+        return [
+            measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),
+            measure_produce(running, "produce 16 messages of 1 000 B", a_batch(16, 1000)),
+            measure_produce(running, "produce 1 000 messages of 1 000 B", a_batch(1000, 1000)),
+            measure_fetch(running, "fetch 16 kB", 16_384),
+            measure_fetch(running, "fetch 1 MB", 1_000_000),
+            await measure_woken(running, "fetch that waits, and the message it waits for"),
+        ]
+    finally:
+        await running.stop()
+
+
+def measure() -> Iterator[Figure]:
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            yield from runner.run(measure_all(folder))
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    report(measure(), __doc__)
