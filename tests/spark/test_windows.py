@@ -4,6 +4,7 @@ The streams come from files, so that nothing but these pieces is tried here.
 """
 
 import json
+import os
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -31,7 +32,9 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
         folder.mkdir()
         for number, rows in enumerate(batches):
             lines = "\n".join(json.dumps(row) for row in rows)
-            (folder / f"{number:04}.json").write_text(lines)
+            file = folder / f"{number:04}.json"
+            file.write_text(lines)
+            os.utime(file, (number, number))  # Spark reads files in the order of their times
         events = spark.readStream.schema(columns).option("maxFilesPerTrigger", "1")
         return events.json(str(folder))
 
