@@ -1,0 +1,115 @@
+"""The schemas that keys and values are seen through, found once when a query is made.
+
+`latest` is settled here: tasks get the schema itself, so every batch of a query has the columns
+that Spark was told. What writers register later is resolved to it, without a restart.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.client.contract import Contract
+from penstock.client.errors import UnknownSchema
+from penstock.client.frame import Side
+from penstock.client.registry import Registry
+from penstock.client.subjects import SubjectNames, subject_name
+from penstock.errors import ErrorCode, Refused
+from penstock.schemas.model import Reference, SchemaType
+from penstock.spark.read_options import Coding
+
+ANY_TOPIC: Final = ""  # of a schema that was given as text
+_TYPES: Final = {
+    Coding.AVRO: SchemaType.AVRO,
+    Coding.PROTOBUF: SchemaType.PROTOBUF,
+    Coding.JSON: SchemaType.JSON,
+}
+
+
+def find_readers(
+    registry: Registry, topics: Sequence[str], side: Side, coding: Coding, told: str
+) -> dict[str, Contract]:
+    """A contract for each topic; for any topic where the schema was given as text."""
+    if told.lower() != "latest" and not told.isdecimal():
+        kind = _TYPES.get(coding)
+        if kind is None:
+            raise _refused(f"readerSchema is a text: say what it is, {side}=avro|protobuf|json")
+        return {ANY_TOPIC: Contract(schema=told, type=kind)}
+    if not topics:
+        raise _refused("no topic matches yet: give readerSchema as text, or make the topic first")
+    return {topic: _registered(registry, topic, side, coding, told) for topic in topics}
+
+
+def _registered(registry: Registry, topic: str, side: Side, coding: Coding, told: str) -> Contract:
+    subject = subject_name(SubjectNames.TOPIC, topic, side, None)
+    try:
+        known = (
+            registry.version(subject, int(told)) if told.isdecimal() else registry.latest(subject)
+        )
+    except UnknownSchema as unknown:
+        raise _refused(
+            f"topic {topic}: {unknown}. Register a schema under {subject}, give readerSchema as"
+            f" text, or read it with {side}=raw"
+        ) from None
+    kind = known.source.type
+    if _TYPES.get(coding, kind) is not kind:
+        raise _refused(f"topic {topic}: subject {subject} is {kind}, option {side} says {coding}")
+    return Contract(schema=known.source.text, type=kind, references=known.source.references)
+
+
+def reader_of(readers: Mapping[str, Contract], topic: str) -> Contract:
+    """The contract of a topic; one that came later is read as the first."""
+    return readers.get(topic) or next(iter(readers.values()))
+
+
+def reader_columns(
+    registry: Registry, readers: Mapping[str, Contract], side: Side, columns: Sequence[str] | None
+) -> pa.Schema:
+    """What values are decoded into; the same for every topic, or Refused."""
+    from penstock.client.batches import BatchDeserializer  # compiled kernels: not for every process
+
+    found: dict[str, pa.Schema] = {}
+    for topic, contract in readers.items():
+        try:
+            known = BatchDeserializer(
+                registry, topic, reader=contract, columns=columns, side=side
+            ).arrow_schema()
+        except ValueError as wrong:
+            raise _refused(f"topic {topic}: {wrong}") from None
+        found[topic] = known
+    first_topic, first = next(iter(found.items()))
+    for topic, schema in found.items():
+        if not schema.equals(first):
+            raise _refused(
+                f"topics {first_topic} and {topic} have different columns: read them apart, or give"
+                " readerSchema as text"
+            )
+    return first
+
+
+def note_readers(readers: Mapping[str, Contract]) -> str:
+    """As text, to be kept with a query's options."""
+    return json.dumps(
+        {
+            topic: [one.schema, str(one.type), [list(reference) for reference in one.references]]
+            for topic, one in readers.items()
+        }
+    )
+
+
+def noted_readers(noted: str) -> dict[str, Contract]:
+    """What `note_readers` wrote."""
+    rows: dict[str, Any] = json.loads(noted)
+    return {
+        topic: Contract(
+            schema=text,
+            type=SchemaType(kind),
+            references=tuple(Reference(*one) for one in references),
+        )
+        for topic, (text, kind, references) in rows.items()
+    }
+
+
+def _refused(why: str) -> Refused:
+    return Refused(ErrorCode.invalid_config, why)

@@ -1,0 +1,109 @@
+"""A task's work: its ranges of offsets, fetched as raw batches, opened and made into rows.
+
+Keeps nothing between tasks but what the process keeps: connections, learned schemas, compiled
+programs. A worker holds a few chunks at a time, whatever the size of its ranges. What is wrong with
+the log is an error that names topic, partition and offset. Imports no pyspark.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.columns.opening import Limits, open_pages
+from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.link.offsets import Isolation
+from penstock.link.ranges import Chunk, FetchSettings, OffsetGone, fetch_range
+from penstock.link.routes import StreamOperation
+from penstock.model import Offset
+from penstock.protocol.batch import iterate_headers
+from penstock.spark.connecting import cluster
+from penstock.spark.decoding import RowMaker, parts_wanted
+from penstock.spark.planning import OffsetRange
+from penstock.spark.tasks import ReadTask
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 4 << 20  # fetched at a time; the next is under way meanwhile
+_PAGE: Final = Limits(page_bytes=8 << 20)  # of opened records: what is compressed may grow a lot
+
+
+def read_ranges(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """The records of these ranges as batches for Spark, in offset order."""
+    for one in ranges:
+        yield from _read_range(task, one)
+
+
+def _read_range(task: ReadTask, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
+    maker = RowMaker(task.decoding, asked.partition)
+    left: OffsetRange | None = asked
+    while left is not None:
+        try:
+            for chunk in cluster(task.kafka).stream(_fetching(task, left)):
+                yield from _opened(task, maker, chunk, left)
+                left = left._replace(start=chunk.end_offset)
+            return
+        except OffsetGone as gone:
+            left = _after_loss(task, left, gone)
+
+
+def _fetching(task: ReadTask, asked: OffsetRange) -> StreamOperation[Chunk]:
+    settings = FetchSettings(isolation=task.isolation, chunk_bytes=CHUNK_BYTES)
+    return fetch_range(
+        asked.partition, asked.start, asked.end, topic_id=asked.topic_id, settings=settings
+    )
+
+
+def _after_loss(task: ReadTask, asked: OffsetRange, gone: OffsetGone) -> OffsetRange | None:
+    """What is left of a range whose start is not there; None: nothing."""
+    if task.fail_on_data_loss:
+        raise Refused(
+            gone.code,
+            f"{gone.message}. Some records may have been missed; with failOnDataLoss=false it goes"
+            " on with what is there",
+        ) from gone
+    logger.warning("records were lost, and failOnDataLoss is false: %s", gone.message)
+    if gone.start_offset <= asked.start or gone.start_offset >= asked.end:
+        return None
+    return asked._replace(start=gone.start_offset)
+
+
+def _opened(
+    task: ReadTask, maker: RowMaker, chunk: Chunk, asked: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    is_committed = task.isolation is Isolation.READ_COMMITTED
+    pages = open_pages(
+        chunk.records,
+        start_offset=chunk.start_offset,
+        end_offset=asked.end,
+        wanted=parts_wanted(task.decoding),
+        aborted=chunk.aborted if is_committed else None,
+        limits=_PAGE,
+    )
+    while True:
+        try:
+            page = next(pages, None)
+        except Malformed as wrong:
+            raise Refused(
+                ErrorCode.corrupt_message,
+                f"{asked.partition} has a corrupt batch at offset"
+                f" {_offset_at(chunk, wrong.position)}: {wrong.reason}",
+            ) from wrong
+        if page is None:
+            return
+        if len(page):
+            yield maker.rows(page)
+
+
+def _offset_at(chunk: Chunk, position: int) -> Offset:
+    """The first offset of the batch that a byte is in."""
+    found = chunk.start_offset
+    try:
+        for start, header in iterate_headers(chunk.records):
+            if start > position:
+                break
+            found = Offset(header.base_offset)
+    except Malformed:
+        pass  # the headers before it are right: the last of them was noted
+    return found

@@ -1,0 +1,137 @@
+"""What a query settles on before it runs: its columns, and the schemas that those are of.
+
+Spark asks for the columns in one process and plans in another. What was settled is noted in the
+options, which travel with the query: `latest` means one version from its first batch to its last.
+"""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from penstock.client.contract import Contract
+from penstock.client.frame import Side
+from penstock.errors import ErrorCode, Refused
+from penstock.spark import positions
+from penstock.spark import row_columns as own
+from penstock.spark.connecting import cluster, registry
+from penstock.spark.read_options import Coding, Partitions, ReadOptions, Topics, read_options
+from penstock.spark.readers import find_readers, note_readers, noted_readers, reader_columns
+from penstock.spark.spark_types import arrow_schema, spark_type
+from penstock.spark.tasks import Decoding, ReadTask
+
+_NOTES: Final = {Side.VALUE: "noted.value.readers", Side.KEY: "noted.key.readers"}
+
+
+def read_schema(options: MutableMapping[str, str]) -> StructType:
+    """The columns of a read; notes in the options which schemas they are of."""
+    asked = read_options(without_notes(options))
+    kinds = dict(own.OWN_TYPES)
+    fields = own.asked_fields(asked)
+    names: Sequence[str] = ()
+    if asked.value is not Coding.RAW:
+        readers = _found(asked, options, Side.VALUE)
+        decoded = _reader_columns(asked, readers, Side.VALUE, fields)
+        kinds |= {one.name: one.type for one in decoded if one.name not in kinds}
+        names = decoded.names
+    if asked.key is not Coding.RAW:
+        readers = _found(asked, options, Side.KEY)
+        kinds[own.KEY] = _key_type(_reader_columns(asked, readers, Side.KEY, None))
+    return StructType(
+        [
+            StructField(name, spark_type(kinds[own.own_column(name, asked.value) or name]))
+            for name in own.column_names(asked, names)
+        ]
+    )
+
+
+def read_task(
+    options: ReadOptions, given: MutableMapping[str, str], schema: StructType
+) -> ReadTask:
+    """What workers need. A schema that the user gave must be one that there is."""
+    if any(_is_noted(given, side, options) is False for side in Side):
+        _check_schema(options, given, schema)
+    fields = () if options.value is Coding.RAW else schema.names
+    decoding = Decoding(
+        schema=arrow_schema(schema),
+        value=options.value,
+        key=options.key,
+        fields=tuple(name for name in fields if own.own_column(name, options.value) is None),
+        registry=options.registry,
+        registry_wait_ms=options.registry_wait_ms,
+        value_readers=_found(options, given, Side.VALUE),
+        key_readers=_found(options, given, Side.KEY),
+        on_error=options.on_error,
+    )
+    return ReadTask(options.kafka, options.isolation, options.fail_on_data_loss, decoding)
+
+
+def _check_schema(
+    options: ReadOptions, given: MutableMapping[str, str], schema: StructType
+) -> None:
+    known = {one.name: one.dataType for one in read_schema(given)}
+    for one in schema:
+        if known.get(one.name) != one.dataType:
+            told = known.get(one.name)
+            what = "unknown" if told is None else told.simpleString()
+            raise Refused(
+                ErrorCode.invalid_config,
+                f"the schema has {one.name} {one.dataType.simpleString()}, which is {what} here:"
+                " leave the schema out, and choose with `columns`",
+            )
+
+
+def _coding(options: ReadOptions, side: Side) -> Coding:
+    return options.value if side is Side.VALUE else options.key
+
+
+def _is_noted(given: Mapping[str, str], side: Side, options: ReadOptions) -> bool | None:
+    """Whether the schemas of one side are settled; None: it has none."""
+    return None if _coding(options, side) is Coding.RAW else _NOTES[side] in given
+
+
+def _found(
+    options: ReadOptions, given: MutableMapping[str, str], side: Side
+) -> dict[str, Contract]:
+    """The schemas of one side: as noted, or found now and noted."""
+    coding = _coding(options, side)
+    if coding is Coding.RAW:
+        return {}
+    if _NOTES[side] not in given:
+        assert options.registry is not None, "checked with the options"
+        told = options.reader_schema if side is Side.VALUE else options.key_reader_schema
+        topics = _topics(options)
+        readers = find_readers(registry(options.registry), topics, side, coding, told)
+        given[_NOTES[side]] = note_readers(readers)
+    return noted_readers(given[_NOTES[side]])
+
+
+def _topics(options: ReadOptions) -> list[str]:
+    match options.selection:
+        case Topics(names):
+            return list(names)
+        case Partitions(partitions):
+            return list(dict.fromkeys(one.topic for one in partitions))
+        case pattern:
+            chosen = positions.selected(cluster(options.kafka), pattern)
+            return list(dict.fromkeys(one.topic for one in chosen))
+
+
+def _reader_columns(
+    options: ReadOptions, readers: Mapping[str, Contract], side: Side, fields: Sequence[str] | None
+) -> pa.Schema:
+    assert options.registry is not None, "checked with the options"
+    return reader_columns(registry(options.registry), readers, side, fields)
+
+
+def _key_type(decoded: pa.Schema) -> pa.DataType:
+    """A record is a struct; anything else is itself."""
+    if decoded.names == ["value"]:
+        only: pa.DataType = decoded.field(0).type
+        return only
+    return pa.struct(list(decoded))
+
+
+def without_notes(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: told for name, told in options.items() if name not in _NOTES.values()}

@@ -1,0 +1,235 @@
+"""What Spark calls to read topics, as tables and as streams.
+
+Spark's names and dicts live here and go no further: what is read is planned by `planning` from
+offsets alone, and read by `reading` in the workers.
+"""
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.errors import ErrorCode, Refused
+from penstock.link.blocking import Cluster
+from penstock.spark import positions
+from penstock.spark import row_columns as own
+from penstock.spark.connecting import cluster
+from penstock.spark.filters import Bounds, push
+from penstock.spark.planning import OffsetRange, Position, admit, deal, losses, ranges_between
+from penstock.spark.progress import Progress
+from penstock.spark.read_options import Anchor, AtTimes, ReadOptions, read_options
+from penstock.spark.settling import read_schema, read_task, without_notes
+from penstock.spark.tasks import ReadTask
+
+__all__ = ["batch_reader", "read_schema", "stream_reader"]
+
+
+def batch_reader(options: MutableMapping[str, str], schema: StructType) -> DataSourceReader:
+    """For `spark.read`."""
+    asked = read_options(without_notes(options), is_stream=False)
+    return BatchReader(asked, read_task(asked, options, schema))
+
+
+def stream_reader(options: MutableMapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """For `spark.readStream`."""
+    asked = read_options(without_notes(options), is_stream=True)
+    return StreamReader(asked, read_task(asked, options, schema))
+
+
+class _Pushdown:
+    """`pushFilters` of a reader, so that Spark does not mind where push-down is switched off.
+
+    Spark refuses a reader that overrides the method while its setting is off, where it should
+    simply not call it; it tells by the function behind the method, which is therefore its own.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, reader: "BatchReader") -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        self._reader.bounds, left = push(filters, self._reader.own_columns)
+        return left
+
+
+class BatchReader(DataSourceReader):
+    """A table: what the topics hold when the query is planned, or as far as the options say."""
+
+    def __init__(self, options: ReadOptions, task: ReadTask) -> None:
+        self._options = options
+        self._task = task
+        self.bounds = Bounds()
+        names = task.decoding.schema.names
+        known = {name: own.own_column(name, options.value) for name in names}
+        self.own_columns = {name: mine for name, mine in known.items() if mine is not None}
+        self.pushFilters = _Pushdown(self)  # type: ignore[method-assign]  # see there
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each task."""
+        options = self._options
+        brokers = cluster(options.kafka)
+        chosen = [
+            one for one in positions.selected(brokers, options.selection) if self.bounds.has(one)
+        ]
+        if not chosen:
+            return []
+        starting = options.starting or Anchor.EARLIEST
+        start = positions.resolve(brokers, chosen, starting, options.isolation)
+        end = positions.resolve(brokers, chosen, options.ending, options.isolation)
+        end = _within(brokers, options, start, end)
+        ranges = [
+            cut
+            for one in ranges_between(self._later(brokers, start), end)
+            if (cut := self.bounds.cut(one)) is not None
+        ]
+        return _partitions(options, ranges)
+
+    def _later(self, brokers: Cluster, start: Position) -> Position:
+        """Past what is older than the filters ask for."""
+        if self.bounds.time_min is None:
+            return start
+        by_time = positions.resolve(
+            brokers,
+            list(start.offsets),
+            AtTimes(self.bounds.time_min, latest_if_none=True),
+            self._options.isolation,
+        )
+        later = {place: max(one, by_time.offsets[place]) for place, one in start.offsets.items()}
+        return start.with_offsets(later)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a worker: the rows of one partition."""
+        from penstock.spark.reading import read_ranges  # kernels: workers only
+
+        return read_ranges(self._task, partition.value or ())
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. Positions in the checkpoint are offsets by topic and partition, and topics' ids."""
+
+    def __init__(self, options: ReadOptions, task: ReadTask) -> None:
+        self._options = options
+        self._task = task
+        self._progress = Progress(options.group)
+        self._target: Position | None = None  # of AvailableNow
+        self._latest: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        options = self._options
+        brokers = cluster(options.kafka)
+        chosen = positions.selected(brokers, options.selection)
+        bound = options.starting or Anchor.LATEST
+        return positions.resolve(brokers, chosen, bound, options.isolation).to_spark()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is there now is all that this query will read."""
+        self._target = self._ends()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limits of the options."""
+        options = self._options
+        if options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(options.offsets_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends. What comes before `start` is done by now."""
+        begin = Position.from_spark(start)
+        self._progress.show(cluster(self._options.kafka), begin)
+        end = self._latest = self._target or self._ends()
+        lost = losses(begin, end)
+        if lost and self._options.fail_on_data_loss:
+            raise Refused(
+                ErrorCode.offset_out_of_range,
+                f"{lost[0]}. With failOnDataLoss=false it goes on with what is there",
+            )
+        return self._admitted(begin, end, limit).to_spark()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the query's progress."""
+        return None if self._latest is None else self._latest.to_spark()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A partition for each task: the same for the same offsets, whenever it is asked."""
+        ranges = ranges_between(Position.from_spark(start), Position.from_spark(end))
+        return _partitions(self._options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a worker: the rows of one partition."""
+        from penstock.spark.reading import read_ranges  # kernels: workers only
+
+        return read_ranges(self._task, partition.value or ())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has written down that everything before `end` is done."""
+        self._progress.show(cluster(self._options.kafka), Position.from_spark(end))
+
+    def _ends(self) -> Position:
+        options = self._options
+        brokers = cluster(options.kafka)
+        chosen = positions.selected(
+            brokers, options.selection, skips_missing=not options.fail_on_data_loss
+        )
+        return positions.ends(brokers, chosen, options.isolation)
+
+    def _admitted(self, begin: Position, end: Position, limit: ReadLimit) -> Position:
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return end
+        offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        size_max = (
+            limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.bytes_per_trigger_max
+        )
+        if offsets_max is not None:
+            end = admit(begin, end, offsets_max)
+        if size_max is not None:
+            ranges = ranges_between(begin, end)
+            mean = positions.offset_bytes(cluster(options.kafka), ranges, options.isolation)
+            end = admit(begin, end, max(1, int(size_max / mean)))
+        return end
+
+
+def _partitions(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+    return [
+        InputPartition(dealt)
+        for dealt in deal(
+            ranges,
+            partitions_min=options.partitions_min,
+            records_per_partition_max=options.records_per_partition_max,
+        )
+    ]
+
+
+def _within(brokers: Cluster, options: ReadOptions, start: Position, end: Position) -> Position:
+    """The end, not beyond what there is: waiting for it could take for ever."""
+    if options.ending is Anchor.LATEST:
+        return end
+    there = positions.ends(brokers, list(end.offsets), options.isolation)
+    for place, offset in end.offsets.items():
+        if offset > there.offsets[place] and options.fail_on_data_loss:
+            raise Refused(
+                ErrorCode.offset_out_of_range,
+                f"{place} ends at {there.offsets[place]}, before offset {offset} of endingOffsets;"
+                " with failOnDataLoss=false what is there would be read",
+            )
+    return end.with_offsets(
+        {place: min(one, there.offsets[place]) for place, one in end.offsets.items()}
+    )
