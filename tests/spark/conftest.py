@@ -1,40 +1,36 @@
-"""For tests on Spark: one session, one broker and one registry for the whole run.
+"""For tests on Spark: one session for the whole run, and the run's broker and registry.
 
 Each test has topics and subjects of its own.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import count
 from typing import TypeAlias
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from penstock.client.registry import Registry
 from penstock.spark.session import session
 from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.testing.platform import Platform
 
 MakeTopic: TypeAlias = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
+def broker(penstock: Platform) -> EmbeddedBroker:
+    """For tests that break it."""
+    return penstock.broker
 
 
 @pytest.fixture(scope="session")
-def bootstrap(broker: EmbeddedBroker) -> str:
-    return broker.bootstrap
+def bootstrap(penstock: Platform) -> str:
+    return penstock.bootstrap
 
 
 @pytest.fixture(scope="session")
-def registry_url(bootstrap: str) -> Iterator[str]:
-    with EmbeddedRegistry(bootstrap) as registry:
-        yield registry.url
+def registry_url(penstock: Platform) -> str:
+    return penstock.registry_url
 
 
 @pytest.fixture
@@ -61,18 +57,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark.stop()
 
 
-_names = count(1)
-
-
 @pytest.fixture
-def make_topic(bootstrap: str) -> MakeTopic:
+def make_topic(penstock: Platform) -> MakeTopic:
     """Makes a topic with so many partitions."""
 
     def make(partitions: int = 1, **settings: str) -> str:
-        name = f"topic-{next(_names)}"
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        admin.create_topics([wanted])[name].result(20)
-        return name
+        return penstock.make_topic(partitions=partitions, settings=settings)
 
     return make

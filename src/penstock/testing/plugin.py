@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -71,8 +71,21 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """A fixture that needs a broker of ours skips its tests elsewhere."""
+    with _skipping(item):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A fault is not asked of a cluster that is not ours: the test is skipped there."""
+    with _skipping(item):
+        yield
+
+
+@contextmanager
+def _skipping(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     except Exception as failure:

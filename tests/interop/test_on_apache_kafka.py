@@ -1,0 +1,66 @@
+"""What is above the log, on Apache Kafka: the rooms' own tests once more, with another log below.
+
+Each run is a pytest of its own on one Apache Kafka. Tests that break the broker are skipped there.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 1500
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(SECONDS_MAX + 60)]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[str]:
+    try:
+        server = ApacheKafka(heap="768m")
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server.bootstrap
+
+
+@pytest.mark.parametrize(
+    ("folder", "least"),
+    [
+        pytest.param("tests/registry", 100, id="registry"),
+        pytest.param("tests/client", 200, id="client and quarantine"),
+        pytest.param("tests/spark", 10, id="Spark"),
+    ],
+)
+def test_a_room_passes_its_own_tests_on_apache_kafka(kafka: str, folder: str, least: int) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        folder,
+        "-q",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PENSTOCK_TEST_KAFKA": kafka},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    told = done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0, told
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None, told
+    assert int(passed[1]) >= least, told
