@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from penstock.registry.errors import Declined, invalid_schema, schema_too_large
 from penstock.schemas.caches import SchemaCache
-from penstock.schemas.compatibility import UNCHECKABLE, Earlier, Level, Verdict, check, compare
+from penstock.schemas.compatibility import Earlier, Level, Verdict, check, compare
 from penstock.schemas.lints import Lint, lint
-from penstock.schemas.model import Imports, InvalidSchema, ParsedSchema, Policy, Source
+from penstock.schemas.model import UNCHECKABLE, Imports, InvalidSchema, ParsedSchema, Policy, Source
 from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size

@@ -5,17 +5,15 @@ dropped when the bounds are reached. For one thread.
 """
 
 from collections import OrderedDict
-from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from penstock.schemas.identity import fingerprint
 from penstock.schemas.languages import parse
-from penstock.schemas.model import Difference, Imports, ParsedSchema, Policy, Source
+from penstock.schemas.model import NO_IMPORTS, Difference, Imports, ParsedSchema, Policy, Source
 
 PARSED_CHARACTERS_MAX: Final = 64 << 20  # of schema texts; a parsed schema is a few times its text
 VERDICTS_MAX: Final = 100_000  # each weighs one, and one more for each of its differences
 
-_NO_IMPORTS: Final[Imports] = MappingProxyType({})
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -67,7 +65,7 @@ class SchemaCache:
         self._fingerprints: dict[int, bytes] = {}  # of what is in `_parsed`, by id of the object
 
     def parse(
-        self, source: Source, imports: Imports = _NO_IMPORTS, *, strict: bool = True
+        self, source: Source, imports: Imports = NO_IMPORTS, *, strict: bool = True
     ) -> ParsedSchema:
         """As `languages.parse`, and the same object for the same input while it is remembered."""
         key = _fingerprint(source, imports, strict=strict)

@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType
+from penstock.schemas.model import (
+    UNCHECKABLE,
+    Difference,
+    ParsedSchema,
+    Policy,
+    SchemaType,
+)
 
 OLD_SCHEMA_CHARACTERS_MAX: Final = 10 * 1024
 DIFFERENT_TYPE: Final = "DIFFERENT_SCHEMA_TYPE"
-UNCHECKABLE: Final = "UNCHECKABLE"
 # Kinds that are ours: the sentence stands alone in the API's messages.
 _WORDLESS: Final = frozenset((DIFFERENT_TYPE, UNCHECKABLE))
 

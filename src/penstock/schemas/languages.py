@@ -5,12 +5,10 @@ Protobuf's compiler alone costs more to import than everything Avro needs.
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Final, Protocol, cast
 
-from penstock.schemas.model import Imports, ParsedSchema, Reference, SchemaType, Source
+from penstock.schemas.model import NO_IMPORTS, Imports, ParsedSchema, Reference, SchemaType, Source
 
-_NO_IMPORTS: Final[Imports] = MappingProxyType({})
 _ROOMS: Final[Mapping[SchemaType, str]] = {
     SchemaType.AVRO: "penstock.schemas.avro",
     SchemaType.PROTOBUF: "penstock.schemas.protobuf",
@@ -24,7 +22,7 @@ class _Language(Protocol):
     ) -> ParsedSchema: ...
 
 
-def parse(source: Source, imports: Imports = _NO_IMPORTS, *, strict: bool = True) -> ParsedSchema:
+def parse(source: Source, imports: Imports = NO_IMPORTS, *, strict: bool = True) -> ParsedSchema:
     """Understand a schema, or raise InvalidSchema. Not strict is for what is stored already."""
     language = cast(_Language, import_module(_ROOMS[source.type]))
     return language.parse(source.text, source.references, imports, strict=strict)

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol, Self
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, Self
+
+UNCHECKABLE: Final = "UNCHECKABLE"  # a kind of difference that is ours: no verdict can be given
 
 
 class SchemaType(StrEnum):
@@ -32,10 +35,19 @@ class Source(NamedTuple):
 # Reference name -> text of everything a schema reaches, its references' references included, those
 # without imports of their own first.
 Imports = Mapping[str, str]
+NO_IMPORTS: Final[Imports] = MappingProxyType({})
 
 
 class InvalidSchema(Exception):
     """The text is not a schema; the message says where and why."""
+
+
+def check_encoding(text: str) -> None:
+    """Refuse what cannot be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema("the text holds half of a surrogate pair") from None
 
 
 class Policy(StrEnum):
@@ -56,6 +68,12 @@ class Difference(NamedTuple):
     def said(self, *, reader: str, writer: str) -> str:
         """The sentence, once it is known which side is the new one."""
         return self.description.replace("%(reader)s", reader).replace("%(writer)s", writer)
+
+
+def uncheckable(reason: Exception | str, path: str) -> Difference:
+    """What stands for a comparison that could not be made, in the peer's words."""
+    sentence = f"Unexpected exception during compatibility check: {reason}"
+    return Difference(UNCHECKABLE, path, sentence)
 
 
 class ParsedSchema(Protocol):

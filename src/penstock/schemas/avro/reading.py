@@ -11,6 +11,7 @@ from typing import Final
 from penstock.schemas.avro.defaults import fits
 from penstock.schemas.avro.equality import same_definition
 from penstock.schemas.avro.jsontext import is_too_deep, read_json, write_json
+from penstock.schemas.avro.sharing import Member, Understood, read_record
 from penstock.schemas.avro.tree import (
     ABSENT,
     NESTING_MAX,
@@ -58,11 +59,12 @@ class Reader:
         self._holders: list[Node] = []  # everything with parts, while pending names are unresolved
         self._defaults: list[tuple[Record, str]] = []
         self._has_pending = False
+        self._defined: list[Named] = []  # since the present shared field began
         self.uses_names = False  # whether any type was used by its name
 
     def read(self, text: str) -> Node:
         """The schema in `text`."""
-        return self.read_value(read_json(text))
+        return self.read_value(read_record(text) or read_json(text))
 
     def read_value(self, value: JsonValue) -> Node:
         """The schema in a JSON value."""
@@ -147,15 +149,10 @@ class Reader:
         seen: set[str] = set()
         for index, member in enumerate(members):
             where = f"{path}/fields/{index}"
-            if not isinstance(member, dict) or not isinstance(member.get("name"), str):
-                raise _wrong("No field name", member, where)
-            if "type" not in member:
-                raise _wrong("No field type", member, where)
-            kind = member["type"]
-            node: Node | None = PRIMITIVES.get(kind) if isinstance(kind, str) else None
-            if node is None:
-                node = self._type(kind, name.space, f"{where}/type", depth + 1)
-            field = self._field(member, node, where)
+            if isinstance(member, Member):
+                field = self._shared_field(member, name.space, where, depth)
+            else:
+                field = self._field(member, name.space, where, depth)
             if field.name in seen:
                 raise _wrong(f"Duplicate field {field.name} in record {name.full}", member, where)
             seen.add(field.name)
@@ -172,7 +169,32 @@ class Reader:
         self._holders.append(record)
         return self._define(record, path)
 
-    def _field(self, member: _Object, node: Node, path: str) -> Field:
+    def _shared_field(self, member: Member, space: str | None, path: str, depth: int) -> Field:
+        known = member.known(space, strict=self._strict)
+        if known is not None and self._names.keys().isdisjoint(known.defined):
+            self._names.update(known.defined)
+            return known.field
+        uses_names, self.uses_names = self.uses_names, False
+        self._defined = []
+        field = self._field(member, space, path, depth)
+        defined = {node.full_name: node for node in self._defined}
+        if not self.uses_names and all(self._names[name] is defined[name] for name in defined):
+            member.understood = Understood(field, defined, space, self._strict)
+        self.uses_names |= uses_names
+        return field
+
+    def _field(self, member: JsonValue, space: str | None, path: str, depth: int) -> Field:
+        if not isinstance(member, dict) or not isinstance(member.get("name"), str):
+            raise _wrong("No field name", member, path)
+        if "type" not in member:
+            raise _wrong("No field type", member, path)
+        kind = member["type"]
+        node: Node | None = PRIMITIVES.get(kind) if isinstance(kind, str) else None
+        if node is None:
+            node = self._type(kind, space, f"{path}/type", depth + 1)
+        return self._typed_field(member, node, path)
+
+    def _typed_field(self, member: _Object, node: Node, path: str) -> Field:
         name = self._checked(str(member["name"]), path)
         if len(member) == 2:  # name and type: most fields of most schemas
             return Field(name, node, None, ABSENT, "ascending", (), _NO_PROPERTIES)
@@ -281,6 +303,7 @@ class Reader:
         return list(aliases.values())
 
     def _define(self, node: Named, path: str) -> Node:
+        self._defined.append(node)
         known = self._names.setdefault(node.full_name, node)
         if known is not node and not same_definition(known, node):
             raise InvalidSchema(f"Can't redefine: {node.full_name} at {path or '/'}")

@@ -8,7 +8,6 @@ as compatible, and a pair reported once is reported from the same place again.
 from typing import Final
 
 from penstock.schemas.avro.printing import print_schema
-from penstock.schemas.avro.shape import Shape
 from penstock.schemas.avro.tree import (
     Array,
     Enum,
@@ -39,28 +38,20 @@ class Uncheckable(Exception):
     """The two cannot be compared at all; the message is the peer's."""
 
 
-def differences(
-    reader: Node,
-    writer: Node,
-    reader_shapes: dict[int, Shape],
-    writer_shapes: dict[int, Shape],
-) -> Differences:
+def differences(reader: Node, writer: Node) -> Differences:
     """Every reason why `reader` cannot read what `writer` wrote; empty if it can."""
-    return _Resolution(reader_shapes, writer_shapes).compare(reader, writer, "")
+    return _Resolution().compare(reader, writer, "")
 
 
 class _Resolution:
-    def __init__(self, reader_shapes: dict[int, Shape], writer_shapes: dict[int, Shape]) -> None:
-        self._reader_shapes = reader_shapes
-        self._writer_shapes = writer_shapes
+    def __init__(self) -> None:
         # By identities of the pair; a pair in progress is there with no differences.
         self._compared: dict[tuple[int, int], Differences] = {}
 
     def compare(self, reader: Node, writer: Node, path: str) -> Differences:
         if reader.kind is writer.kind and isinstance(reader, Primitive):
             return ()
-        shape = self._reader_shapes.get(id(reader))
-        if shape is not None and shape == self._writer_shapes.get(id(writer)):
+        if reader.shape is not None and reader.shape == writer.shape:
             return ()
         pair = (id(reader), id(writer))
         known = self._compared.get(pair)

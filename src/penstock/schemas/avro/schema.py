@@ -2,33 +2,31 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from types import MappingProxyType
-from typing import Final
 
 from penstock.schemas.avro.equality import equivalent
 from penstock.schemas.avro.normal import normal_form
 from penstock.schemas.avro.printing import print_schema
 from penstock.schemas.avro.reading import Reader
 from penstock.schemas.avro.resolution import Uncheckable, differences
-from penstock.schemas.avro.shape import Shape, check_reach, shapes_of
+from penstock.schemas.avro.shape import check_reach, find_shapes
 from penstock.schemas.avro.tree import Kind, Node
 from penstock.schemas.model import (
+    NO_IMPORTS,
     Difference,
     Imports,
     InvalidSchema,
     Policy,
     Reference,
     SchemaType,
+    check_encoding,
+    uncheckable,
 )
-
-_NO_IMPORTS: Final[Imports] = MappingProxyType({})
-UNCHECKABLE: Final = "UNCHECKABLE"
 
 
 def parse(
     text: str,
     references: tuple[Reference, ...] = (),
-    imports: Imports = _NO_IMPORTS,
+    imports: Imports = NO_IMPORTS,
     *,
     strict: bool = True,
 ) -> "AvroSchema":
@@ -43,7 +41,7 @@ def parse(
         check_reach(root)
     schema = AvroSchema(root, references, imports, known, strict=strict)
     if "\\u" in text:  # an escape is the only way to half of a surrogate pair
-        _check_surrogates(schema.canonical)
+        check_encoding(schema.canonical)
     return schema
 
 
@@ -56,13 +54,6 @@ def _reader(imports: Imports, *, strict: bool) -> tuple[Reader, frozenset[str]]:
         except InvalidSchema as wrong:
             raise InvalidSchema(f'in the reference "{name}": {wrong}') from None
     return reader, frozenset(known)
-
-
-def _check_surrogates(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidSchema("a text in the schema holds half of a surrogate pair") from None
 
 
 class AvroSchema:
@@ -123,19 +114,14 @@ class AvroSchema:
     ) -> tuple[Difference, ...]:
         """Why this schema cannot read what `writer` wrote. Avro knows one policy only."""
         try:
-            return differences(self.root, writer.root, self.shapes, writer.shapes)
+            return differences(self.shaped_root, writer.shaped_root)
         except Uncheckable as reason:
-            return (_uncheckable(str(reason)),)
+            return (uncheckable(reason, "/"),)
         except RecursionError:
-            return (_uncheckable("the two schemas refer to themselves in too many ways"),)
+            return (uncheckable("the two schemas refer to themselves in too many ways", "/"),)
 
     @cached_property
-    def shapes(self) -> dict[int, Shape]:
-        """What equal parts of two schemas are known by."""
-        return shapes_of(self.root)
-
-
-def _uncheckable(reason: str) -> Difference:
-    return Difference(
-        UNCHECKABLE, "/", f"Unexpected exception during compatibility check: {reason}"
-    )
+    def shaped_root(self) -> Node:
+        """The tree, with what its equal parts are known by."""
+        find_shapes(self.root)
+        return self.root

@@ -3,7 +3,7 @@
 Documentation, properties, order and the values of defaults are not part of a shape. A node that
 refers back to a record around it has no shape of its own (None): what it means depends on where
 it stands. Nor has a record with a field whose alias names another field: it cannot even be
-compared with itself.
+compared with itself. A shape is kept at its node: nodes that many schemas share are looked at once.
 """
 
 from hashlib import blake2b
@@ -23,16 +23,13 @@ from penstock.schemas.avro.tree import (
 )
 from penstock.schemas.model import InvalidSchema
 
-Shape = str
 _DIGEST_BYTES: Final = 16
 _OUTSIDE: Final = 1 << 30  # no reference back
 
 
-def shapes_of(root: Node) -> dict[int, Shape]:
-    """The shapes of all nodes from `root` down that have one, primitives aside, by id of node."""
-    shaper = _Shaper()
-    shaper.shape(root, 0)
-    return shaper.shapes
+def find_shapes(root: Node) -> None:
+    """Give all nodes from `root` down their shape, but those that have none and primitives."""
+    _Shaper().shape(root, 0)
 
 
 def check_reach(root: Node) -> None:
@@ -61,11 +58,12 @@ def _parts(node: Node) -> list[Node]:
 
 class _Shaper:
     def __init__(self) -> None:
-        self.shapes: dict[int, Shape] = {}
         self._open: dict[int, int] = {}  # records around the present node, with their depth
 
-    def shape(self, node: Node, depth: int) -> tuple[Shape, int]:
+    def shape(self, node: Node, depth: int) -> tuple[str, int]:
         """The shape, and the depth of the outermost open record it refers back to."""
+        if node.shape is not None:
+            return node.shape, _OUTSIDE
         if isinstance(node, Primitive):
             return node.kind, _OUTSIDE
         if isinstance(node, Named):
@@ -81,12 +79,10 @@ class _Shaper:
         inner, low = self.shape(node.items if isinstance(node, Array) else node.values, depth)
         return self._kept(node, f"{node.kind}<{inner}>", low)
 
-    def _shape_named(self, node: Named, depth: int) -> tuple[Shape, int]:
+    def _shape_named(self, node: Named, depth: int) -> tuple[str, int]:
         key = id(node)
         if key in self._open:
             return f"back {node.full_name}", self._open[key]
-        if key in self.shapes:
-            return self.shapes[key], _OUTSIDE
         head = f"{node.kind} {node.full_name} {node.alias_names if node.aliases else ''}"
         if isinstance(node, Enum):
             return self._digested(node, [head, *node.symbols, f"={node.default}"], _OUTSIDE)
@@ -107,14 +103,14 @@ class _Shaper:
             low = _OUTSIDE
         return self._digested(node, parts, -1 if _is_ambiguous(node) else low)
 
-    def _digested(self, node: Node, parts: list[str], low: int) -> tuple[Shape, int]:
+    def _digested(self, node: Node, parts: list[str], low: int) -> tuple[str, int]:
         # Aliases are printed with escapes, so no name can hold the separator.
         text = "\n".join(parts).encode(errors="surrogatepass")
         return self._kept(node, blake2b(text, digest_size=_DIGEST_BYTES).hexdigest(), low)
 
-    def _kept(self, node: Node, shape: Shape, low: int) -> tuple[Shape, int]:
+    def _kept(self, node: Node, shape: str, low: int) -> tuple[str, int]:
         if low == _OUTSIDE:
-            self.shapes[id(node)] = shape
+            node.shape = shape
         return shape, low
 
 

@@ -57,11 +57,12 @@ class Name:
 class Node:
     """Any type. `properties` are the members Avro gives no meaning to, in the order given."""
 
-    __slots__ = ("kind", "properties")
+    __slots__ = ("kind", "properties", "shape")
 
     def __init__(self, kind: Kind, properties: Properties) -> None:
         self.kind = kind
         self.properties = properties
+        self.shape: str | None = None  # kept by `shape`, once it was asked for
 
     @property
     def full_name(self) -> str:

@@ -1,8 +1,6 @@
 """A JSON Schema as the registry handles it. Immutable; what is costly is computed once."""
 
 from functools import cached_property
-from types import MappingProxyType
-from typing import Final
 
 import jsonschema_rs
 
@@ -14,22 +12,22 @@ from penstock.schemas.json.pairs import Findings
 from penstock.schemas.json.tree import Tree
 from penstock.schemas.json.validity import compiled, error_in
 from penstock.schemas.model import (
+    NO_IMPORTS,
     Difference,
     Imports,
     InvalidSchema,
     Policy,
     Reference,
     SchemaType,
+    check_encoding,
+    uncheckable,
 )
-
-_NO_IMPORTS: Final[Imports] = MappingProxyType({})
-UNCHECKABLE: Final = "UNCHECKABLE"
 
 
 def parse(
     text: str,
     references: tuple[Reference, ...] = (),
-    imports: Imports = _NO_IMPORTS,
+    imports: Imports = NO_IMPORTS,
     *,
     strict: bool = True,
 ) -> "JsonSchema":
@@ -43,7 +41,7 @@ def parse(
         raise InvalidSchema("a JSON Schema is an object or a boolean")
     canonical = write_json(root)
     if "\\u" in text:  # an escape is the only way to half of a surrogate pair
-        _check_surrogates(canonical)
+        check_encoding(canonical)
     schema = JsonSchema(
         read_documents(root, imports), canonical, references, imports, strict=strict
     )
@@ -55,13 +53,6 @@ def parse(
 def validate(schema: "JsonSchema", value: object) -> str | None:
     """What is wrong with a value, and where in it; None if the schema allows it."""
     return error_in(schema.validator, value)
-
-
-def _check_surrogates(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidSchema("a text in the schema holds half of a surrogate pair") from None
 
 
 class JsonSchema:
@@ -125,7 +116,7 @@ class JsonSchema:
         try:
             findings = self.changes(writer, policy)
         except (Uncheckable, InvalidSchema) as reason:
-            return (_uncheckable(str(reason)),)
+            return (uncheckable(reason, "#/"),)
         refused = [found for found in findings if found.kind not in allowed]
         return tuple([described(found) for found in refused])
 
@@ -142,9 +133,3 @@ class JsonSchema:
     def tree(self) -> Tree:
         """The schema as comparisons see it."""
         return Tree(self.documents)
-
-
-def _uncheckable(reason: str) -> Difference:
-    return Difference(
-        UNCHECKABLE, "#/", f"Unexpected exception during compatibility check: {reason}"
-    )

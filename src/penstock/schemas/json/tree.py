@@ -165,9 +165,12 @@ class Tree:
 
     def fingerprint(self, schema: JsonObject) -> bytes | None:
         """What a schema of these documents is known by; None if it refers to others."""
-        if id(schema) not in self._fingerprints:
-            self._fingerprints[id(schema)] = fingerprint(schema)
-        return self._fingerprints[id(schema)]
+        key = id(schema)
+        try:
+            return self._fingerprints[key]
+        except KeyError:
+            found = self._fingerprints[key] = fingerprint(schema)
+            return found
 
     def _made(self, schema: JsonObject, draft: Draft) -> Node:
         aspects = tuple(self._aspects(schema, draft))

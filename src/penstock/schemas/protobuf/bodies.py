@@ -1,7 +1,14 @@
-"""Reads what stands between braces: messages, groups, oneofs, enums, extend blocks, services."""
+"""Reads what stands between braces: messages, groups, oneofs, enums, extend blocks, services.
 
+Versions of a schema differ in few places, so fields and small messages are remembered by their
+tokens. One that names only scalars means the same everywhere and is shared as it is; of any other a
+copy is handed out, because comparisons know a part by its identity, and names by where they stand.
+"""
+
+from functools import lru_cache
 from typing import Final
 
+from penstock.schemas.model import InvalidSchema
 from penstock.schemas.protobuf.cursor import Cursor
 from penstock.schemas.protobuf.options import read_bracketed, read_option_statement
 from penstock.schemas.protobuf.tokens import Kind
@@ -24,6 +31,7 @@ from penstock.schemas.protobuf.tree import (
     Service,
 )
 
+_REMEMBERED_MAX: Final = 8192
 _LABELS: Final = frozenset(("optional", "required", "repeated"))
 _STATEMENTS: Final = frozenset(
     (";", "message", "enum", "oneof", "extend", "option", "reserved", "extensions")
@@ -32,7 +40,25 @@ _STATEMENTS: Final = frozenset(
 
 def read_message(cursor: Cursor) -> Message:
     """What follows the keyword `message`."""
-    return _MessageBody(cursor, cursor.word()).read()
+    with cursor.deeper():
+        tokens = cursor.upcoming("}")
+        known = _read_flat(tokens) if tokens.count("{") == 1 else None
+        if known is None:
+            return _MessageBody(cursor, cursor.word()).read()
+        cursor.skip(len(tokens))
+        if known.is_plain:
+            return known
+        return known._replace(fields=tuple([Field(*field) for field in known.fields]))
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _read_flat(tokens: tuple[str, ...]) -> Message | None:
+    """A message with nothing in braces inside; None if something is wrong with it."""
+    cursor = Cursor(" ".join(tokens))
+    try:
+        return _MessageBody(cursor, cursor.word()).read()
+    except InvalidSchema:
+        return None  # who reads it in its place can say where
 
 
 class _MessageBody:
@@ -50,10 +76,9 @@ class _MessageBody:
 
     def read(self) -> Message:
         cursor = self._cursor
-        with cursor.deeper():
-            cursor.expect("{")
-            while not cursor.take("}"):
-                self._read_statement()
+        cursor.expect("{")
+        while not cursor.take("}"):
+            self._read_statement()
         return Message(
             name=self._name,
             fields=tuple(self._members.fields),
@@ -105,29 +130,46 @@ class _Members:
 
     def read(self) -> None:
         cursor = self._cursor
+        tokens = cursor.upcoming(";")
+        known = _read_known_field(tokens) if "{" not in tokens else None
+        if known is not None:
+            cursor.skip(len(tokens))
+            self.fields.append(known if known.is_plain else Field(*known))
+            return
         label = cursor.next() if cursor.peek() in _LABELS else None
         if cursor.peek() == "group" and cursor.peek_kind(1) is Kind.WORD:
             cursor.next()
-            self.groups.append(self._read_group(label))
+            self.groups.append(_read_group(cursor, label))
         else:
-            self.fields.append(self._read_field(label))
+            self.fields.append(_read_field(cursor, label))
 
-    def _read_field(self, label: str | None) -> Field:
-        cursor = self._cursor
-        kind = _read_field_type(cursor)
-        name = cursor.word()
-        cursor.expect("=")
-        number = cursor.integer()
-        options = read_bracketed(cursor)
-        cursor.expect(";")
-        return Field(label, kind, name, number, _special_last(options))
 
-    def _read_group(self, label: str | None) -> Group:
-        cursor = self._cursor
-        name = cursor.word()
-        cursor.expect("=")
-        number = cursor.integer()
-        options = read_bracketed(cursor)
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _read_known_field(tokens: tuple[str, ...]) -> Field | None:
+    """A field without braces in its options; None if something is wrong with it."""
+    cursor = Cursor(" ".join(tokens))
+    try:
+        return _read_field(cursor, cursor.next() if cursor.peek() in _LABELS else None)
+    except InvalidSchema:
+        return None
+
+
+def _read_field(cursor: Cursor, label: str | None) -> Field:
+    kind = _read_field_type(cursor)
+    name = cursor.word()
+    cursor.expect("=")
+    number = cursor.integer()
+    options = read_bracketed(cursor)
+    cursor.expect(";")
+    return Field(label, kind, name, number, _special_last(options))
+
+
+def _read_group(cursor: Cursor, label: str | None) -> Group:
+    name = cursor.word()
+    cursor.expect("=")
+    number = cursor.integer()
+    options = read_bracketed(cursor)
+    with cursor.deeper():
         return Group(label, number, options, _MessageBody(cursor, name).read())
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchema, check_encoding
 from penstock.schemas.protobuf.known import compiler_folder
 
 SCHEMA_NAME: Final = "default"  # what the peer calls the file of a schema
@@ -52,14 +52,6 @@ def compile_schema(text: str, imports: Mapping[str, str]) -> tuple[FileDescripto
             raise InvalidSchema(_explained(said, names))
         with open(output, "rb") as file:
             return tuple(FileDescriptorSet.FromString(file.read()).file)
-
-
-def check_encoding(text: str) -> None:
-    """Refuse what cannot be written as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidSchema("the text holds half of a surrogate pair") from None
 
 
 def _run(arguments: list[str]) -> tuple[int, str]:

@@ -18,6 +18,7 @@ from penstock.schemas.protobuf.tokens import (
 
 DEPTH_MAX: Final = 64  # the compiler allows 31 messages in one another; option values may go deeper
 TOKENS_MAX: Final = 200_000  # a message of 300 records takes 10 000
+UPCOMING_MAX: Final = 400
 _DIGITS_MAX: Final = 40
 _INTEGER_MAX: Final = 2**64
 
@@ -55,6 +56,18 @@ class Cursor:
             self._index += 1
             return True
         return False
+
+    def upcoming(self, last: str) -> tuple[str, ...]:
+        """What comes up to a sign, the sign included; nothing if that is too far away."""
+        try:
+            end = self._tokens.index(last, self._index, self._index + UPCOMING_MAX) + 1
+        except ValueError:
+            return ()
+        return tuple(self._tokens[self._index : end])
+
+    def skip(self, tokens: int) -> None:
+        """Pass over what was looked at."""
+        self._index += tokens
 
     def expect(self, text: str) -> None:
         """Take a sign or keyword, which must come next."""

@@ -110,7 +110,7 @@ class _Scope(NamedTuple):
 
     def at(self, step: str) -> "_Scope":
         """One step down the path only."""
-        return self._replace(path=(*self.path, step))
+        return _Scope((*self.path, step), self.names, self.old_package, self.new_package)
 
     def inside(self, name: str) -> "_Scope":
         """Inside a named type."""
@@ -145,12 +145,18 @@ class _Comparison:
     ) -> None:
         old_messages, new_messages = _by_name(old[0]), _by_name(new[0])
         for name in _keys(old_messages, new_messages):
-            self._compare_message_named(
-                scope.inside(name), old_messages.get(name), new_messages.get(name)
-            )
+            before, after = old_messages.get(name), new_messages.get(name)
+            if not self._stays(before, after):
+                self._compare_message_named(scope.inside(name), before, after)
         old_enums, new_enums = _by_name(old[1]), _by_name(new[1])
         for name in _keys(old_enums, new_enums):
             self._compare_enum(scope.inside(name), old_enums.get(name), new_enums.get(name))
+
+    def _stays(self, old: tuple[int, Message] | None, new: tuple[int, Message] | None) -> bool:
+        """Whether a message is the same in the same place."""
+        if old is None or new is None or old[0] != new[0]:
+            return False
+        return self._are_alike(old[1], new[1])
 
     def _compare_message_named(
         self, scope: _Scope, old: tuple[int, Message] | None, new: tuple[int, Message] | None
@@ -197,6 +203,8 @@ class _Comparison:
             self._busy.remove(id(old))
 
     def _are_alike(self, old: Message | Field, new: Message | Field) -> bool:
+        if old is new:  # plain, or of one import
+            return True
         shape = self._old.shapes.hash_of(old)
         return shape is not None and shape == self._new.shapes.hash_of(new)
 
@@ -250,7 +258,7 @@ class _Comparison:
     def _compare_field(self, scope: _Scope, old: "_Members", new: "_Members", number: int) -> None:
         before, after = old.fields[number], new.fields[number]
         oneof = new.oneof_of.get(number)
-        if (oneof is None) == (number not in old.oneof_of) and self._are_alike(before, after):
+        if self._are_alike(before, after) and (oneof is None) == (number not in old.oneof_of):
             return
         if oneof is None:
             here = scope.at(str(number))

@@ -3,21 +3,21 @@
 import base64
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 from typing import Any, Final
 
 from penstock.schemas.model import (
+    NO_IMPORTS,
     Difference,
     Imports,
     InvalidSchema,
     Policy,
     Reference,
     SchemaType,
+    check_encoding,
 )
 from penstock.schemas.protobuf.bounds import check_bounds
 from penstock.schemas.protobuf.compiling import (
     SCHEMA_NAME,
-    check_encoding,
     check_import_name,
     compile_schema,
 )
@@ -38,13 +38,12 @@ from penstock.schemas.protobuf.shapes import Shapes
 from penstock.schemas.protobuf.tree import Message, ProtoFile
 
 IMPORTS_MAX: Final = 1000
-_NO_IMPORTS: Final[Imports] = MappingProxyType({})
 
 
 def parse(
     text: str,
     references: tuple[Reference, ...] = (),
-    imports: Imports = _NO_IMPORTS,
+    imports: Imports = NO_IMPORTS,
     *,
     strict: bool = True,
 ) -> "ProtobufSchema":

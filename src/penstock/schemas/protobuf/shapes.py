@@ -30,6 +30,9 @@ class Shapes:
         return self._hashes.get(id(element))
 
     def _add(self, message: Message, scope: tuple[str, ...]) -> _Shape:
+        if message.is_plain:
+            self._hashes[id(message)] = hash(message)
+            return message
         shape = (
             tuple(self._field(field, scope) for field in message.fields),
             tuple(

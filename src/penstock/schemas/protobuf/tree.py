@@ -124,6 +124,11 @@ class Field(NamedTuple):
     number: int
     options: tuple[Option, ...] = ()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it means the same wherever it stands."""
+        return self.type in SCALARS
+
 
 class Group(NamedTuple):
     """Proto2's field and message in one."""
@@ -181,6 +186,12 @@ class Message(NamedTuple):
     extensions: tuple[Extensions, ...] = ()
     extends: tuple[Extend, ...] = ()
     options: tuple[Option, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds scalars only, and means the same wherever it stands."""
+        inner = self.oneofs or self.groups or self.nested or self.enums or self.extends
+        return not inner and SCALARS.issuperset([field.type for field in self.fields])
 
     @property
     def is_map_entry(self) -> bool:
