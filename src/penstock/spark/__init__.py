@@ -3,3 +3,23 @@
 The names below are what users call; each is loaded when it is first asked for, so that Spark's
 workers load no more than they need.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.spark.quarantine import split_quarantine, write_quarantine
+
+# Never the name of a module here: importing that would put the module in the name's place.
+_EXPORTS: Final = {
+    "split_quarantine": "penstock.spark.quarantine",
+    "write_quarantine": "penstock.spark.quarantine",
+}
+
+__all__ = ["split_quarantine", "write_quarantine"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"penstock.spark has no {name}")
+    return getattr(import_module(_EXPORTS[name]), name)
