@@ -8,15 +8,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.spark.micro_batch import exactly_once, in_transaction, record_batches
     from penstock.spark.quarantine import split_quarantine, write_quarantine
 
 # Never the name of a module here: importing that would put the module in the name's place.
 _EXPORTS: Final = {
+    "exactly_once": "penstock.spark.micro_batch",
+    "in_transaction": "penstock.spark.micro_batch",
+    "record_batches": "penstock.spark.micro_batch",
     "split_quarantine": "penstock.spark.quarantine",
     "write_quarantine": "penstock.spark.quarantine",
 }
 
-__all__ = ["split_quarantine", "write_quarantine"]
+__all__ = [
+    "exactly_once",
+    "in_transaction",
+    "record_batches",
+    "split_quarantine",
+    "write_quarantine",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,374 @@
+"""Frames into topics exactly once: for `foreachBatch`, and as a piece to build with.
+
+    df.writeStream.foreachBatch(exactly_once("revenue", key="store", schema=Path("revenue.avsc"),
+        registry="http://127.0.0.1:8081", bootstrap_servers="127.0.0.1:9092"))
+
+Two jobs' worth of work in one: tasks that have the rows pack them into record batches (`packing`),
+the batches are laid out so that each Kafka partition has one task, and that task writes them under
+the handle of the batch's transaction (`writing`, `transacting`).
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock.client.contract import Contract
+from penstock.errors import ErrorCode, Refused
+from penstock.link.offsets import partitions_of
+from penstock.link.transactions import Handle
+from penstock.model import Offset, TopicPartition
+from penstock.model import Sequence as SequenceNumber
+from penstock.spark.connecting import cluster, kafka_properties
+from penstock.spark.packing import PACKED, PACKED_NAMES, Packer
+from penstock.spark.transacting import (
+    TIMEOUT_MS,
+    BatchName,
+    OpenTransaction,
+    Outcome,
+    Written,
+    transact,
+)
+from penstock.spark.write_options import (
+    WritePlan,
+    WriteRequest,
+    contract_of,
+    framing_of,
+    prepared,
+)
+from penstock.spark.writing import (
+    EARLIER_ATTEMPT,
+    WRITTEN,
+    WRITTEN_SCHEMA,
+    PartitionWriter,
+    WriteTarget,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WRITES_MAX: Final = 3  # of one batch, where tasks were lost that had written
+_QUERY_ID: Final = "sql.streaming.queryId"
+_RUN_ID: Final = "spark.jobGroup.id"
+_ERROR_CHARACTERS_MAX: Final = 2_000
+
+
+class WriteFailed(Exception):
+    """Spark could not do the writing job; the message has the cause and not the whole trace."""
+
+
+class TransactionalBatch:
+    """A batch while it is written: frames to topics, and offsets, all in one transaction."""
+
+    def __init__(self, transaction: OpenTransaction) -> None:
+        self._transaction = transaction
+
+    @property
+    def handle(self) -> Handle:
+        """What a process must know to write in this transaction."""
+        return self._transaction.handle
+
+    def write(self, frame: "DataFrame", request: WriteRequest) -> int:
+        """Write a frame, once or more often, to any topics; how many records.
+
+        What is written first to a partition comes first there.
+        """
+        plan = request.plan(frame.columns)
+        target = WriteTarget(
+            request.properties, self._transaction.handle, dict(self._transaction.sequences)
+        )
+        return self._transaction.note(_written(laid_out(frame, plan), target))
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Commit a group's offsets with the batch."""
+        self._transaction.add_offsets(group, offsets)
+
+
+def in_transaction(
+    name: BatchName,
+    properties: Mapping[str, str],
+    write: Callable[[TransactionalBatch], object],
+    *,
+    topics: Iterable[str] = (),
+    timeout_ms: int = TIMEOUT_MS,
+) -> Outcome:
+    """Write a batch whole and once, however often it is asked for.
+
+    `write` puts frames and offsets into the batch; it is called again when tasks were lost that had
+    written already, and not at all when the batch was written before.
+    """
+    brokers = cluster(properties)
+
+    def attempt() -> Outcome:
+        return transact(
+            brokers,
+            name,
+            lambda transaction: write(TransactionalBatch(transaction)),
+            topics=topics,
+            timeout_ms=timeout_ms,
+        )
+
+    for _ in range(WRITES_MAX - 1):
+        try:
+            return attempt()
+        except (WriteFailed, Refused) as failure:
+            if EARLIER_ATTEMPT not in str(failure):
+                raise
+    return attempt()
+
+
+def exactly_once(
+    topic: str | None = None,
+    *,
+    topic_column: str | None = None,
+    key: str | Sequence[str] | None = None,
+    value: str | Sequence[str] | None = None,
+    schema: Contract | str | Path | None = None,
+    key_schema: Contract | str | Path | None = None,
+    registry: str | None = None,
+    headers: str | None = None,
+    partition: str | None = None,
+    timestamp: str | None = None,
+    query: str | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+    **kafka: str,
+) -> Callable[["DataFrame", int], None]:
+    """A function for `foreachBatch` that writes every micro-batch once, as one transaction.
+
+    Schemas are registered, or looked up, now: what the registry refuses stops the job before it
+    starts. `kafka` has a client's properties with underscores for dots, `bootstrap_servers` first.
+    `query` names the writer in place of the topic and Spark's query id: one at a time may use it.
+    """
+    request = _request(
+        topic=topic,
+        topic_column=topic_column,
+        key=key,
+        value=value,
+        schema=schema,
+        key_schema=key_schema,
+        registry=registry,
+        headers=headers,
+        partition=partition,
+        timestamp=timestamp,
+        kafka=kafka,
+    )
+    if topic is not None:
+        cluster(request.properties).run(partitions_of([topic]))  # one that is not there fails here
+    return ExactlyOnce(request, query, timeout_ms)
+
+
+def record_batches(
+    frame: "DataFrame",
+    topic: str | None = None,
+    *,
+    topic_column: str | None = None,
+    key: str | Sequence[str] | None = None,
+    value: str | Sequence[str] | None = None,
+    schema: Contract | str | Path | None = None,
+    key_schema: Contract | str | Path | None = None,
+    registry: str | None = None,
+    headers: str | None = None,
+    partition: str | None = None,
+    timestamp: str | None = None,
+    **kafka: str,
+) -> "DataFrame":
+    """A frame, batch or streaming, as record batches laid out for `format("penstock")` to write.
+
+    Every Kafka partition is in one task, as a transaction needs it, whatever the layout was.
+    """
+    request = _request(
+        topic=topic,
+        topic_column=topic_column,
+        key=key,
+        value=value,
+        schema=schema,
+        key_schema=key_schema,
+        registry=registry,
+        headers=headers,
+        partition=partition,
+        timestamp=timestamp,
+        kafka=kafka,
+    )
+    return laid_out(frame, request.plan(frame.columns))
+
+
+def _request(
+    *,
+    topic: str | None,
+    topic_column: str | None,
+    key: str | Sequence[str] | None,
+    value: str | Sequence[str] | None,
+    schema: Contract | str | Path | None,
+    key_schema: Contract | str | Path | None,
+    registry: str | None,
+    headers: str | None,
+    partition: str | None,
+    timestamp: str | None,
+    kafka: Mapping[str, str],
+) -> WriteRequest:
+    properties = kafka_properties(
+        {f"kafka.{name.replace('_', '.')}": str(value) for name, value in kafka.items()}
+    )
+    return prepared(
+        WriteRequest(
+            properties=properties,
+            topic=topic,
+            topic_column=topic_column,
+            key=key,
+            value=value,
+            key_schema=contract_of(key_schema),
+            schema=contract_of(schema),
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp,
+            registry_url=registry,
+            framing=framing_of(properties),
+        )
+    )
+
+
+class ExactlyOnce:
+    """What `exactly_once` makes: called by Spark with each micro-batch."""
+
+    def __init__(self, request: WriteRequest, query: str | None, timeout_ms: int) -> None:
+        self._request = request
+        self._query = query
+        self._timeout_ms = timeout_ms
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Write the batch, unless it has been."""
+        request = self._request
+        told = request.topic or request.topic_column or "topics"
+        name = batch_name(frame, batch_id, self._query, told)
+        _claims.claim(name, run_of(frame), self)
+        in_transaction(
+            name,
+            request.properties,
+            lambda batch: batch.write(frame, request),
+            topics=[] if request.topic is None else [request.topic],
+            timeout_ms=self._timeout_ms,
+        )
+
+
+class _Claims:
+    """Which sink of this process writes under which name: two under one would skip each other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[str, int, object]] = {}  # query -> run, batch, sink
+
+    def claim(self, name: BatchName, run: str, sink: object) -> None:
+        """Note that a sink writes a batch; Refused if another has, in the same run of a query."""
+        with self._lock:
+            last = self._last.get(name.query)
+            self._last[name.query] = (run, name.batch_id, sink)
+        if last is not None and last[:2] == (run, name.batch_id) and last[2] is not sink:
+            raise Refused(
+                ErrorCode.invalid_request,
+                f"two sinks write {name} under one name, so the second would be taken for a repeat"
+                " of the first: give each its own `query`",
+            )
+
+
+_claims = _Claims()
+
+
+def batch_name(frame: "DataFrame", batch_id: int, query: str | None, told: str) -> BatchName:
+    """Which batch of whom this frame is, as Spark tells inside `foreachBatch`."""
+    checkpoint = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if checkpoint is None:
+        raise Refused(
+            ErrorCode.invalid_request,
+            "this frame is no micro-batch: use foreachBatch, or write it with"
+            ' df.write.format("penstock")',
+        )
+    return BatchName(query or f"{told}.{checkpoint}", checkpoint, batch_id)
+
+
+def run_of(frame: "DataFrame") -> str:
+    """Which start of the query this is; another one after a restart on the same checkpoint."""
+    return str(frame.sparkSession.sparkContext.getLocalProperty(_RUN_ID))
+
+
+def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
+    """The frame's rows as record batches (columns of PACKED), each partition's in one task."""
+    lanes = frame.sparkSession.sparkContext.defaultParallelism
+    if plan.topic is not None:
+        lanes = min(lanes, len(cluster(plan.properties).run(partitions_of([plan.topic]))))
+    packed = frame.select(*[_quoted(name) for name in plan.columns]).mapInArrow(
+        _packing(plan), PACKED
+    )
+    return packed.repartitionById(lanes, "lane").sortWithinPartitions("lane", "task", "number")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _packing(plan: WritePlan) -> Any:
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "tasks have a context"
+        return Packer(plan, context.partitionId()).pack(batches)
+
+    return pack
+
+
+def _written(packed: "DataFrame", target: WriteTarget) -> list[Written]:
+    """Run the job that writes; what each task has written where."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
+    from pyspark.errors import PySparkException
+
+    try:
+        rows = packed.select(*PACKED_NAMES).mapInArrow(_writing(target), WRITTEN).collect()
+    except (PySparkException, Py4JError) as failure:
+        # Spark matches what foreachBatch raises with a pattern that runs out of stack when the
+        # text is as long as a Java trace: the cause alone is passed on.
+        raise WriteFailed(cause_of(str(failure))) from None
+    return [
+        Written(TopicPartition(topic, partition), records, SequenceNumber(end_sequence), writer)
+        for topic, partition, records, end_sequence, writer in rows
+    ]
+
+
+def _writing(target: WriteTarget) -> Any:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "tasks have a context"
+        writer = f"task {context.partitionId()} (attempt {context.taskAttemptId()})"
+        rows = PartitionWriter(target, writer).write(batches)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([row.place.topic for row in rows], pa.string()),
+                pa.array([row.place.partition for row in rows], pa.int32()),
+                pa.array([row.record_count for row in rows], pa.int64()),
+                pa.array([row.end_sequence for row in rows], pa.int64()),
+                pa.array([row.writer for row in rows], pa.string()),
+            ],
+            schema=WRITTEN_SCHEMA,
+        )
+
+    return write
+
+
+def cause_of(text: str) -> str:
+    """The line that a Python task ended with, out of all that Spark tells about it."""
+    lines = [line.strip() for line in text.splitlines()]
+    told = [line for line in lines if _is_cause(line)]
+    return (told[-1] if told else text)[:_ERROR_CHARACTERS_MAX]
+
+
+def _is_cause(line: str) -> bool:
+    head = line.partition(":")[0]
+    return head.startswith(("penstock.", "pyarrow.")) or head in _BUILT_IN_ERRORS
+
+
+_BUILT_IN_ERRORS: Final = frozenset(
+    {"ValueError", "TypeError", "KeyError", "AssertionError", "OSError", "TimeoutError"}
+)

@@ -1,0 +1,119 @@
+"""Rows -> record batches that only lack their producer, each for one Kafka partition.
+
+The first half of a write, done by whichever tasks have the rows: a batch is built once, as vectors,
+and then goes to the task that writes its partition as one row, so that no single record passes
+through Spark's shuffle. Runs in tasks; imports no pyspark.
+
+Batches of one task for one partition are numbered: the writer puts them in order of (task, number),
+and rows of one task that go to one partition keep their order.
+"""
+
+import time
+from binascii import crc32
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.columns.building import build_batches
+from penstock.columns.partitioner import Unkeyed
+from penstock.link.offsets import partitions_of
+from penstock.model import Millis
+from penstock.spark.connecting import cluster
+from penstock.spark.encoding import Encoder
+from penstock.spark.write_options import WritePlan
+
+PACKED: Final = (
+    "lane int, topic string, partition int, task int, number int, records int, batch binary"
+)
+_FIELDS: Final[list[Any]] = [
+    pa.field("lane", pa.int32()),  # the same for all of a partition: which task writes it
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("task", pa.int32()),
+    pa.field("number", pa.int32()),
+    pa.field("records", pa.int32()),
+    pa.field("batch", pa.binary()),
+]
+PACKED_SCHEMA: Final = pa.schema(_FIELDS)
+PACKED_NAMES: Final = PACKED_SCHEMA.names
+_ROWS_BYTES: Final = 8 << 20  # rows of this size together are packed at once
+_LANE_MASK: Final = 0x3FFFFFFF
+
+
+class Packer:
+    """Packs the rows of one task."""
+
+    def __init__(self, plan: WritePlan, task: int) -> None:
+        self._plan = plan
+        self._task = task
+        self._encoder = Encoder(plan)
+        self._counts: dict[str, int] = {}
+        self._number = 0
+        self._unkeyed = 0  # where the next rows without a key go
+
+    def pack(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The packed batches as rows of PACKED."""
+        for rows in gathered(batches, _ROWS_BYTES):
+            for topic, records in self._encoder.encode(rows):
+                yield self._packed(topic, records)
+
+    def _packed(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
+        count = self._partition_count(topic)
+        built = build_batches(
+            records,
+            partition_count=count,
+            now=Millis(time.time_ns() // 1_000_000),
+            unkeyed=Unkeyed.sticky((self._task + self._unkeyed) % count),
+            framing=self._plan.framing,
+        )
+        self._unkeyed += 1
+        first_lane = 0 if self._plan.topic is not None else crc32(topic.encode()) & _LANE_MASK
+        rows = [
+            (first_lane + partition, partition, batch)
+            for partition, some in built.items()
+            for batch in some.batches
+        ]
+        numbers = range(self._number, self._number + len(rows))
+        self._number += len(rows)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([lane for lane, _, _ in rows], pa.int32()),
+                pa.array([topic] * len(rows), pa.string()),
+                pa.array([partition for _, partition, _ in rows], pa.int32()),
+                pa.array([self._task] * len(rows), pa.int32()),
+                pa.array(numbers, pa.int32()),
+                pa.array([batch.record_count for _, _, batch in rows], pa.int32()),
+                pa.array([batch.content for _, _, batch in rows], pa.binary()),
+            ],
+            schema=PACKED_SCHEMA,
+        )
+
+    def _partition_count(self, topic: str) -> int:
+        if topic not in self._counts:
+            places = cluster(self._plan.properties).run(partitions_of([topic]))
+            self._counts[topic] = len(places)
+        return self._counts[topic]
+
+
+def gathered(batches: Iterator[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about this size, so that many small ones make few large."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        waiting.append(batch)
+        waiting_bytes += batch.get_total_buffer_size()
+        if waiting_bytes >= size_bytes:
+            yield _joined(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined

@@ -1,0 +1,289 @@
+"""A micro-batch as one Kafka transaction: seen whole or not at all, and never twice.
+
+What is asked for a batch, in this order:
+
+1. Take the transactional id `penstock.sink.<query>`: whoever had it is fenced, what it left open is
+   aborted. Only then is the marker stable enough to be read.
+2. Read the marker, the offset `batch + 1` that the group of the same name has committed. It is
+   there: the batch was written before, and nothing is left to do.
+3. Write, by any number of processes, each partition by one of them.
+4. Check that what the brokers took is what the writers say they sent.
+5. Put the marker into the same transaction, and commit.
+6. See that every partition has the end of the transaction; write what a broker has forgotten.
+
+Rows and marker are one fact. A commit that is not answered is never aborted: the next to take the
+id learns from the marker what became of it.
+
+Numbers of batches mean something within one checkpoint only. The marker names the checkpoint, and
+one that names another is not ours: batch 0 of a new checkpoint is never taken for an old one.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from penstock.errors import ErrorCode, Refused
+from penstock.link.blocking import Cluster
+from penstock.link.offsets import committed_offsets, partitions_of
+from penstock.link.transactions import (
+    ActiveProducer,
+    Handle,
+    add_offsets,
+    describe_producers,
+    describe_transaction,
+    end_transaction,
+    init_producer_id,
+    unmarked_partitions,
+    write_markers,
+)
+from penstock.model import Offset, Sequence, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = "penstock.sink."
+TIMEOUT_MS: Final = 900_000  # the longest that brokers allow unless told otherwise
+SEQUENCE_MASK: Final = 2**31 - 1
+_OFFSETS_TOPIC: Final = "__consumer_offsets"
+_DECIDED: Final = {"CompleteCommit": True, "CompleteAbort": False}  # and by then in every log
+_METADATA_BYTES_MAX: Final = 4_000  # brokers take 4096 unless told otherwise
+_MARKED_S_MAX: Final = 120.0
+_MARKED_SOON_S: Final = 2.0  # brokers write their markers within this, or have forgotten one
+_POLL_FIRST_S: Final = 0.002
+_POLL_LAST_S: Final = 0.5
+
+
+class BatchName(NamedTuple):
+    """Which batch it is: of whom, by whose count, and its number there."""
+
+    query: str  # one writer at a time goes by this name
+    checkpoint: str  # Spark's query id: the same as long as the checkpoint lives
+    batch_id: int
+
+    @property
+    def transactional_id(self) -> str:
+        """Of all batches of the query; also the group that has the marker."""
+        return PREFIX + self.query
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id} of {self.query}"
+
+
+class Written(NamedTuple):
+    """What one task has written to one partition."""
+
+    place: TopicPartition
+    record_count: int
+    end_sequence: Sequence  # the next record's
+    writer: str  # names the task, for people
+
+
+class Outcome(Enum):
+    """What became of a batch."""
+
+    WRITTEN = "written"
+    WRITTEN_BEFORE = "written before"  # by this or another process; the marker says so
+    EMPTY = "empty"  # there was nothing to write, so nothing to mark
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """What has been put into a transaction so far. Ended by `transact`, by nobody else."""
+
+    name: BatchName
+    handle: Handle
+    sequences: dict[TopicPartition, Sequence] = field(default_factory=dict)  # the next of each
+    offsets: dict[str, dict[TopicPartition, Offset]] = field(default_factory=dict)  # by group
+
+    def note(self, written: Iterable[Written]) -> int:
+        """Count what the tasks of one job wrote; how many records. Refused: two wrote in one place.
+
+        To be called after every job with all that its tasks told.
+        """
+        writers: dict[TopicPartition, Written] = {}
+        for one in written:
+            other = writers.setdefault(one.place, one)
+            if other is not one:
+                raise two_writers(one.place, other.writer, one.writer)
+            self.sequences[one.place] = one.end_sequence
+        return sum(one.record_count for one in writers.values())
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Have a group's offsets committed with the batch."""
+        self.offsets.setdefault(group, {}).update(offsets)
+
+
+def transact(
+    cluster: Cluster,
+    name: BatchName,
+    write: Callable[[OpenTransaction], object],
+    *,
+    topics: Iterable[str] = (),
+    timeout_ms: int = TIMEOUT_MS,
+) -> Outcome:
+    """Write a batch whole and once. `topics` are those it may write to, as far as they are known.
+
+    When `write` raises, nothing of the batch is ever seen, and it may be written again. When this
+    returns, all of it is there for read_committed readers.
+    """
+    known_topics = sorted(topics)
+    _mend(cluster, name.transactional_id, known_topics)
+    handle = cluster.run(init_producer_id(name.transactional_id, timeout_ms=timeout_ms))
+    if _is_written(cluster, name):
+        return Outcome.WRITTEN_BEFORE
+    transaction = OpenTransaction(name, handle)
+    try:
+        write(transaction)
+        if not transaction.sequences and not transaction.offsets:
+            return Outcome.EMPTY
+        _check_sequences(cluster, transaction)
+        _add_marker(cluster, transaction, known_topics)
+    except BaseException:
+        with suppress(Refused, OSError):  # what cannot be aborted now is when the id is taken again
+            cluster.run(end_transaction(handle, commit=False))
+        raise
+    ended = cluster.run(end_transaction(handle, commit=True))
+    places = [*transaction.sequences, *_marker_logs(cluster, transaction)]
+    _see_marked(cluster, ended, places)
+    return Outcome.WRITTEN
+
+
+def two_writers(place: TopicPartition, one: str, other: str) -> Refused:
+    """The refusal of a layout in which two tasks write to one partition."""
+    return Refused(
+        ErrorCode.invalid_request,
+        f"{one} and {other} both write to {place}, and a transaction needs one writer for each"
+        " partition; nothing was made visible. Lay the frame out first:"
+        f' penstock.spark.record_batches(df, "{place.topic}", ...).write.format("penstock")',
+    )
+
+
+def _is_written(cluster: Cluster, name: BatchName) -> bool:
+    committed = cluster.run(committed_offsets(name.transactional_id))
+    ours = [row.offset for row in committed.values() if _checkpoint_of(row.metadata) == name[1]]
+    marker = max(ours, default=Offset(0))
+    if marker > name.batch_id + 1:
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"{name} was asked for, but batch {marker - 1} of the same checkpoint is written"
+            " already: the checkpoint was set back, and what its next batches hold may overlap"
+            " with what is there. Start with a new checkpoint, at offsets that you choose",
+        )
+    return marker == name.batch_id + 1
+
+
+def _add_marker(cluster: Cluster, transaction: OpenTransaction, topics: list[str]) -> None:
+    name, handle = transaction.name, transaction.handle
+    for group, offsets in transaction.offsets.items():
+        cluster.run(add_offsets(handle, group, offsets))
+    touched = sorted({place.topic for place in transaction.sequences})
+    offered = {place.topic for offsets in transaction.offsets.values() for place in offsets}
+    home = (touched or topics or sorted(offered))[0]
+    marker = {TopicPartition(home, 0): Offset(name.batch_id + 1)}
+    metadata = _metadata(name.checkpoint, touched)
+    cluster.run(add_offsets(handle, name.transactional_id, marker, metadata=metadata))
+
+
+def _metadata(checkpoint: str, topics: list[str]) -> str:
+    """What the marker says: whose batch it is, and where its rows went if that fits."""
+    full = f"{checkpoint} {','.join(topics)}"
+    return full if len(full.encode()) <= _METADATA_BYTES_MAX else checkpoint
+
+
+def _checkpoint_of(metadata: str) -> str:
+    return metadata.partition(" ")[0]
+
+
+def _check_sequences(cluster: Cluster, transaction: OpenTransaction) -> None:
+    """The brokers must have taken exactly what the tasks that ended well have sent.
+
+    A task that was given up may still have written: then there is more than was told, or less
+    where two tasks used the same numbers and the broker took one for the other's retry.
+    """
+    handle = transaction.handle
+    known = cluster.run(describe_producers(transaction.sequences))
+    for place, end_sequence in transaction.sequences.items():
+        found = sequence_of(known.get(place, ()), handle)
+        if found != end_sequence:
+            raise Refused(
+                ErrorCode.out_of_order_sequence_number,
+                f"{transaction.name}: {place} was sent up to record {end_sequence} and has"
+                f" {found}: a task that was given up wrote there too. Nothing is committed",
+            )
+
+
+def sequence_of(producers: Iterable[ActiveProducer], handle: Handle) -> Sequence:
+    """The next sequence of a handle in a partition, by what the partition tells; 0 at first."""
+    for row in producers:
+        if row.producer_id == handle.producer_id and row.producer_epoch == handle.producer_epoch:
+            return Sequence((row.last_sequence + 1) & SEQUENCE_MASK)
+    return Sequence(0)
+
+
+def _see_marked(cluster: Cluster, ended: Handle, places: Iterable[TopicPartition]) -> None:
+    """Wait until the end of the transaction is in every log; write it where it was forgotten."""
+    started, pause_s = time.monotonic(), _POLL_FIRST_S
+    while unmarked := cluster.run(unmarked_partitions(ended, places)):
+        waited_s = time.monotonic() - started
+        if waited_s > _MARKED_S_MAX:
+            raise Refused(
+                ErrorCode.request_timed_out,
+                f"{ended.transactional_id}: committed, but readers do not see it yet in"
+                f" {', '.join(map(str, unmarked))}; the next start looks again",
+            )
+        if waited_s > _MARKED_SOON_S:
+            _mend_places(cluster, ended, list(unmarked))
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _POLL_LAST_S)
+
+
+def _mend(cluster: Cluster, transactional_id: str, topics: list[str]) -> None:
+    """Before an id is taken: see that the end of its last transaction is in every log.
+
+    Afterwards nobody could tell any longer how it ended (KAFKA-20734).
+    """
+    state = cluster.run(describe_transaction(transactional_id))
+    if state is None or state.state not in _DECIDED:
+        return
+    ended = Handle(transactional_id, state.producer_id, state.producer_epoch)
+    places = list(cluster.run(partitions_of(topics))) if topics else []
+    _mend_places(cluster, ended, [*places, _offsets_log(cluster, transactional_id)])
+
+
+def _mend_places(cluster: Cluster, ended: Handle, places: list[TopicPartition]) -> None:
+    assert ended.transactional_id is not None, "a transaction has an id"
+    state = cluster.run(describe_transaction(ended.transactional_id))
+    if state is None or state.state not in _DECIDED or state.producer_id != ended.producer_id:
+        return
+    unmarked = cluster.run(unmarked_partitions(ended, places))
+    if unmarked:
+        logger.warning(
+            "%s has ended and %s do not say so: written by hand",
+            ended.transactional_id,
+            ", ".join(map(str, unmarked)),
+        )
+        decided = Handle(ended.transactional_id, state.producer_id, state.producer_epoch)
+        cluster.run(write_markers(decided, unmarked, commit=_DECIDED[state.state]))
+
+
+def _marker_logs(cluster: Cluster, transaction: OpenTransaction) -> set[TopicPartition]:
+    groups = (transaction.name.transactional_id, *transaction.offsets)
+    return {_offsets_log(cluster, group) for group in groups}
+
+
+def _offsets_log(cluster: Cluster, group: str) -> TopicPartition:
+    """The partition that keeps a group's offsets."""
+    count = len(cluster.run(partitions_of([_OFFSETS_TOPIC])))
+    return TopicPartition(_OFFSETS_TOPIC, java_hash(group) % count)
+
+
+def java_hash(text: str) -> int:
+    """Java's hash of a text, made positive as Kafka does."""
+    hashed = 0
+    units = text.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+    return hashed & 0x7FFFFFFF
