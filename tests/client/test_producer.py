@@ -3,8 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Message, TopicPartition
@@ -16,7 +18,7 @@ from penstock.client.outbox import Placed
 from penstock.client.partitioners import RoundRobin, Sticky
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer
+from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.partitioner import Unkeyed, assign_partitions
 from penstock.columns.write_kernels import BytesLayout
 from penstock.model import Millis
@@ -64,6 +66,84 @@ def test_events_are_written_under_a_contract(
         for one in read_all(bootstrap, topic)
     ]
     assert read == [("a", {"id": 1}), ("b", {"id": 2}), ("c", {"id": 3}), ("a", None)]
+
+
+ORDERS: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+    ],
+}
+
+
+def events(count: int) -> list[dict[str, Any]]:
+    return [{"id": number, "tags": ["t"] * (number % 3)} for number in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["list", "generator", "batch", "table"])
+@pytest.mark.parametrize("form", Form)
+def test_many_events_are_what_they_are_one_by_one(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, kind: str, form: Form
+) -> None:
+    topic, rows = make_topic(partitions=2), events(100)
+    batch = pa.RecordBatch.from_pylist(rows)
+    given: dict[str, Any] = {
+        "list": rows,
+        "generator": iter(rows),
+        "batch": batch,
+        "table": pa.Table.from_batches([batch]),
+    }
+    keys: Any = [str(row["id"]) for row in rows]
+    contract = Contract(json.dumps(ORDERS), form=form)
+    with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
+        sent = producer.send_many(given[kind], keys=pa.array(keys) if kind == "batch" else keys)
+        assert sent.wait(30) == 100
+        assert sum(sent.end_offsets.values()) == 100
+        assert isinstance(producer.values, Serializer)
+        assert producer.values.stats.events == 100
+        one = producer.values
+        wanted = {key.encode(): one.serialize(row) for key, row in zip(keys, rows, strict=True)}
+    found = read_all(bootstrap, topic, 2)
+    assert {one.key(): one.value() for one in found} == {
+        key: framed.content for key, framed in wanted.items()
+    }
+    if form is Form.HEADER:
+        assert all(one.headers() for one in found)
+
+
+def test_many_events_may_delete_keys_and_have_keys_under_a_contract(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic, rows = make_topic(), [*events(20), None, *events(20)]
+    contract, key = Contract(json.dumps(ORDERS)), Contract('"string"')
+    with Producer(bootstrap, topic, registry=registry, value=contract, key=key) as producer:
+        producer.send_many(rows, keys=[str(number) for number in range(41)]).wait(30)
+    values, keys = Deserializer(registry, topic), Deserializer(registry, topic, side=Side.KEY)
+    found = read_all(bootstrap, topic)
+    assert [values.deserialize(one.value()) for one in found] == rows
+    assert [keys.deserialize(one.key()) for one in found] == [str(n) for n in range(41)]
+
+
+def test_an_event_among_many_that_does_not_fit_is_named_and_none_is_sent(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic, rows = make_topic(), events(40)
+    rows[33]["tags"] = [7]
+    contract = Contract(json.dumps(ORDERS))
+    with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
+        with pytest.raises(Unencodable, match=r"event 33: .*tags"):
+            producer.send_many(rows)
+        with pytest.raises(Unencodable, match=r"event 3: .*tags"):
+            producer.send_many(rows[30:36])
+        with pytest.raises(ClientError, match="columns"):
+            producer.send_many(pa.RecordBatch.from_pylist([{"other": 1}] * 20))
+        with pytest.raises(ClientError, match="event 2 has none"):
+            producer.send_many(events(20), keys=["a", "b"])
+        with pytest.raises(ClientError, match="more keys"):
+            producer.send_many(events(1), keys=["a", "b"])
+    assert [one.key() for one in read_all(bootstrap, topic)] == [b"a"]
 
 
 def test_keys_go_where_javas_clients_put_them(bootstrap: str, make_topic: MakeTopic) -> None:
@@ -114,8 +194,10 @@ def test_a_failed_delivery_is_told(bootstrap: str) -> None:
     with Producer("127.0.0.1:1", "t", settings=settings) as producer:
         with pytest.raises(DeliveryFailed, match="reachable"):
             producer.send(b"x").result(30)
-        with pytest.raises(DeliveryFailed):
-            producer.send_many([b"x", b"y"]).wait(30)
+        sent = producer.send_many([b"x", b"y"])
+        with pytest.raises(DeliveryFailed, match="event 0"):
+            sent.wait(30)
+        assert sorted(one.row or 0 for one in sent.failures) == [0, 1]
 
 
 def test_a_value_without_a_contract_is_bytes_or_text(bootstrap: str, topic: str) -> None:

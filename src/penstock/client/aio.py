@@ -9,21 +9,23 @@ of everything from `Producer`, `Consumer` and `Registry`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.client.consumer import ARROW_RECORDS_MAX, Consumer
 from penstock.client.event import Event
-from penstock.client.event_batch import EventBatch
 from penstock.client.frame import SchemaKey
 from penstock.client.intake import BATCH_MAX
-from penstock.client.outbox import Placed
+from penstock.client.outbox import Deliveries, Placed
 from penstock.client.producer import Producer
 from penstock.client.registry import KnownSchema, Registration, Registry
 from penstock.schemas.model import Source
+
+if TYPE_CHECKING:
+    from penstock.client.event_batch import EventBatch
 
 _TAKE_S: Final = 0.5
 _Answer = TypeVar("_Answer")
@@ -62,11 +64,13 @@ class AsyncProducer:
         sent = await asyncio.to_thread(partial(self.producer.send, value, **more))
         return await asyncio.wrap_future(sent)
 
-    async def send_many(self, values: Iterable[Any], *, keys: Iterable[Any] | None = None) -> int:
-        """Send many events and wait until all are there; how many."""
+    async def send_many(self, values: Any, *, keys: Any = None) -> Deliveries:
+        """Send many events, dicts or an Arrow batch, and wait until all are there."""
 
-        def send() -> int:
-            return self.producer.send_many(values, keys=keys).wait()
+        def send() -> Deliveries:
+            deliveries = self.producer.send_many(values, keys=keys)
+            deliveries.wait()
+            return deliveries
 
         return await asyncio.to_thread(send)
 
@@ -107,7 +111,7 @@ class AsyncConsumer:
 
     async def arrow_batches(
         self, columns: Sequence[str] | None = None, *, records_max: int = ARROW_RECORDS_MAX
-    ) -> AsyncIterator[EventBatch]:
+    ) -> "AsyncIterator[EventBatch]":
         """Events as Arrow batches, of one topic each. Asking for the next one says it is done."""
         take = partial(self.consumer.take_arrow, columns, records_max=records_max, wait_s=_TAKE_S)
         while True:

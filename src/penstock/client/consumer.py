@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Message
 
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
 from penstock.client.event import Event
-from penstock.client.event_batch import ColumnReading, EventBatch
 from penstock.client.flow import Flow, FlowLimits, FlowStats
 from penstock.client.intake import BATCH_MAX, Intake, Taken, offset_of, partition_of
 from penstock.client.outbox import Outgoing
@@ -31,6 +30,9 @@ from penstock.client.registry import Registry
 from penstock.client.serializers import SerdeStats
 from penstock.client.sieve import OnUndecodable, Sieve
 from penstock.model import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.client.event_batch import ColumnReading, EventBatch
 
 REGISTRY_WAIT_S: Final = 60.0
 SETTLE_RECORDS: Final = 500  # with something on its way to quarantine, offsets wait for it:
@@ -126,7 +128,7 @@ class Consumer:
         *,
         records_max: int = ARROW_RECORDS_MAX,
         idle_s: float | None = None,
-    ) -> Iterator[EventBatch]:
+    ) -> "Iterator[EventBatch]":
         """Events as Arrow batches, of one topic each: no Python object per field.
 
         for batch in consumer.arrow_batches(["id", "total"]):
@@ -149,7 +151,7 @@ class Consumer:
         *,
         records_max: int = ARROW_RECORDS_MAX,
         wait_s: float | None = 1.0,
-    ) -> EventBatch | None:
+    ) -> "EventBatch | None":
         """Some events as one Arrow batch, or None when the time is over. As `take` otherwise."""
         self._done(self._taken)
         self._taken = ()
@@ -277,8 +279,8 @@ class Consumer:
         return [done[index] for index in kept]
 
     def _sift_columns(
-        self, reading: ColumnReading, records_max: int, wait_s: float | None
-    ) -> tuple[Sequence[Message], EventBatch] | None:
+        self, reading: "ColumnReading", records_max: int, wait_s: float | None
+    ) -> "tuple[Sequence[Message], EventBatch] | None":
         """The next records of one topic as columns; they count as handed over."""
         taken, epoch = self._take(records_max, wait_s)
         if not taken:
@@ -296,12 +298,14 @@ class Consumer:
         done = [done[index] for index in kept]
         return done, batch.among(done)
 
-    def _column_reading(self, columns: Sequence[str] | None) -> ColumnReading:
+    def _column_reading(self, columns: Sequence[str] | None) -> "ColumnReading":
         if self._registry is None:
             raise ClientError(
                 "Arrow batches have the columns of a schema, and there is no registry to ask for "
                 "it: pass registry=Registry('http://host:8081')"
             )
+        from penstock.client.event_batch import ColumnReading  # heavy, and most never ask for it
+
         key = None if columns is None else tuple(columns)
         found = self._column_readings.get(key)
         if found is None:

@@ -88,16 +88,25 @@ class Unencodable(ClientError):
     def __init__(self, subject: str, type: SchemaType, detail: str) -> None:
         super().__init__(f"the value does not fit the {type} schema of {subject}: {detail}")
         self.subject = subject
+        self.type = type
         self.detail = detail
+
+    def at_row(self, row: int) -> "Unencodable":
+        """The same, of one event among many; the first is 0."""
+        return Unencodable(self.subject, self.type, f"event {row}: {self.detail}")
 
 
 class DeliveryFailed(ClientError):
     """A record that was not written, or not known to be."""
 
-    def __init__(self, topic: str, message: str, *, retriable: bool) -> None:
-        super().__init__(f"a record for {topic} was not delivered: {message}")
+    def __init__(
+        self, topic: str, message: str, *, retriable: bool, row: int | None = None
+    ) -> None:
+        which = "a record" if row is None else f"event {row}"
+        super().__init__(f"{which} for {topic} was not delivered: {message}")
         self.topic = topic
         self.retriable = retriable
+        self.row = row  # of those that were sent together; the first is 0
 
 
 class Rebalanced(ClientError):

@@ -1,18 +1,19 @@
 """Events of one topic as columns, and how records become them.
 
-Where a column of coordinates is not asked for, it is not made.
+Where a column of coordinates is not asked for, it is not made. Imported when a program first asks
+for columns: pyarrow and compiled kernels are heavy.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from penstock.client.batches import BatchDeserializer, ReadBatch
+from penstock.client.batch_frames import WrongRow
+from penstock.client.batches import BatchDeserializer
 from penstock.client.contract import Contract
 from penstock.client.frame import Side
 from penstock.client.registry import Registry
@@ -65,17 +66,14 @@ class EventBatch:
         """Which events have no value."""
         return pa.array([one.value() is None for one in self._messages], pa.bool_())
 
-    def kept(self, rows: Sequence[int]) -> "EventBatch":
-        """Only these rows, which are in order."""
+    def among(self, messages: Iterable[Message]) -> "EventBatch":
+        """Only the rows of these records."""
+        wanted = set(map(id, messages))
+        rows = [row for row, one in enumerate(self._messages) if id(one) in wanted]
         if len(rows) == len(self):
             return self
         values = self.values.take(pa.array(rows, pa.int64()))
         return EventBatch(self.topic, values, [self._messages[row] for row in rows])
-
-    def among(self, messages: Sequence[Message]) -> "EventBatch":
-        """Only the rows of these records."""
-        known = set(map(id, messages))
-        return self.kept([row for row, one in enumerate(self._messages) if id(one) in known])
 
 
 class ColumnReading:
@@ -94,7 +92,9 @@ class ColumnReading:
         for topic, one in list(self._deserializers.items()):
             yield f"{topic}-{Side.VALUE}", one.stats
 
-    def read(self, topic: str, messages: Sequence[Message]) -> ReadBatch:
+    def read(
+        self, topic: str, messages: Sequence[Message]
+    ) -> tuple[EventBatch, Sequence[WrongRow]]:
         """A row per record; raises RegistryUnavailable for no fault of theirs."""
         start_s = time.perf_counter()
         one = self._deserializers.get(topic)
@@ -103,15 +103,8 @@ class ColumnReading:
                 self._registry, topic, reader=self._reader, columns=self._columns
             )
         headers: list[Any] = [message.headers() for message in messages]
-        found = one.deserialize_many(
+        values, wrongs = one.deserialize_many(
             [message.value() for message in messages], headers if any(headers) else None
         )
         one.stats.seconds += time.perf_counter() - start_s
-        return found
-
-
-def rows_but(count: int, left_out: Sequence[int]) -> list[int]:
-    """All rows but some."""
-    kept = np.ones(count, dtype=np.bool_)
-    kept[np.asarray(left_out, dtype=np.int64)] = False
-    return list(np.flatnonzero(kept).tolist())
+        return EventBatch(topic, values, messages), wrongs

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -16,7 +17,7 @@ from confluent_kafka import Producer as KafkaProducer
 
 from penstock.client.errors import DeliveryFailed, Stopped
 from penstock.client.kafka_errors import KafkaFailed, connection_settings, explained
-from penstock.model import Millis, Offset
+from penstock.model import Millis, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +57,14 @@ class Outgoing(NamedTuple):
 
 
 class Deliveries:
-    """What becomes of many records, counted."""
+    """What becomes of many records: how many are there, which are not, and up to where they go."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self.sent = 0
         self.delivered = 0
         self.failures: list[DeliveryFailed] = []
+        self.end_offsets: dict[TopicPartition, Offset] = {}  # after the last that is there
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait until all are delivered; how many. Raises the first failure."""
@@ -77,18 +79,27 @@ class Deliveries:
     def _all_heard(self) -> bool:
         return self.delivered + len(self.failures) >= self.sent
 
-    def expect(self, count: int) -> None:
-        """So many more are sent; a negative count takes back what could not be."""
+    def put(self, outbox: "Outbox", record: Outgoing) -> None:
+        """Send one more."""
         with self._changed:
-            self.sent += count
+            row = self.sent
+            self.sent += 1
+        try:
+            outbox.put(record, partial(self._on_delivery, row))
+        except BaseException:
+            with self._changed:
+                self.sent -= 1
+            raise
 
-    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        """One was delivered, or not."""
+    def _on_delivery(self, row: int, error: KafkaError | None, message: Message) -> None:
         with self._changed:
             if error is None:
                 self.delivered += 1
+                topic, partition, offset = _coordinates(message)
+                if offset >= 0:
+                    self.end_offsets[TopicPartition(topic, partition)] = Offset(offset + 1)
             else:
-                self.failures.append(_failed(error, message))
+                self.failures.append(_failed(error, message, row))
             if self._all_heard():
                 self._changed.notify_all()
 
@@ -195,14 +206,17 @@ class Outbox:
             self._stopping.wait(_POLL_S)
 
 
-def _placed(message: Message) -> Placed:
+def _coordinates(message: Message) -> tuple[str, int, Offset]:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None, "what was delivered has a topic"
     assert partition is not None, "and a partition"
-    place = Offset(-1 if offset is None else offset)  # nobody tells it with acks=0
-    return Placed(topic, partition, place, Millis(message.timestamp()[1]))
+    return topic, partition, Offset(-1 if offset is None else offset)  # none told with acks=0
 
 
-def _failed(error: KafkaError, message: Message) -> DeliveryFailed:
+def _placed(message: Message) -> Placed:
+    return Placed(*_coordinates(message), Millis(message.timestamp()[1]))
+
+
+def _failed(error: KafkaError, message: Message, row: int | None = None) -> DeliveryFailed:
     topic = message.topic() or "?"
-    return DeliveryFailed(topic, explained(error), retriable=bool(error.retriable()))
+    return DeliveryFailed(topic, explained(error), retriable=bool(error.retriable()), row=row)

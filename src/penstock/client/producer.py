@@ -9,10 +9,11 @@ Deliveries are idempotent and acknowledged by all in-sync replicas unless `setti
 Thin over librdkafka: what it can do, `settings` can ask for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from itertools import islice, repeat
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.consuming import Offsets
 from penstock.client.contract import Contract
@@ -28,9 +29,17 @@ from penstock.client.outbox import (
 )
 from penstock.client.partitioners import KEY_HASH, Partitioner
 from penstock.client.registry import Registry
-from penstock.client.sides import writer_for
+from penstock.client.serializers import Framed
+from penstock.client.sides import ManyWriter, listed, parts_of, writer_for
 from penstock.client.transaction import Transaction
 from penstock.model import Millis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MANY_ROWS: Final = 5_000  # are written at a time, and are sent together or not at all
+_NO_KEY: Final = Framed(None)
+_END: Final = object()
 
 
 class Producer:
@@ -57,6 +66,7 @@ class Producer:
         self.topic = topic
         self.values = writer_for(topic, Side.VALUE, value, registry)
         self.keys = writer_for(topic, Side.KEY, key, registry)
+        self._many_values, self._many_keys = ManyWriter(self.values), ManyWriter(self.keys)
         self._partitioner = partitioner
         self._transactional_id = transactional_id
         more = dict(settings or {})
@@ -79,23 +89,49 @@ class Producer:
         None as the value deletes the key in a compacted topic. Raises Unencodable at once if the
         value does not fit the contract.
         """
-        return self._outbox.send(self._record(value, key, headers, partition, timestamp))
-
-    def send_many(self, values: Iterable[Any], *, keys: Iterable[Any] | None = None) -> Deliveries:
-        """Send many events; `wait()` on what is returned until they are there."""
-        deliveries = Deliveries()
-        pairs = (
-            ((value, None) for value in values) if keys is None else zip(values, keys, strict=True)
+        framed = self.values.serialize(value)
+        return self._outbox.send(
+            self._record(framed, self.keys.serialize(key), headers, partition, timestamp)
         )
-        for value, key in pairs:
-            record = self._record(value, key)
-            deliveries.expect(1)
-            try:
-                self._outbox.put(record, deliveries.on_delivery)
-            except BaseException:
-                deliveries.expect(-1)
-                raise
+
+    def send_many(
+        self,
+        values: "Iterable[Any] | pa.RecordBatch | pa.Table",
+        *,
+        keys: "Iterable[Any] | pa.Array[Any] | None" = None,
+    ) -> Deliveries:
+        """Send many events; `wait()` on what is returned until they are there.
+
+        `values` are dicts (any iterable of them), or an Arrow batch or table with a column per
+        field; a None among them deletes its key. They are written MANY_ROWS at a time, as vectors,
+        which is several times faster than `send` for each: if one does not fit, Unencodable says
+        which, and none of those is sent.
+        """
+        deliveries = Deliveries()
+        left = None if keys is None else iter(listed(keys))
+        first_row = 0
+        for part in parts_of(values, MANY_ROWS):
+            framed = self._many_values.serialize_many(part, first_row)
+            for value, key in zip(
+                framed, self._next_keys(left, len(framed), first_row), strict=True
+            ):
+                deliveries.put(self._outbox, self._record(value, key))
+            first_row += len(framed)
+        if left is not None and next(left, _END) is not _END:
+            raise ClientError(f"there are more keys than events; all {first_row} events were sent")
         return deliveries
+
+    def _next_keys(
+        self, keys: Iterator[Any] | None, count: int, first_row: int
+    ) -> Iterable[Framed]:
+        """The keys of so many events."""
+        if keys is None:
+            return repeat(_NO_KEY, count)
+        part = list(islice(keys, count))
+        if len(part) < count:
+            missing = first_row + len(part)
+            raise ClientError(f"there are fewer keys than events: event {missing} has none")
+        return self._many_keys.serialize_many(part, first_row)
 
     def transaction(self, consumer: Offsets | None = None) -> Transaction:
         """All or nothing: `with producer.transaction(): …` commits at its end or undoes it all.
@@ -130,18 +166,15 @@ class Producer:
 
     def _record(
         self,
-        value: Any,
-        key: Any,
+        value: Framed,
+        key: Framed,
         headers: RecordHeaders = (),
         partition: int | None = None,
         timestamp: Millis | None = None,
     ) -> Outgoing:
-        framed_key, framed_value = self.keys.serialize(key), self.values.serialize(value)
-        if framed_key.headers or framed_value.headers:
-            headers = [*headers, *framed_key.headers, *framed_value.headers]
+        if key.headers or value.headers:
+            headers = [*headers, *key.headers, *value.headers]
         if partition is None and self._partitioner is not None:
             count = self._outbox.partition_count(self.topic)
-            partition = self._partitioner(framed_key.content, count)
-        return Outgoing(
-            self.topic, framed_key.content, framed_value.content, headers, partition, timestamp
-        )
+            partition = self._partitioner(key.content, count)
+        return Outgoing(self.topic, key.content, value.content, headers, partition, timestamp)

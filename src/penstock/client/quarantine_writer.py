@@ -57,11 +57,9 @@ class QuarantineWriter:
             self._outbox = Outbox(
                 self._bootstrap, {"message.max.bytes": 16 << 20, **self._settings}
             )
-        self._deliveries.expect(1)
         try:
-            self._outbox.put(record, self._deliveries.on_delivery)
+            self._deliveries.put(self._outbox, record)
         except ClientError as failure:
-            self._deliveries.expect(-1)
             raise _not_put(record.topic, str(failure)) from failure
 
     def record(self, origin: Origin, verdict: Verdict) -> Outgoing:

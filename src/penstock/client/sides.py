@@ -1,12 +1,25 @@
 """Keys and values as programs have them: under a contract, or plain text and bytes."""
 
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from penstock.client.contract import Contract
-from penstock.client.errors import ClientError
+from penstock.client.contract import Contract, Form
+from penstock.client.errors import ClientError, Unencodable
 from penstock.client.frame import Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Framed, Serializer
+from penstock.schemas.model import SchemaType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.client.batches import BatchSerializer
+
+VECTOR_ROWS_MIN: Final = 16  # fewer are written one by one as fast, and kernels need not be loaded
+
+Rows: TypeAlias = "list[Any] | pa.RecordBatch"
 
 
 class PlainWriter:
@@ -32,7 +45,7 @@ class PlainWriter:
                 )
 
 
-SideWriter = Serializer | PlainWriter
+SideWriter: TypeAlias = Serializer | PlainWriter
 
 
 def writer_for(
@@ -47,3 +60,89 @@ def writer_for(
             "registry=Registry('http://host:8081')"
         )
     return Serializer(registry, topic, contract, side=side)
+
+
+class ManyWriter:
+    """One side of many records: as vectors where the contract allows it, else one by one.
+
+    All rows of a call are written, or none: Unencodable names the first that does not fit.
+    """
+
+    def __init__(self, one: SideWriter) -> None:
+        self._one = one
+        self._vector: BatchSerializer | None = None
+
+    def serialize_many(self, rows: Rows, first_row: int = 0) -> list[Framed]:
+        """The rows' bytes, in order; `first_row` is the number of the first one, for errors."""
+        one = self._one
+        if not isinstance(one, Serializer) or not _are_vector(one, rows):
+            return self._one_by_one(rows, first_row)
+        try:
+            return self._as_vector(one, rows)
+        except Unencodable:
+            self._one_by_one(rows, first_row)  # it says more about what is wrong, and where
+            raise
+
+    def _as_vector(self, one: Serializer, rows: Rows) -> list[Framed]:
+        from penstock.client.batches import BatchSerializer  # heavy, and not everybody sends many
+
+        start_s = time.perf_counter()
+        if self._vector is None:
+            self._vector = BatchSerializer(one.registry, one.topic, one.contract, side=one.side)
+        values = [row for row in rows if row is not None] if isinstance(rows, list) else rows
+        try:
+            contents = map(Framed, self._vector.serialize_many(values).contents())
+        except ValueError as wrong:
+            raise ClientError(f"these columns are not those of {one.subject}: {wrong}") from None
+        if isinstance(rows, list) and len(values) < len(rows):
+            framed = [_DELETE if row is None else next(contents) for row in rows]
+        else:
+            framed = list(contents)
+        one.stats.events += len(values)
+        one.stats.seconds += time.perf_counter() - start_s
+        return framed
+
+    def _one_by_one(self, rows: Rows, first_row: int) -> list[Framed]:
+        framed = []
+        for number, row in enumerate(events_of(rows)):
+            try:
+                framed.append(self._one.serialize(row))
+            except Unencodable as wrong:
+                raise wrong.at_row(first_row + number) from None
+        return framed
+
+
+_DELETE: Final = Framed(None)
+
+
+def _are_vector(one: Serializer, rows: Rows) -> bool:
+    """Whether there is a kernel for them, and enough of them to be worth it."""
+    if isinstance(rows, list) and len(rows) < VECTOR_ROWS_MIN:
+        return False
+    # The header form is for each record to carry.
+    return one.contract.form is Form.PREFIX and one.prepare()[1].type is SchemaType.AVRO
+
+
+def events_of(rows: Rows) -> list[Any]:
+    """The rows as Python has them."""
+    return rows if isinstance(rows, list) else rows.to_pylist()
+
+
+def parts_of(values: Any, rows_max: int) -> "Iterator[Rows]":
+    """Values in parts of a bounded size: Arrow as it is, anything else as lists."""
+    if hasattr(values, "to_batches"):  # a table
+        for batch in values.to_batches():
+            yield from parts_of(batch, rows_max)
+    elif hasattr(values, "num_rows"):  # a record batch
+        for start in range(0, values.num_rows, rows_max):
+            yield values.slice(start, rows_max)
+    else:
+        left = iter(listed(values))
+        while part := list(islice(left, rows_max)):
+            yield part
+
+
+def listed(values: Any) -> Iterable[Any]:
+    """An Arrow array as Python has it; anything else as it is."""
+    found: Iterable[Any] = values.to_pylist() if hasattr(values, "to_pylist") else values
+    return found

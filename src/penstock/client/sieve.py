@@ -8,19 +8,21 @@ long the caller gets the error and the event comes again.
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
 
 from confluent_kafka import Message
 
 from penstock.client.errors import ClientError, RegistryUnavailable, Undecodable
 from penstock.client.event import Event
-from penstock.client.event_batch import ColumnReading, EventBatch, rows_but
 from penstock.client.frame import Side
 from penstock.client.outbox import Outgoing
 from penstock.client.quarantine import Origin, verdict_on
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reading import Reading, UndecodableSide, origin_of
 from penstock.model import Millis
+
+if TYPE_CHECKING:
+    from penstock.client.event_batch import ColumnReading, EventBatch
 
 _REGISTRY_PAUSE_S: Final = 0.5
 _Found = TypeVar("_Found")
@@ -46,7 +48,7 @@ class SiftedColumns(NamedTuple):
     """The same as columns, which have a row for each record that was not put aside."""
 
     done: Sequence[Message]
-    batch: EventBatch | None  # None: nothing could be read yet
+    batch: "EventBatch | None"  # None: nothing could be read yet
     rest: Sequence[Message]
     failure: ClientError | None
 
@@ -84,28 +86,27 @@ class Sieve:
         return Sifted(done, (), None)
 
     def sift_columns(
-        self, topic: str, messages: Sequence[Message], reading: ColumnReading
+        self, topic: str, messages: Sequence[Message], reading: "ColumnReading"
     ) -> SiftedColumns:
         """The same for records of one topic, all at once."""
         try:
-            values, wrongs = self._patiently(lambda: reading.read(topic, messages))
+            batch, wrongs = self._patiently(lambda: reading.read(topic, messages))
         except ClientError as failure:
             return SiftedColumns((), None, messages, failure)
-        batch = EventBatch(topic, values, messages)
-        for wrong in wrongs:
-            row = wrong.row
-            found = Undecodable(
-                wrong.reason, wrong.detail, schema=wrong.schema, subject=f"{topic}-{Side.VALUE}"
-            )
+        if not wrongs:
+            return SiftedColumns(messages, batch, (), None)
+        readable = dict(enumerate(messages))
+        for row, reason, detail, schema in wrongs:
+            wrong = Undecodable(reason, detail, schema=schema, subject=f"{topic}-{Side.VALUE}")
             try:
-                self._put_aside(origin_of(messages[row]), UndecodableSide(Side.VALUE, found))
+                self._put_aside(origin_of(messages[row]), UndecodableSide(Side.VALUE, wrong))
             except ClientError as failure:
                 is_over = isinstance(failure, Undecodable) and row == 0
-                kept = rows_but(row, [one.row for one in wrongs if one.row < row])
-                done, rest = messages[:row], messages[row + is_over :]
-                return SiftedColumns(done, batch.kept(kept), rest, failure)
-        kept = rows_but(len(messages), [one.row for one in wrongs])
-        return SiftedColumns(messages, batch.kept(kept), (), None)
+                before = [one for place, one in readable.items() if place < row]
+                rest = messages[row + is_over :]
+                return SiftedColumns(messages[:row], batch.among(before), rest, failure)
+            del readable[row]
+        return SiftedColumns(messages, batch.among(readable.values()), (), None)
 
     def take_asides(self) -> Sequence[Outgoing]:
         """What belongs in quarantine with the transaction that is being committed."""
