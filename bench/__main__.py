@@ -1,31 +1,52 @@
 """Run every bench, one after another, and write what they found: `make bench`.
 
-Leaves `bench/results.json` and `bench/results.md`. Names of single benches may be given.
+    python -m bench                 all of them
+    python -m bench serde log       these
+    python -m bench --quick         those that start no Java
+
+Leaves `bench/results.json` and `bench/results.md`, `docs/benchmarks.md`, and the charts in
+`docs/charts`. A run of some benches replaces their results and keeps the others', each with the
+date, machine and versions it was measured with.
 """
 
+import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, Final, TypeAlias
 
+from bench.charts import bench_chart, overview_chart, shown
 from bench.figures import Figure
 
-HERE = Path(__file__).parent
-NOT_BENCHES = {"__init__", "__main__", "figures", "peers", "latency", "load"}
-SECONDS_MAX = 1800
+HERE: Final = Path(__file__).parent
+CHARTS: Final = Path("docs/charts")
+IS_BENCH: Final = ("from bench.figures import", "report(measure(), __doc__)")
+NEEDS_JAVA: Final = ("apache_kafka", "pyspark", "penstock.spark")
+SECONDS_MAX: Final = 3600
+PACKAGES: Final = ("confluent-kafka", "fastavro", "pyarrow", "numba", "pyspark")
+
+# by bench: what it found, and with what
+Results: TypeAlias = dict[str, dict[str, Any]]
 
 
-def main(wanted: list[str]) -> int:
+def main(arguments: Sequence[str], *, root: Path = HERE.parent) -> int:
     """Run the benches; non-zero if one of them broke."""
-    names = wanted or sorted(
-        path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHES
-    )
-    results: dict[str, list[Figure]] = {}
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help="benches to run; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="only those that start no Java")
+    options = parser.parse_args(arguments)
+    known = benches()
+    names = options.names or [name for name, java in known.items() if not (options.quick and java)]
+    if strangers := [name for name in names if name not in known]:
+        parser.error(f"no such bench: {', '.join(strangers)}. There are: {', '.join(known)}")
+    results = read_results(root)
     broken = []
     for name in names:
         print(f"== {name}", flush=True)
@@ -33,14 +54,24 @@ def main(wanted: list[str]) -> int:
         if figures is None:
             broken.append(name)
             continue
-        results[name] = figures
+        results[name] = {"measured": measured(), "figures": [asdict(one) for one in figures]}
         for figure in figures:
             ratio = "no peer" if figure.ratio is None else f"{figure.ratio:.2f}x"
-            print(f"   {figure.name}: {figure.ours:,.4g} {figure.unit} ({ratio})", flush=True)
-    write(results)
+            print(f"   {figure.name}: {shown(figure.ours)} {figure.unit} ({ratio})", flush=True)
+        write(results, root)  # after each: a run that is broken off keeps what it has
     if broken:
         print(f"broken: {', '.join(broken)}", file=sys.stderr)
     return 1 if broken else 0
+
+
+def benches() -> dict[str, bool]:
+    """Each bench by name, and whether it starts Java."""
+    texts = {path.stem: path.read_text() for path in sorted(HERE.glob("*.py"))}
+    return {
+        name: any(word in text for word in NEEDS_JAVA)
+        for name, text in texts.items()
+        if all(words in text for words in IS_BENCH) and name != "__main__"
+    }
 
 
 def run(name: str) -> list[Figure] | None:
@@ -61,37 +92,113 @@ def run(name: str) -> list[Figure] | None:
     return [Figure(**row) for row in rows]
 
 
-def write(results: dict[str, list[Figure]]) -> None:
-    """The JSON for programs, the Markdown for docs."""
-    machine: dict[str, object] = {
-        "date": datetime.now(UTC).date().isoformat(),  # noqa: TID251 - a report is dated
+def measured() -> dict[str, object]:
+    """When, on what machine, and with which versions."""
+    now = datetime.now(UTC)  # noqa: TID251 - a report is dated
+    facts: dict[str, object] = {
+        "date": now.date().isoformat(),
+        "commit": _said("git", "rev-parse", "--short", "HEAD"),
+        "processor": _processor(),
         "cores": os.cpu_count(),
-        "machine": platform.machine(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "librdkafka through confluent-kafka": version("confluent-kafka"),
+        "java": _java(),
     }
-    rows = {
-        name: [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
-        for name, figures in results.items()
-    }
-    (HERE / "results.json").write_text(json.dumps({"machine": machine, **rows}, indent=1) + "\n")
-    (HERE / "results.md").write_text(as_markdown(results, machine))
+    for package in PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {name: fact for name, fact in facts.items() if fact}
 
 
-def as_markdown(results: dict[str, list[Figure]], machine: dict[str, object]) -> str:
-    """One table per bench, the machine on top."""
-    facts = ", ".join(f"{key} {value}" for key, value in machine.items())
-    lines = ["# Bench results", "", f"Made by `make bench`: {facts}.", ""]
-    for name, figures in results.items():
-        lines += [f"## `python -m bench.{name}`", ""]
-        lines += ["| what | ours | peer | ratio | unit | target |", "|---|---|---|---|---|---|"]
-        for f in figures:
-            peer = "-" if f.peer is None else f"{f.peer:,.4g}"
-            ratio = "-" if f.ratio is None else f"{f.ratio:.2f}"
-            lines.append(f"| {f.name} | {f.ours:,.4g} | {peer} | {ratio} | {f.unit} | {f.target} |")
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _java() -> str:
+    told = _said("java", "--version")
+    return told.splitlines()[0] if told else ""
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def read_results(root: Path) -> Results:
+    """What earlier runs found, of benches that are still there."""
+    path = root / "bench" / "results.json"
+    if not path.exists():
+        return {}
+    found: Results = json.loads(path.read_text())
+    known = benches()
+    return {name: bench for name, bench in found.items() if name in known}
+
+
+def write(results: Results, root: Path) -> None:
+    """The JSON for programs, the Markdown and the charts for people."""
+    ordered = {name: results[name] for name in sorted(results)}
+    figures = {name: figures_of(bench) for name, bench in ordered.items()}
+    (root / "bench").mkdir(exist_ok=True)
+    (root / "bench" / "results.json").write_text(json.dumps(ordered, indent=1) + "\n")
+    charts = root / CHARTS
+    charts.mkdir(parents=True, exist_ok=True)
+    drawn = []
+    for name, found in figures.items():
+        if chart := bench_chart(f"python -m bench.{name}", found):
+            (charts / f"{name}.svg").write_text(chart)
+            drawn.append(name)
+    (charts / "overview.svg").write_text(overview_chart(figures))
+    (root / "bench" / "results.md").write_text(as_markdown(ordered, drawn, f"../{CHARTS}"))
+    (root / "docs" / "benchmarks.md").write_text(as_markdown(ordered, drawn, CHARTS.name))
+
+
+def figures_of(bench: Mapping[str, Any]) -> list[Figure]:
+    """The figures of one bench as they were written."""
+    return [Figure(**row) for row in bench["figures"]]
+
+
+def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
+    """One table per bench, with what it was measured on."""
+    lines = [
+        "# Bench results",
+        "",
+        "Made by `make bench`. Each bench runs us and a peer in the same run; the ratio is ours",
+        "divided by the peer's, and the target says which way is better. Absolute numbers are of",
+        "one machine; ratios travel better.",
+        "",
+        f"![Every claim beside its peer]({charts}/overview.svg)",
+        "",
+    ]
+    for name, bench in results.items():
+        facts = ", ".join(f"{key} {value}" for key, value in bench["measured"].items())
+        lines += [f"## `python -m bench.{name}`", "", facts, ""]
+        if name in drawn:
+            lines += [f"![{name}]({charts}/{name}.svg)", ""]
+        lines += [
+            "| what | ours | peer | ratio | unit | target | |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        lines += [_row(figure) for figure in figures_of(bench)]
         lines.append("")
     return "\n".join(lines)
+
+
+def _row(figure: Figure) -> str:
+    peer = "-" if figure.peer is None else shown(figure.peer)
+    ratio = "-" if figure.ratio is None else f"{figure.ratio:.2f}"
+    verdict = {None: "", True: "held", False: "missed"}[figure.holds]
+    cells = (figure.name, shown(figure.ours), peer, ratio, figure.unit, figure.target, verdict)
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
