@@ -4,9 +4,11 @@ import asyncio
 import gc
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -18,12 +20,15 @@ from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
 from penstock.registry.http.app import build
 from penstock.registry.http.forwarding import Forwarder
+from penstock.registry.http.front import Front
+from penstock.registry.http.wire import RepeatingProtocol
 from penstock.registry.journal import LogSettings
 from penstock.registry.membership import Candidate, Election
 from penstock.registry.service import Registry
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75
+SWITCH_S: Final = 0.0005  # a read waits this long at the most for a thread that checks schemas
 FINISH_S: Final = 3  # for requests under way when a stop is asked for
 
 
@@ -70,6 +75,7 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         election.start()
         await election.first_known()
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
+        sys.setswitchinterval(SWITCH_S)
         app = FastAPI(title="Penstock", version=__version__, redirect_slashes=False, redoc_url=None)
         server = _server(build(app, registry, forwarder), lambda: on_ready(candidate.url))
         await _serve_until_asked(server, listener)
@@ -80,12 +86,13 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         await registry.stop()
 
 
-def _server(app: object, on_started: Callable[[], None]) -> Server:
+def _server(front: Front, on_started: Callable[[], None]) -> Server:
     return Server(
         on_started,
         uvicorn.Config(
-            app,  # type: ignore[arg-type]  # an ASGI application, typed more loosely than theirs
-            http="httptools",
+            front,
+            http=partial(RepeatingProtocol, front.repeat),  # type: ignore[arg-type]  # makes one
+            proxy_headers=False,  # nobody here asks where a request comes from
             loop="none",
             lifespan="off",
             ws="none",

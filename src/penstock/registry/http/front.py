@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from penstock.registry.errors import Declined
 from penstock.registry.http.answers import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
 from penstock.registry.http.schemas import by_id_document
+from penstock.registry.http.wire import REQUEST, Repeated
 from penstock.registry.names import ANY_CONTEXT, context_from_path, context_of
 from penstock.registry.service import Registry
 from penstock.registry.store.codec import to_json
@@ -24,6 +25,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SHELF_MAX: Final = 10_000
+SHELF_BYTES_MAX: Final = 64 << 20
 _BY_ID: Final = b"/schemas/ids/"
 _ROOTS: Final = frozenset(
     (b"", b"subjects", b"schemas", b"config", b"mode", b"compatibility", b"contexts")
@@ -35,10 +37,24 @@ _BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
 class Ready(NamedTuple):
     """An answer, but for the sending."""
 
-    start: dict[str, Any]
-    body: dict[str, Any]
+    body: bytes
     context: str
     id: int
+
+    def start(self, media: str) -> dict[str, Any]:
+        """The beginning of the answer, in one of its types."""
+        headers = [
+            (b"content-type", media.encode()),
+            (b"content-length", str(len(self.body)).encode()),
+        ]
+        return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+class Known(NamedTuple):
+    """The answer to a request in just these words, and who uses what by it."""
+
+    answer: Repeated
+    use: Use
 
 
 class Front:
@@ -49,12 +65,33 @@ class Front:
         self.hits = 0
         self._app = app
         self._registry = registry
-        self._shelf: dict[tuple[bytes, bytes], Ready] = {}
+        self._shelf: dict[tuple[bytes, bytes], Ready] = {}  # by path and query
+        self._shelf_bytes = 0
+        self._known: dict[bytes, Known] = {}  # by the whole request; bodies are those of the shelf
         registry.listeners.append(self._on_event)
 
     def _on_event(self, event: Event) -> None:
         if self._shelf and not isinstance(event, Marked):
-            self._shelf.clear()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._shelf.clear()
+        self._known.clear()
+        self._shelf_bytes = 0
+
+    def repeat(self, request: bytes) -> Repeated | None:
+        """The answer to a request that was answered in the same words since the last change."""
+        known = self._known.get(request)
+        if known is None:
+            return None
+        self._count(known.use)
+        return known.answer
+
+    def _count(self, use: Use) -> None:
+        registry = self._registry
+        registry.usage.note(use, registry.clock())
+        self.hits += 1
+        self.answered[200] += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
@@ -71,21 +108,24 @@ class Front:
 
     async def _answer(self, ready: Ready, scope: Scope, send: Send) -> None:
         client, agent, accept = _told_by(scope)
-        registry = self._registry
+        media = MEDIA if accept is None else negotiated(accept)
+        if media is None:
+            await self._refuse(406, "Not Acceptable", scope, send)
+            return
         who, role = identify(client, agent, CONSUMER) if client else (agent, CONSUMER)
-        registry.usage.note(Use(ready.context, ready.id, who, role), registry.clock())
-        start = ready.start
-        if accept is not None:
-            media = negotiated(accept)
-            if media is None:
-                await self._refuse(406, "Not Acceptable", scope, send)
-                return
-            if media != MEDIA:
-                start = _with_type(start, media)
-        self.hits += 1
-        self.answered[200] += 1
+        use = Use(ready.context, ready.id, who, role)
+        self._count(use)
+        start = ready.start(media)
+        self._remember(scope, Known(Repeated(_head(start), ready.body), use))
         await send(start)
-        await send(ready.body)
+        await send({"type": "http.response.body", "body": ready.body})
+
+    def _remember(self, scope: Scope, known: Known) -> None:
+        request = scope.get("extensions", {}).get(REQUEST)
+        if request is not None:
+            if len(self._known) >= SHELF_MAX:
+                self._known.clear()
+            self._known[request["bytes"]] = known
 
     def _prepare(self, scope: Scope) -> Ready | None:
         """An answer to keep; None for what needs a closer look."""
@@ -103,10 +143,11 @@ class Front:
             )
         except Declined:
             return None
-        ready = _ready(to_json(document), context_of(version.subject), version.id)
-        if len(self._shelf) >= SHELF_MAX:
-            self._shelf.clear()
+        ready = Ready(to_json(document), context_of(version.subject), version.id)
+        if len(self._shelf) >= SHELF_MAX or self._shelf_bytes >= SHELF_BYTES_MAX:
+            self._clear()
         self._shelf[path, query] = ready
+        self._shelf_bytes += len(ready.body)
         return ready
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,13 +192,9 @@ async def _nothing() -> MutableMapping[str, Any]:
     return {"type": "http.disconnect"}
 
 
-def _ready(body: bytes, context: str, id: int) -> Ready:
-    headers = [
-        (b"content-type", MEDIA.encode()),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    start = {"type": "http.response.start", "status": 200, "headers": headers}
-    return Ready(start, {"type": "http.response.body", "body": body}, context, id)
+def _head(start: dict[str, Any]) -> bytes:
+    lines = [b"%b: %b\r\n" % header for header in start["headers"]]
+    return b"".join((*lines, b"\r\n"))
 
 
 def _told_by(scope: Scope) -> tuple[str, str, bytes | None]:
