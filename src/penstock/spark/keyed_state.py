@@ -1,0 +1,150 @@
+"""What happens to a key's state when its rows come: merged, or updated by the user's function.
+
+Runs in Spark's workers under `transformWithState`, which calls a processor for each key of a batch
+with that key's rows. Every change comes out as one row: the state as it is now, or that it is gone.
+How far the source was read and the newest event time are states like any other.
+
+A window is late when its end is not after the watermark, as in Spark's own windows. Spark knows no
+watermark in the first batch of a checkpoint; a query that began from a changelog topic has the one
+it had before, `watermark_ms`, for that batch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
+
+from penstock.spark.aggregates import Aggregate
+from penstock.spark.partials import CLOCK, END, NEWEST, OFFSET, ROWS, STATE, WINDOW
+
+LATE: Final = "late"
+_MILLI_US: Final = 1000
+
+Update: TypeAlias = Callable[[dict[str, Any] | None, list[dict[str, Any]]], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How states change; small, because it is sent to every task."""
+
+    names: tuple[str, ...]  # of the state's own columns
+    state: StructType  # those, and the columns of the rows about the batch
+    aggregates: Mapping[str, Aggregate]
+    update: Update | None  # in place of aggregates
+    size_us: int | None  # of windows
+    watermark_ms: int  # of the query before this one
+
+
+class KeyedState(StatefulProcessor):
+    """The states of all keys: (kind, id) in, changes out."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark's: before the first key."""
+        self._handle = handle
+        self._state = handle.getValueState("state", self._rules.state)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        """Spark's: the rows of one key in this batch."""
+        kind, name = key
+        found = list(rows)
+        if kind == OFFSET:
+            yield from self._advance(key, END, max(row[END] for row in found))
+        elif kind == CLOCK:
+            yield from self._advance(key, NEWEST, max(row[NEWEST] for row in found))
+        elif self._is_late(found[0], timerValues):
+            yield self._row(LATE, name, self._merged({}, found), window=found[0][WINDOW])
+        else:
+            yield from self._change(name, found)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Row]:
+        """Spark's: the watermark has passed the end of a window."""
+        if self._state.exists():
+            window = self._now()[WINDOW]
+            self._state.clear()
+            yield self._row(STATE, key[1], None, window=window)
+
+    def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
+        """Spark's: what the changelog topic says of a key, before the first batch."""
+        told = initialState.asDict(recursive=False)
+        self._state.update(tuple(told[name] for name in self._rules.state.names))
+        self._watch(told[WINDOW])
+
+    def close(self) -> None:
+        """Spark's: nothing is held."""
+
+    def _change(self, name: str, rows: list[Row]) -> Iterator[Row]:
+        before = self._now() if self._state.exists() else None
+        window = rows[0][WINDOW] if self._rules.size_us is not None else None
+        if self._rules.update is not None:
+            own = None if before is None else {one: before[one] for one in self._rules.names}
+            after = self._rules.update(own, [*_unpacked(rows)])
+        else:
+            after = self._merged(before or {}, rows)
+        if after is None:
+            if before is not None:
+                self._state.clear()
+                yield self._row(STATE, name, None, window=window)
+            return
+        self._keep({**after, WINDOW: window})
+        if before is None:
+            self._watch(window)
+        yield self._row(STATE, name, after, window=window)
+
+    def _advance(self, key: Any, column: str, value: Any) -> Iterator[Row]:
+        """A state that only grows."""
+        if self._state.exists() and self._now()[column] >= value:
+            return
+        self._keep({column: value})
+        yield self._row(key[0], key[1], {column: value})
+
+    def _merged(self, before: Mapping[str, Any], rows: Iterable[Row]) -> dict[str, Any]:
+        after = {name: before.get(name) for name in self._rules.aggregates}
+        for row in rows:
+            for name, aggregate in self._rules.aggregates.items():
+                after[name] = aggregate.merge(after[name], row[name])
+        return after
+
+    def _is_late(self, row: Row, timer_values: Any) -> bool:
+        if self._rules.size_us is None:
+            return False
+        watermark_ms = timer_values.getCurrentWatermarkInMs()
+        context = TaskContext.get()
+        if context is not None and context.getLocalProperty("streaming.sql.batchId") == "0":
+            watermark_ms = max(watermark_ms, self._rules.watermark_ms)
+        return bool(row[WINDOW] + self._rules.size_us <= watermark_ms * _MILLI_US)
+
+    def _watch(self, window: int | None) -> None:
+        """Have Spark say when the window is over."""
+        if window is not None and self._rules.size_us is not None:
+            self._handle.registerTimer((window + self._rules.size_us) // _MILLI_US)
+
+    def _now(self) -> dict[str, Any]:
+        held = self._state.get()
+        assert held is not None, "only asked where there is a state"
+        return dict(zip(self._rules.state.names, held, strict=True))
+
+    def _keep(self, told: Mapping[str, Any]) -> None:
+        self._state.update(tuple(told.get(name) for name in self._rules.state.names))
+
+    def _row(
+        self, kind: str, name: str, told: Mapping[str, Any] | None, *, window: int | None = None
+    ) -> Row:
+        values = told or {}
+        columns = {one: values.get(one) for one in self._rules.state.names}
+        columns[WINDOW] = window
+        return Row(_kind=kind, _id=name, _gone=told is None, **columns)
+
+
+def _unpacked(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        for one in row[ROWS]:
+            yield one.asDict(recursive=True)
