@@ -87,6 +87,12 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     return compiled
 
 
+def outlined(function: Callable[P, R]) -> Callable[P, R]:
+    """A part of kernels that is rarely needed, compiled once however many places call it."""
+    compiled: Callable[P, R] = _njit(nogil=True, _nrt=False)(function)
+    return compiled
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile at the first call, or load what an earlier process compiled."""
     compiled: Any = _njit(nogil=True, _nrt=False)(function)
