@@ -21,7 +21,7 @@ from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
 from penstock.client.event import Event
 from penstock.client.flow import Flow, FlowLimits, FlowStats
-from penstock.client.intake import BATCH_MAX, Intake, Taken, offset_of, partition_of
+from penstock.client.intake import BATCH_MAX, Intake, Taken, end_offsets
 from penstock.client.outbox import Outgoing
 from penstock.client.progress import Commits, Progress
 from penstock.client.quarantine_writer import QuarantineWriter
@@ -345,8 +345,7 @@ class Consumer:
         )
 
     def _done(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self._unsettled[partition_of(message)] = Offset(offset_of(message) + 1)
+        self._unsettled |= end_offsets(messages)
         now_s = time.monotonic()
         if not self._unsettled_records:
             self._unsettled_since_s = now_s

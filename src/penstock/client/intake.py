@@ -295,6 +295,28 @@ def offset_of(message: Message) -> Offset:
     return Offset(offset)
 
 
+def end_offsets(messages: Iterable[Message]) -> dict[TopicPartition, Offset]:
+    """What comes after the last of them, in each partition."""
+    last = {(one.topic(), one.partition()): one for one in messages}
+    return {partition_of(one): Offset(offset_of(one) + 1) for one in last.values()}
+
+
+def places_by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[int]]:
+    """Which of them are of which partition, in order."""
+    found: dict[tuple[str | None, int | None], list[int]] = {}
+    for place, message in enumerate(messages):
+        where = message.topic(), message.partition()
+        if where in found:
+            found[where].append(place)
+        else:
+            found[where] = [place]
+    return {
+        TopicPartition(topic, partition): places
+        for (topic, partition), places in found.items()
+        if topic is not None and partition is not None
+    }
+
+
 def _is_cooperative(settings: Mapping[str, Any]) -> bool:
     strategy = str(settings.get("partition.assignment.strategy", ""))
     return "cooperative" in strategy or settings.get("group.protocol") == "consumer"

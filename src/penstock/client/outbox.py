@@ -64,7 +64,18 @@ class Deliveries:
         self.sent = 0
         self.delivered = 0
         self.failures: list[DeliveryFailed] = []
-        self.end_offsets: dict[TopicPartition, Offset] = {}  # after the last that is there
+        self._last_offsets: dict[tuple[str | None, int | None], int | None] = {}
+
+    @property
+    def end_offsets(self) -> dict[TopicPartition, Offset]:
+        """What comes after the last one that is there, in each partition."""
+        with self._changed:
+            return {
+                TopicPartition(topic, partition): Offset(offset + 1)
+                for (topic, partition), offset in self._last_offsets.items()
+                # Nobody tells offsets with acks=0.
+                if topic is not None and partition is not None and offset is not None
+            }
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait until all are delivered; how many. Raises the first failure."""
@@ -79,25 +90,26 @@ class Deliveries:
     def _all_heard(self) -> bool:
         return self.delivered + len(self.failures) >= self.sent
 
-    def put(self, outbox: "Outbox", record: Outgoing) -> None:
-        """Send one more."""
+    def put_all(self, outbox: "Outbox", records: Sequence[Outgoing]) -> None:
+        """Send some more."""
         with self._changed:
             row = self.sent
-            self.sent += 1
+            self.sent += len(records)
         try:
-            outbox.put(record, partial(self._on_delivery, row))
+            for record in records:
+                outbox.put(record, partial(self._on_delivery, row))
+                row += 1
         except BaseException:
             with self._changed:
-                self.sent -= 1
+                self.sent = row
+                self._changed.notify_all()
             raise
 
     def _on_delivery(self, row: int, error: KafkaError | None, message: Message) -> None:
         with self._changed:
             if error is None:
                 self.delivered += 1
-                topic, partition, offset = _coordinates(message)
-                if offset >= 0:
-                    self.end_offsets[TopicPartition(topic, partition)] = Offset(offset + 1)
+                self._last_offsets[message.topic(), message.partition()] = message.offset()
             else:
                 self.failures.append(_failed(error, message, row))
             if self._all_heard():
@@ -120,20 +132,24 @@ class Outbox:
         """Send a record; `on_delivery` is told what became of it, on a thread of its own."""
         if self._stopping.is_set():
             raise Stopped("it was closed; nothing can be sent any more")
-        more: dict[str, Any] = {"on_delivery": on_delivery}
+        more: dict[str, Any] = {}
         if record.headers:
             more["headers"] = list(record.headers)
         if record.partition is not None:
             more["partition"] = record.partition
         if record.timestamp is not None:
             more["timestamp"] = record.timestamp
-        deadline_s = time.monotonic() + QUEUE_WAIT_S
+        full_since_s = 0.0
         while True:
             try:
-                self.kafka.produce(record.topic, value=record.value, key=record.key, **more)
+                self.kafka.produce(
+                    record.topic, record.value, record.key, on_delivery=on_delivery, **more
+                )
                 return
             except BufferError:
-                if time.monotonic() > deadline_s:
+                now_s = time.monotonic()
+                full_since_s = full_since_s or now_s
+                if now_s - full_since_s > QUEUE_WAIT_S:
                     raise self._stuck(record.topic) from None
                 self._poll()
             except KafkaException as failure:
@@ -206,15 +222,12 @@ class Outbox:
             self._stopping.wait(_POLL_S)
 
 
-def _coordinates(message: Message) -> tuple[str, int, Offset]:
+def _placed(message: Message) -> Placed:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None, "what was delivered has a topic"
     assert partition is not None, "and a partition"
-    return topic, partition, Offset(-1 if offset is None else offset)  # none told with acks=0
-
-
-def _placed(message: Message) -> Placed:
-    return Placed(*_coordinates(message), Millis(message.timestamp()[1]))
+    place = Offset(-1 if offset is None else offset)  # nobody tells it with acks=0
+    return Placed(topic, partition, place, Millis(message.timestamp()[1]))
 
 
 def _failed(error: KafkaError, message: Message, row: int | None = None) -> DeliveryFailed:

@@ -112,10 +112,8 @@ class Producer:
         first_row = 0
         for part in parts_of(values, MANY_ROWS):
             framed = self._many_values.serialize_many(part, first_row)
-            for value, key in zip(
-                framed, self._next_keys(left, len(framed), first_row), strict=True
-            ):
-                deliveries.put(self._outbox, self._record(value, key))
+            framed_keys = self._next_keys(left, len(framed), first_row)
+            deliveries.put_all(self._outbox, list(map(self._record, framed, framed_keys)))
             first_row += len(framed)
         if left is not None and next(left, _END) is not _END:
             raise ClientError(f"there are more keys than events; all {first_row} events were sent")

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.errors import Rebalanced
-from penstock.client.intake import Intake, offset_of, partition_of
+from penstock.client.intake import Intake, offset_of, places_by_partition
 from penstock.model import Offset, TopicPartition
 
 
@@ -48,16 +48,16 @@ class Progress:
         elsewhere is either noticed here, or finds its records among those handed over.
         """
         allowed: list[int] = []
+        by_partition = places_by_partition(messages)
         with self._lock:
-            for index, message in enumerate(messages):
-                partition, offset = partition_of(message), offset_of(message)
+            for partition, places in by_partition.items():
                 if is_current(partition):
-                    allowed.append(index)
-                    self._first.setdefault(partition, offset)
-                    self._end[partition] = Offset(offset + 1)
+                    allowed += places
+                    self._first.setdefault(partition, offset_of(messages[places[0]]))
+                    self._end[partition] = Offset(offset_of(messages[places[-1]]) + 1)
         if self.commits is Commits.AT_MOST_ONCE:
             self.commit()
-        return allowed
+        return sorted(allowed)
 
     def done(self, ends: Mapping[TopicPartition, Offset]) -> None:
         """The program is done with all before these, which are committed before long."""

@@ -58,7 +58,7 @@ class QuarantineWriter:
                 self._bootstrap, {"message.max.bytes": 16 << 20, **self._settings}
             )
         try:
-            self._deliveries.put(self._outbox, record)
+            self._deliveries.put_all(self._outbox, [record])
         except ClientError as failure:
             raise _not_put(record.topic, str(failure)) from failure
 
