@@ -7,6 +7,7 @@ import pytest
 from penstock.broker.fetch_sessions import FetchSessions, Wanted
 from penstock.errors import Refused
 from penstock.model import Millis
+from penstock.protocol.fetch_request import WantedPartition
 
 
 def sessions(sessions_max: int = 2) -> FetchSessions:
@@ -17,9 +18,7 @@ def sessions(sessions_max: int = 2) -> FetchSessions:
 
 
 def wanted(index: int, topic: str = "t") -> Wanted:
-    return Wanted(
-        topic, index, fetch_offset=0, max_bytes=1, current_leader_epoch=-1, last_fetched_epoch=-1
-    )
+    return Wanted(topic, WantedPartition(index, -1, 0, -1, -1, 1))
 
 
 def open_session(cache: FetchSessions, now: int, *indexes: int) -> int:

@@ -14,13 +14,12 @@ from typing import Final, NamedTuple
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
+from penstock.protocol.fetch_request import TopicKey, WantedPartition
 
 NO_SESSION: Final = 0
 OPEN_EPOCH: Final = 0  # the client wants a session
 CLOSE_EPOCH: Final = -1  # the client wants none
 _EPOCH_LAST: Final = 2**31 - 1
-
-TopicKey = str | bytes  # a name, or an id's 16 bytes from Fetch 13 on
 
 
 class Wanted:
@@ -39,22 +38,16 @@ class Wanted:
         "topic",
     )
 
-    def __init__(
-        self,
-        topic: TopicKey,
-        index: int,
-        *,
-        fetch_offset: int,
-        max_bytes: int,
-        current_leader_epoch: int,
-        last_fetched_epoch: int,
-    ) -> None:
+    def __init__(self, topic: TopicKey, asked: WantedPartition) -> None:
         self.topic = topic
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
+        (
+            self.index,
+            self.current_leader_epoch,
+            self.fetch_offset,
+            self.last_fetched_epoch,
+            _,
+            self.max_bytes,
+        ) = asked
         self.partition: Partition | None = None  # found when last read
         self.generation = -1  # of the table that it was found in
         self.told_high_watermark = -1

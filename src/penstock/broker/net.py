@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from penstock.broker.dispatch import Dispatcher, refuse
 from penstock.broker.handler import Answered, Client, Context, Disconnect, Held
-from penstock.broker.receiving import Receiver
+from penstock.broker.receiving import Receiver, Rooms
 from penstock.broker.settings import NetworkSettings
 from penstock.errors import Malformed, Refused
 from penstock.protocol.primitives import Buffer
@@ -29,6 +29,14 @@ SHARED_BYTES: Final = 256 << 10  # one read takes at most this much of one clien
 SWEEP_S: Final = 1.0
 JOINED_BYTES_MAX: Final = 16 << 10  # small replies leave as one piece
 FRAME_BYTES_PER_S: Final = 64 << 10  # beyond its first grace, a request must come at this pace
+
+# What keeps a connection from starting its next request: bits, so that one look tells all.
+_HELD: Final = 1  # a request must finish before the next may start
+_MUTED: Final = 2  # by a quota
+_UNREAD: Final = 4  # the client does not read its replies
+_FULL: Final = 8  # too many requests wait for their reply
+_STOPPING: Final = 16
+_GONE: Final = 32  # there is no connection yet, or no more
 
 
 class _Pending:
@@ -47,9 +55,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_dispatcher",
-        "_held",
         "_limits",
-        "_muted",
+        "_obstacles",
         "_outgoing",
         "_outgoing_bytes",
         "_paused",
@@ -57,9 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         "_receiver",
         "_server",
         "_stats",
-        "_stopping",
         "_working",
-        "_write_paused",
         "active_at",
         "client",
         "frame_began_at",
@@ -71,16 +76,13 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = server.dispatcher
         self._limits = server.settings
         self._stats = server.stats
-        self._receiver = Receiver(server.shared, server.settings.request_bytes_max)
+        self._receiver = Receiver(server.rooms, server.settings.request_bytes_max)
         self._pending: deque[_Pending] = deque()
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
-        self._held = False  # a request that must finish before the next may start
-        self._muted = False  # by a quota
-        self._write_paused = False  # the client does not read
-        self._paused = False  # reading is paused, for one of these reasons
+        self._obstacles = _GONE
+        self._paused = False  # reading is, because of an obstacle
         self._working = False  # frames are being handled up the stack: write once, at the end
-        self._stopping = False
         self.transport: asyncio.Transport | None = None
         self.client = Client("", 0)
         self.active_at = 0.0
@@ -103,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.transport = transport
+        self._obstacles &= ~_GONE
         # Left to itself the kernel lets a slow reader's buffer grow to megabytes.
         transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes
@@ -111,7 +114,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
+        self._obstacles |= _GONE
         self._server.forget(self)
+        self._receiver.leave()
         pending, self._pending = self._pending, deque()
         for request in pending:
             if request.answer is not None:
@@ -126,10 +131,10 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_frames()
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._obstacles |= _UNREAD
 
     def resume_writing(self) -> None:
-        self._write_paused = False
+        self._obstacles &= ~_UNREAD
         self.active_at = self._server.loop.time()
         self._resume()
 
@@ -139,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         receiver = self._receiver
         self._working = True
         try:
-            while self._may_start() and (frame := receiver.next_frame()) is not None:
+            while not self._obstacles and (frame := receiver.next_frame()) is not None:
                 self._start(frame)
             receiver.settle()
         except Malformed as error:
@@ -151,21 +156,17 @@ class Connection(asyncio.BufferedProtocol):
             self.close(None)
         finally:
             self._working = False
-        if self.transport is None:
+        if self._obstacles & _GONE:
             return
-        self._note_frame()
-        self._flush()
-        self._pause_or_resume()
-
-    def _may_start(self) -> bool:
-        return not (
-            self._held
-            or self._muted
-            or self._write_paused
-            or self._stopping
-            or self.transport is None
-            or len(self._pending) >= self._limits.in_flight_max
-        )
+        # Remember since when an unfinished frame is on its way.
+        if receiver.pending_bytes == 0:
+            self.frame_began_at = None
+        elif self.frame_began_at is None:
+            self.frame_began_at = self.active_at
+        if self._outgoing:
+            self._flush()
+        if self._obstacles or self._paused:
+            self._pause_or_resume()
 
     def _start(self, frame: memoryview) -> None:
         self.frame_began_at = None
@@ -174,37 +175,36 @@ class Connection(asyncio.BufferedProtocol):
         if context.throttle_ms:
             self._mute(context.throttle_ms)
         if isinstance(answer, Held):
-            self._held = True
+            self._obstacles |= _HELD
             answer.answer.add_done_callback(self._release)
             answer = answer.answer
         if isinstance(answer, asyncio.Future):
             pending = _Pending(context, answer)
-            self._pending.append(pending)
+            self._await_turn(pending)
             answer.add_done_callback(partial(self._on_answered, pending))
-            return
-        response = self._encode(context, answer)
-        if self._pending:
+        elif self._pending:
             pending = _Pending(context, None)
-            pending.response = response
-            self._pending.append(pending)
+            pending.response = self._encode(context, answer)
+            self._await_turn(pending)
         else:
-            self._outgoing += response
-            self._outgoing_bytes += sum(map(len, response))
-            if self._outgoing_bytes > self._limits.unsent_bytes_max:
-                self._flush()  # so that a client that does not read is noticed at once
+            self._queue(self._encode(context, answer))
 
-    def _note_frame(self) -> None:
-        """Remember since when an unfinished frame is on its way."""
-        if self._receiver.pending_bytes == 0:
-            self.frame_began_at = None
-        elif self.frame_began_at is None:
-            self.frame_began_at = self.active_at
+    def _await_turn(self, pending: _Pending) -> None:
+        self._pending.append(pending)
+        if len(self._pending) >= self._limits.in_flight_max:
+            self._obstacles |= _FULL
+
+    def _queue(self, response: list[Buffer]) -> None:
+        self._outgoing += response
+        self._outgoing_bytes += sum(map(len, response))
+        if self._outgoing_bytes > self._limits.unsent_bytes_max:
+            self._flush()  # so that a client that does not read is noticed at once
 
     def _pause_or_resume(self) -> None:
         transport = self.transport
         if transport is None or transport.is_closing():
             return
-        if self._may_start():
+        if not self._obstacles:
             if self._paused:
                 self._paused = False
                 self.frame_began_at = None
@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         """Something that kept requests from starting has passed."""
-        if self._paused and not self._working and self._may_start():
+        if self._paused and not self._working and not self._obstacles:
             self._handle_frames()
 
     # Replies out.
@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("an answer failed; closing %s", self.client)
             self.close(None)
             return
-        if pending.context.throttle_ms and not self._muted:
+        if pending.context.throttle_ms and not self._obstacles & _MUTED:
             self._mute(pending.context.throttle_ms)
         self._send_answered()
 
@@ -255,6 +255,8 @@ class Connection(asyncio.BufferedProtocol):
             pending.popleft()
             self._outgoing += response
             self._outgoing_bytes += sum(map(len, response))
+        if len(pending) < self._limits.in_flight_max:
+            self._obstacles &= ~_FULL
         if not self._working:
             self._flush()
             self._resume()
@@ -274,21 +276,21 @@ class Connection(asyncio.BufferedProtocol):
     # Holding, muting, closing.
 
     def _release(self, answer: asyncio.Future[Any]) -> None:
-        self._held = False
+        self._obstacles &= ~_HELD
         self._server.loop.call_soon(self._resume)
 
     def _mute(self, throttle_ms: int) -> None:
-        self._muted = True
+        self._obstacles |= _MUTED
         self._server.loop.call_later(throttle_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:
-        self._muted = False
+        self._obstacles &= ~_MUTED
         self.active_at = self._server.loop.time()
         self._resume()
 
     def overdue(self, now: float) -> str | None:
         """Why this connection should be closed by now, if it should."""
-        if self._muted or self._held:
+        if self._obstacles & (_MUTED | _HELD):
             return None
         began_at = self.frame_began_at
         if began_at is not None and not self._paused:
@@ -296,13 +298,13 @@ class Connection(asyncio.BufferedProtocol):
             if now - began_at > grace_s + self._receiver.pending_bytes / FRAME_BYTES_PER_S:
                 return "a request did not arrive in time"
             return None
-        if self._pending and not self._write_paused:
+        if self._pending and not self._obstacles & _UNREAD:
             return None
         return "idle" if now - self.active_at > self._limits.idle_ms / 1000 else None
 
     def stop(self) -> None:
         """Start nothing more; what has started is still answered."""
-        self._stopping = True
+        self._obstacles |= _STOPPING
         self._pause_or_resume()
 
     def close(self, reason: str | None) -> None:
@@ -314,6 +316,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.warning("closing %s: %s", self.client, reason)
         self._flush()
         self.transport = None
+        self._obstacles |= _GONE
         transport.close() if transport.get_write_buffer_size() == 0 else transport.abort()
 
 
@@ -336,7 +339,7 @@ class Server:
         self.settings = settings
         self.listener = listener
         self.loop = asyncio.get_running_loop()
-        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.rooms = Rooms(SHARED_BYTES)
         self.stats = NetworkStats()
         self.connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()

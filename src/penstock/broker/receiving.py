@@ -3,7 +3,8 @@
 Between frames a connection owns no memory: it reads into one buffer that all connections share,
 which is safe because a read and the handling of what it brought are one turn of the event loop.
 Only what is left over (a frame that began, or frames that may not be handled yet) moves to a
-buffer of the connection's own, which grows with the bytes that came, not with what was claimed.
+buffer of the connection's own, which grows with the bytes that came, not with what was claimed. A
+few large ones are kept for the next large frame: to get and clear one costs as much as to fill it.
 """
 
 from __future__ import annotations
@@ -14,18 +15,42 @@ from penstock.protocol.framing import REQUEST_BYTES_MIN, SIZE_BYTES, frame_end, 
 
 GROWTH: Final = 8  # room made for a large frame, as a multiple of what came of it
 ROOM_BYTES_MIN: Final = 4096
+SPARE_BYTES_MIN: Final = 64 << 10  # smaller ones are quickly made
+SPARE_BYTES_MAX: Final = 2 << 20
+SPARES_MAX: Final = 4  # beyond, they are let go
+
+
+class Rooms:
+    """The buffers of all connections: the shared one, and large ones that nobody uses."""
+
+    def __init__(self, shared_bytes: int) -> None:
+        self.shared = memoryview(bytearray(shared_bytes))
+        self.spares: list[memoryview] = []
+
+    def take(self, size_bytes: int) -> memoryview:
+        """A buffer for one connection alone, of this size at least."""
+        if size_bytes >= SPARE_BYTES_MIN:
+            for index, spare in enumerate(self.spares):
+                if len(spare) >= size_bytes:
+                    return self.spares.pop(index)
+        return memoryview(bytearray(size_bytes))
+
+    def give_back(self, room: memoryview) -> None:
+        """Nobody refers to what is in it any more."""
+        if len(self.spares) < SPARES_MAX and SPARE_BYTES_MIN <= len(room) <= SPARE_BYTES_MAX:
+            self.spares.append(room)
 
 
 class Receiver:
     """One connection's incoming bytes."""
 
-    __slots__ = ("_end", "_frame_bytes_max", "_own", "_shared", "_start", "_view")
+    __slots__ = ("_end", "_frame_bytes_max", "_own", "_rooms", "_start", "_view")
 
-    def __init__(self, shared: memoryview, frame_bytes_max: int) -> None:
-        self._shared = shared
+    def __init__(self, rooms: Rooms, frame_bytes_max: int) -> None:
+        self._rooms = rooms
         self._frame_bytes_max = frame_bytes_max
         self._own = False
-        self._view = shared
+        self._view = rooms.shared
         self._start = 0  # of what is not yet handled
         self._end = 0  # of what came
 
@@ -61,15 +86,26 @@ class Receiver:
         """Handling stops for now: leave the shared buffer, keep what is left, and make room."""
         left = self._end - self._start
         if left == 0:
-            self._own, self._view = False, self._shared
-            self._start = self._end = 0
+            self.leave()
             return
         if self._own and self._start == 0 and self._end < len(self._view):
             return
-        view = memoryview(bytearray(self._room_bytes(left)))
+        size_bytes = self._room_bytes(left)
+        view = self._view
+        if not self._own or size_bytes > len(view):
+            view = self._rooms.take(size_bytes)
         view[:left] = self._view[self._start : self._end]
-        self._own, self._view = True, view
+        if view is not self._view:
+            self.leave()
+            self._own, self._view = True, view
         self._start, self._end = 0, left
+
+    def leave(self) -> None:
+        """Let go of what came: it was handled, or nobody will."""
+        if self._own:
+            self._rooms.give_back(self._view)
+            self._own, self._view = False, self._rooms.shared
+        self._start = self._end = 0
 
     def _room_bytes(self, left: int) -> int:
         end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)

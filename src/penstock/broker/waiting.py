@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.broker.partitions import Partition
+from penstock.model import Offset
 
 
 class LongPoll:
@@ -43,11 +44,11 @@ class LongPoll:
         self.answer.add_done_callback(self._leave)  # also when the client goes away
         # Under read_committed an append inside an open transaction is no news: what counts is
         # that the last stable offset moved beyond where it stood.
-        self._end_offsets = {
-            partition: partition.log.last_stable_offset if committed_only else None
-            for partition in partitions
-        }
+        self._end_offsets: dict[Partition, Offset | None] = {}
         for partition in partitions:
+            self._end_offsets[partition] = (
+                partition.log.last_stable_offset if committed_only else None
+            )
             partition.polls.add(self)
         self._deadline = self._loop.call_later(wait_s, self._end)
 

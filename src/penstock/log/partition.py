@@ -290,6 +290,17 @@ class PartitionLog:
             offset, limit, self.end_offset, max_bytes=max_bytes, whole_first=whole_first
         )
 
+    def aborted_in(
+        self, found: LogSlice, offset: Offset, end_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in what `read` found from `offset` on."""
+        holding = self.segments[self._segments.holding(offset) :]
+        if not any(segment.transaction_index.may_have_entries for segment in holding):
+            return []
+        following = self._segments.offset_after(found)
+        end = end_offset if following < 0 else min(following, end_offset)
+        return self.aborted_transactions(offset, end)
+
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, end)."""
         found: list[AbortedTransaction] = []

@@ -24,15 +24,18 @@ def must_roll(
     now: Millis,
 ) -> bool:
     """Whether batches of this size, up to this offset and time, belong into a new segment."""
-    used_bytes = active.size_bytes
+    used_bytes = active.log.size_bytes
     if end_offset - 1 - active.base_offset > RELATIVE_OFFSET_MAX:
         return True
     if used_bytes == 0:
         return False
     if used_bytes + size_bytes > settings.segment_bytes:
         return True
+    # By the records' own time when they have one, so that a late copy rolls as the first did.
+    first = active.first_timestamp
+    age_ms = newest - first if first >= 0 and newest >= 0 else now - active.created_at
     jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
-    if _age_ms(active, newest, now) > settings.segment_ms - jitter_ms:
+    if age_ms > settings.segment_ms - jitter_ms:
         return True
     # There is at most an entry per interval, so most of the time counting is not needed.
     may_be_full = (
@@ -40,12 +43,6 @@ def must_roll(
         >= settings.segment_index_bytes * settings.index_interval_bytes
     )
     return may_be_full and active.is_full(settings.segment_index_bytes)
-
-
-def _age_ms(active: Segment, newest: Millis, now: Millis) -> int:
-    """By the records' own time when they have one, so that a late copy rolls as the first did."""
-    first = active.first_timestamp
-    return newest - first if first >= 0 and newest >= 0 else now - active.created_at
 
 
 def _jitter_ms(active: Segment, settings: LogSettings) -> int:

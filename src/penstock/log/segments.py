@@ -83,6 +83,14 @@ class Segments:
             number += 1
         return LogSlice(NOTHING, self._bases[-1], 0)
 
+    def offset_after(self, found: LogSlice) -> Offset:
+        """Where the batch begins that follows in the slice's segment; -1: none does."""
+        segment = self._list[self.holding(found.segment_base_offset)]
+        position = found.position + len(found.view)
+        if position >= segment.size_bytes:
+            return NO_OFFSET
+        return Offset(segment.header_at(position).base_offset)
+
     def _position_of(self, segment: Segment, offset: Offset) -> int:
         for known_offset, known_segment, position in (self._read_to, self._appended_at):
             if known_offset == offset and known_segment is segment:

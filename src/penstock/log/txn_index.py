@@ -35,20 +35,25 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The `.txnindex` of one segment; opened for each use, for aborts are rare."""
 
-    __slots__ = ("path",)
+    __slots__ = ("may_have_entries", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.may_have_entries = True  # until it was looked for and not found: readers ask all day
 
     def append(self, aborted: AbortedTransaction) -> None:
+        self.may_have_entries = True
         with open(self.path, "ab", buffering=0) as file:
             file.write(ABORTED_ENTRY.pack(_VERSION, *aborted))
 
     def entries(self) -> list[AbortedTransaction]:
+        if not self.may_have_entries:
+            return []
         try:
             with open(self.path, "rb") as file:
                 content = file.read()
         except FileNotFoundError:
+            self.may_have_entries = False
             return []
         whole = len(content) - len(content) % ABORTED_ENTRY.size
         return [

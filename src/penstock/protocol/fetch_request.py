@@ -81,7 +81,7 @@ def read_fetch_request(frame: memoryview, position: int, version: int) -> tuple[
         raise Malformed("a fetch request is cut short", len(frame)) from error
     if position != len(frame):
         raise Malformed(f"{len(frame) - position} bytes are left after the request", position)
-    return FetchRequest._make((*start, topics, forgotten)), position
+    return tuple.__new__(FetchRequest, (*start, topics, forgotten)), position
 
 
 def from_entity(request: Any) -> FetchRequest:
@@ -128,8 +128,14 @@ def _read_topics(
         partition_count, position = _read_count(frame, position)
         partitions = []
         for _ in range(partition_count):
-            partitions.append(WantedPartition._make(_PARTITION.unpack_from(frame, position)))
-            position = skip_tagged_fields(frame, position + _PARTITION.size, end)
+            partitions.append(
+                tuple.__new__(WantedPartition, _PARTITION.unpack_from(frame, position))
+            )
+            position += _PARTITION.size
+            if position < end and frame[position] == 0:  # no tagged fields: as good as always
+                position += 1
+            else:
+                position = skip_tagged_fields(frame, position, end)
         position = skip_tagged_fields(frame, position, end)
         topics.append((topic, partitions))
     return topics, position

@@ -8,15 +8,17 @@ it is woken. Records leave as views of the page cache; nothing is copied.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from penstock.broker.fetch_sessions import NO_SESSION, Asked, TopicKey, Wanted
+from penstock.broker.fetch_sessions import NO_SESSION, Asked, Wanted
 from penstock.broker.handler import Answer, Context, Handler, Packed, RequestReader
 from penstock.broker.partitions import Partition
 from penstock.broker.quotas import Kind
 from penstock.broker.waiting import LongPoll
 from penstock.errors import ErrorCode, Refused
+from penstock.log.partition import PartitionLog
 from penstock.model import LeaderEpoch, Offset
 from penstock.protocol.answers.dialect import NO_TOPIC_ID
 from penstock.protocol.answers.fetch import (
@@ -29,6 +31,7 @@ from penstock.protocol.fetch_request import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     FetchRequest,
+    TopicKey,
     from_entity,
     read_fetch_request,
 )
@@ -38,6 +41,8 @@ FETCH: Final = 1
 READ_COMMITTED: Final = 1
 SESSIONS_FROM: Final = 7
 WAIT_S_MAX: Final = 600.0
+NOTHING: Final = memoryview(b"")
+_NONE: Final[Sequence[tuple[int, int]]] = ()  # aborted transactions
 
 
 def fetch(context: Context, request: FetchRequest) -> Answer:
@@ -98,7 +103,7 @@ class _Attempt:
         self._asked = asked
         self._max_bytes = _max_bytes(context, request.max_bytes)
         self.committed_only = request.isolation_level == READ_COMMITTED
-        self._found: list[tuple[Wanted, str, PartitionAnswer]] = []
+        self._found: list[tuple[Wanted, PartitionAnswer]] = []
         self.partitions: list[Partition] = []
         self.size_bytes = 0
         self.failed = False
@@ -139,96 +144,92 @@ class _Attempt:
         self.size_bytes = 0
         self.failed = False
         for wanted in self._asked.wanted:
-            name = wanted.topic if isinstance(wanted.topic, str) else ""
             try:
                 answer = self._read_partition(wanted)
             except Refused as refusal:
                 self.failed = True
                 answer = PartitionAnswer(wanted.index, refusal.code)
-            found.append((wanted, name, answer))
+            found.append((wanted, answer))
 
     def _read_partition(self, wanted: Wanted) -> PartitionAnswer:
         partition = self._find(wanted)
         self.partitions.append(partition)
         log = partition.log
+        start_offset, high_watermark = log.start_offset, log.high_watermark
+        stable_offset = log.last_stable_offset
         diverging = None if wanted.last_fetched_epoch < 0 else _diverging(partition, wanted)
         if diverging is not None:
             self.failed = True  # news that must not wait
             return PartitionAnswer(
                 wanted.index,
                 0,
-                log.high_watermark,
-                log.last_stable_offset,
-                log.start_offset,
+                high_watermark,
+                stable_offset,
+                start_offset,
                 diverging_epoch=diverging,
             )
-        offset = Offset(wanted.fetch_offset)
-        end_offset = log.last_stable_offset if self.committed_only else log.high_watermark
-        records: memoryview | bytes = b""
-        if not log.start_offset <= offset <= log.end_offset:
+        offset = wanted.fetch_offset
+        if not start_offset <= offset <= log.end_offset:
             raise Refused(ErrorCode.offset_out_of_range, "no such offset here")
-        room = min(wanted.max_bytes, self._max_bytes - self.size_bytes)
-        if offset < end_offset and (room > 0 or self.size_bytes == 0):
-            records = log.read(
-                offset,
-                max_bytes=max(room, 0),
-                end_offset=end_offset,
-                whole_first=self.size_bytes == 0,
-            ).view
-            self.size_bytes += len(records)
+        end_offset = stable_offset if self.committed_only else high_watermark
+        records, aborted = NOTHING, _NONE if self.committed_only else None
+        if offset < end_offset:
+            records, aborted = self._read_log(log, wanted, end_offset)
         return PartitionAnswer(
-            wanted.index,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.start_offset,
-            records,
-            self._aborted(partition, offset, end_offset, records),
+            wanted.index, 0, high_watermark, stable_offset, start_offset, records, aborted
         )
 
-    def _aborted(
-        self,
-        partition: Partition,
-        offset: Offset,
-        end_offset: Offset,
-        records: memoryview | bytes,
-    ) -> list[tuple[int, int]] | None:
-        """The aborted transactions that may lie in the slice; the client skips their records."""
+    def _read_log(
+        self, log: PartitionLog, wanted: Wanted, end_offset: Offset
+    ) -> tuple[memoryview, Sequence[tuple[int, int]] | None]:
+        """What there is room for, and the aborted transactions in it: the client skips those."""
+        is_first = self.size_bytes == 0
+        room = min(wanted.max_bytes, self._max_bytes - self.size_bytes)
+        if room <= 0 and not is_first:
+            return NOTHING, _NONE if self.committed_only else None
+        offset = Offset(wanted.fetch_offset)
+        found = log.read(
+            offset, max_bytes=max(room, 0), end_offset=end_offset, whole_first=is_first
+        )
+        self.size_bytes += len(found.view)
         if not self.committed_only:
-            return None
-        if not records:
-            return []
-        return [
+            return found.view, None
+        return found.view, [
             (aborted.producer_id, aborted.first_offset)
-            for aborted in partition.log.aborted_transactions(offset, end_offset)
+            for aborted in log.aborted_in(found, offset, end_offset)
         ]
 
     def answer(self) -> Packed:
         """The response to what was found: everything, or only news in a session."""
         context, session = self._context, self._asked.session
-        topics: dict[TopicKey, TopicAnswer] = {}
-        for wanted, name, answer in self._found:
+        by_topic: dict[TopicKey, list[PartitionAnswer]] = {}
+        for wanted, answer in self._found:
             if session is not None:
                 is_news = _is_news(wanted, answer)
                 if self._asked.is_incremental and not is_news:
                     continue
                 if answer.records:
                     session.serve_last(wanted)
-            topic = topics.get(wanted.topic)
-            if topic is None:
-                topic_id = NO_TOPIC_ID if isinstance(wanted.topic, str) else wanted.topic
-                topic = topics[wanted.topic] = TopicAnswer(name, [], topic_id)
-            assert isinstance(topic.partitions, list)
-            topic.partitions.append(answer)
-        context.throttle_ms = context.broker.quotas.charge(
-            Kind.FETCH_BYTES, context.principal, context.client_id, self.size_bytes
-        )
+            answers = by_topic.get(wanted.topic)
+            if answers is None:
+                answers = by_topic[wanted.topic] = []
+            answers.append(answer)
+        if context.broker.quotas.limits_bytes:
+            context.throttle_ms = context.broker.quotas.charge(
+                Kind.FETCH_BYTES, context.principal, context.client_id, self.size_bytes
+            )
         return pack_fetch(
             context.api_version,
-            list(topics.values()),
+            [_topic_answer(topic, answers) for topic, answers in by_topic.items()],
             throttle_ms=context.throttle_ms,
             session_id=NO_SESSION if session is None else session.session_id,
         )
+
+
+def _topic_answer(topic: TopicKey, answers: list[PartitionAnswer]) -> TopicAnswer:
+    if isinstance(topic, str):
+        return TopicAnswer(topic, answers, NO_TOPIC_ID)
+    return TopicAnswer("", answers, topic)
 
 
 def _is_news(wanted: Wanted, answer: PartitionAnswer) -> bool:
@@ -240,8 +241,11 @@ def _is_news(wanted: Wanted, answer: PartitionAnswer) -> bool:
 
 
 def _max_bytes(context: Context, asked: int) -> int:
-    most = min(asked, context.broker.settings.fetch_bytes_max)
-    burst = context.broker.quotas.burst(Kind.FETCH_BYTES, context.principal, context.client_id)
+    broker = context.broker
+    most = min(asked, broker.settings.fetch_bytes_max)
+    if not broker.quotas.limits_bytes:
+        return most
+    burst = broker.quotas.burst(Kind.FETCH_BYTES, context.principal, context.client_id)
     return most if burst is None else min(most, burst)
 
 
@@ -270,18 +274,7 @@ def _diverging(partition: Partition, wanted: Wanted) -> EpochEnd | None:
 
 
 def _wanted(request: FetchRequest) -> list[Wanted]:
-    return [
-        Wanted(
-            topic,
-            asked.partition,
-            fetch_offset=asked.fetch_offset,
-            max_bytes=asked.max_bytes,
-            current_leader_epoch=asked.current_leader_epoch,
-            last_fetched_epoch=asked.last_fetched_epoch,
-        )
-        for topic, partitions in request.topics
-        for asked in partitions
-    ]
+    return [Wanted(topic, asked) for topic, partitions in request.topics for asked in partitions]
 
 
 def _reader(version: int) -> RequestReader:

@@ -48,16 +48,17 @@ _PARTITION_5: Final = Struct(
     "q"  # last_stable_offset
     "q"  # log_start_offset
 )
-_PARTITION_12: Final = Struct(  # flexible, and no list of aborted transactions: what most are
+_PARTITION_12: Final = Struct(  # flexible, and no aborted transactions: what most are
     ">"
     "i"  # partition
     "h"  # error_code
     "q"  # high_watermark
     "q"  # last_stable_offset
     "q"  # log_start_offset
-    "x"  # aborted_transactions    null
+    "B"  # aborted_transactions    0: null, 1: none
     "i"  # preferred_read_replica  -1: fetch here
 )
+_NO_RECORDS_NOR_TAGS: Final = b"\x01\x00"  # flexible
 _ABORTED: Final = Struct(
     ">"
     "q"  # producer_id
@@ -95,6 +96,9 @@ class PartitionAnswer(NamedTuple):
     current_leader: LeaderAndEpoch | None = None
 
 
+_NO_TAGGED_FIELDS: Final = (None, None)  # the last two of a PartitionAnswer
+
+
 class TopicAnswer(NamedTuple):
     """The partitions of one topic, which was asked for by name, or by id from version 13 on."""
 
@@ -114,6 +118,7 @@ def pack_fetch(
 ) -> list[Buffer]:
     """The body in pieces. `nodes` are those that any `current_leader` names."""
     dialect = dialect_of(FETCH, version)
+    is_flexible = dialect.flexible
     pieces: list[Buffer] = []
     own = bytearray(_THROTTLE.pack(throttle_ms))
     if version >= _SESSIONS_FROM:
@@ -124,10 +129,16 @@ def pack_fetch(
         own += dialect.count(len(topic.partitions))
         for answer in topic.partitions:
             own += _pack_partition(version, dialect, answer)
-            if answer.records:
-                pieces += (own, answer.records)
-                own = bytearray()
-            own += _pack_tags(dialect, answer)
+            records = answer.records
+            if records:
+                own += dialect.size(len(records))
+                pieces += (own, records)
+                own = bytearray(_pack_tags(dialect, answer))
+            elif is_flexible and answer[-2:] == _NO_TAGGED_FIELDS:
+                own += _NO_RECORDS_NOR_TAGS
+            else:
+                own += dialect.size(0)
+                own += _pack_tags(dialect, answer)
         own += dialect.no_tags
     own += tagged(nodes_field(0, nodes)) if nodes and version >= _NODES_FROM else dialect.no_tags
     if own:
@@ -136,20 +147,18 @@ def pack_fetch(
 
 
 def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
-    """Everything up to the record bytes."""
-    if dialect.flexible and answer.aborted is None:
-        fixed = _PARTITION_12.pack(*answer[:5], answer.preferred_read_replica)
-        return fixed + dialect.size(len(answer.records))
+    """Everything up to the size of the records."""
+    aborted = answer.aborted
+    if dialect.flexible and not aborted:
+        return _PARTITION_12.pack(*answer[:5], aborted is not None, answer.preferred_read_replica)
     if version >= _LOG_START_FROM:
         fixed = _PARTITION_5.pack(*answer[:5])
     else:
         fixed = _PARTITION_4.pack(*answer[:4])
-    aborted = answer.aborted
     listed = dialect.null_array if aborted is None else _pack_aborted(dialect, aborted)
-    size = dialect.size(len(answer.records))
     if version < _PREFERRED_REPLICA_FROM:
-        return fixed + listed + size
-    return fixed + listed + _PREFERRED_REPLICA.pack(answer.preferred_read_replica) + size
+        return fixed + listed
+    return fixed + listed + _PREFERRED_REPLICA.pack(answer.preferred_read_replica)
 
 
 def _pack_aborted(dialect: Dialect, aborted: Sequence[tuple[int, int]]) -> bytes:
