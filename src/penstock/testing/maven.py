@@ -34,6 +34,19 @@ def fetch_jars(
     peer: str, folder_name: str, artifacts: Sequence[Artifact], *, with_dependencies: bool = True
 ) -> Path:
     """The folder with a peer's jars, and with what they need unless told not to."""
+    goal = ["dependency:copy-dependencies"]
+    return _fetch(peer, folder_name, goal, _pom(artifacts, with_dependencies))
+
+
+def fetch_archive(peer: str, folder_name: str, artifact: Artifact, classifier: str) -> Path:
+    """A peer's whole distribution as a .tar.gz, without asking what it depends on."""
+    named = f"{artifact.group}:{artifact.name}:{artifact.version}:tar.gz:{classifier}"
+    goal = ["dependency:copy", f"-Dartifact={named}"]
+    (archive,) = _fetch(peer, folder_name, goal, _pom((), with_dependencies=False)).glob("*.tar.gz")
+    return archive
+
+
+def _fetch(peer: str, folder_name: str, goal: Sequence[str], pom: str) -> Path:
     folder = cache_folder() / folder_name
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
@@ -42,7 +55,7 @@ def fetch_jars(
     with open(folder.parent / f"{folder_name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers fetch once between them
         if not folder.exists():
-            _copy(peer, folder, artifacts, with_dependencies)
+            _run_maven(peer, folder, goal, pom)
     return folder
 
 
@@ -52,10 +65,10 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "penstock"
 
 
-def _copy(peer: str, folder: Path, artifacts: Sequence[Artifact], with_dependencies: bool) -> None:
+def _run_maven(peer: str, folder: Path, goal: Sequence[str], pom: str) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-maven-") as work:
-        pom = Path(work) / "pom.xml"
-        pom.write_text(_pom(artifacts, with_dependencies))
+        file = Path(work) / "pom.xml"
+        file.write_text(pom)
         fresh = folder.with_name(folder.name + ".part")
         shutil.rmtree(fresh, ignore_errors=True)
         done = subprocess.run(
@@ -64,8 +77,8 @@ def _copy(peer: str, folder: Path, artifacts: Sequence[Artifact], with_dependenc
                 "--quiet",
                 "--batch-mode",
                 "--file",
-                str(pom),
-                "dependency:copy-dependencies",
+                str(file),
+                *goal,
                 f"-DoutputDirectory={fresh}",
             ],
             capture_output=True,
