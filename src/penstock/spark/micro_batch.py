@@ -39,7 +39,7 @@ from penstock.spark.write_options import (
     prepared,
 )
 from penstock.spark.writing import (
-    EARLIER_ATTEMPT,
+    ALREADY_WRITTEN,
     WRITTEN,
     WRITTEN_SCHEMA,
     PartitionWriter,
@@ -114,7 +114,7 @@ def in_transaction(
         try:
             return attempt()
         except (WriteFailed, Refused) as failure:
-            if EARLIER_ATTEMPT not in str(failure):
+            if ALREADY_WRITTEN not in str(failure):
                 raise
     return attempt()
 

@@ -91,12 +91,18 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """What has been put into a transaction so far. Ended by `transact`, by nobody else."""
+    """What has been put into a transaction so far."""
 
     name: BatchName
     handle: Handle
     sequences: dict[TopicPartition, Sequence] = field(default_factory=dict)  # the next of each
     offsets: dict[str, dict[TopicPartition, Offset]] = field(default_factory=dict)  # by group
+    groups: set[str] = field(default_factory=set)  # whose offsets are in it
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to end: no transaction begins without a record."""
+        return not self.sequences and not self.offsets
 
     def note(self, written: Iterable[Written]) -> int:
         """Count what the tasks of one job wrote; how many records. Refused: two wrote in one place.
@@ -130,25 +136,41 @@ def transact(
     returns, all of it is there for read_committed readers.
     """
     known_topics = sorted(topics)
-    _mend(cluster, name.transactional_id, known_topics)
-    handle = cluster.run(init_producer_id(name.transactional_id, timeout_ms=timeout_ms))
-    if _is_written(cluster, name):
+    handle = take(cluster, name.transactional_id, known_topics, timeout_ms=timeout_ms)
+    if is_written(cluster, name):
         return Outcome.WRITTEN_BEFORE
     transaction = OpenTransaction(name, handle)
     try:
         write(transaction)
-        if not transaction.sequences and not transaction.offsets:
+        if transaction.is_empty:
             return Outcome.EMPTY
-        _check_sequences(cluster, transaction)
-        _add_marker(cluster, transaction, known_topics)
+        check_sequences(cluster, transaction)
+        add_marker(cluster, transaction, known_topics)
     except BaseException:
-        with suppress(Refused, OSError):  # what cannot be aborted now is when the id is taken again
-            cluster.run(end_transaction(handle, commit=False))
+        abort(cluster, handle)
         raise
-    ended = cluster.run(end_transaction(handle, commit=True))
-    places = [*transaction.sequences, *_marker_logs(cluster, transaction)]
-    _see_marked(cluster, ended, places)
+    commit(cluster, transaction)
     return Outcome.WRITTEN
+
+
+def take(cluster: Cluster, transactional_id: str, topics: list[str], *, timeout_ms: int) -> Handle:
+    """Be the one who writes under an id; what its last holder has left is ended and mended."""
+    _mend(cluster, transactional_id, topics)
+    return cluster.run(init_producer_id(transactional_id, timeout_ms=timeout_ms))
+
+
+def commit(cluster: Cluster, transaction: OpenTransaction) -> None:
+    """End it for good, and see that readers can see it."""
+    ended = cluster.run(end_transaction(transaction.handle, commit=True))
+    _see_marked(
+        cluster, ended, [*transaction.sequences, *_offsets_logs(cluster, transaction.groups)]
+    )
+
+
+def abort(cluster: Cluster, handle: Handle) -> None:
+    """Give it up; what cannot be aborted now is when the id is taken again."""
+    with suppress(Refused, OSError):
+        cluster.run(end_transaction(handle, commit=False))
 
 
 def two_writers(place: TopicPartition, one: str, other: str) -> Refused:
@@ -161,9 +183,11 @@ def two_writers(place: TopicPartition, one: str, other: str) -> Refused:
     )
 
 
-def _is_written(cluster: Cluster, name: BatchName) -> bool:
+def is_written(cluster: Cluster, name: BatchName) -> bool:
+    """Whether the marker says so; to be asked by who has taken the id."""
     committed = cluster.run(committed_offsets(name.transactional_id))
-    ours = [row.offset for row in committed.values() if _checkpoint_of(row.metadata) == name[1]]
+    checkpoint = name.checkpoint
+    ours = [row.offset for row in committed.values() if _checkpoint_of(row.metadata) == checkpoint]
     marker = max(ours, default=Offset(0))
     if marker > name.batch_id + 1:
         raise Refused(
@@ -175,16 +199,19 @@ def _is_written(cluster: Cluster, name: BatchName) -> bool:
     return marker == name.batch_id + 1
 
 
-def _add_marker(cluster: Cluster, transaction: OpenTransaction, topics: list[str]) -> None:
+def add_marker(cluster: Cluster, transaction: OpenTransaction, topics: list[str]) -> None:
+    """Put the offsets, and the fact that the batch is written, into the transaction."""
     name, handle = transaction.name, transaction.handle
     for group, offsets in transaction.offsets.items():
         cluster.run(add_offsets(handle, group, offsets))
+        transaction.groups.add(group)
     touched = sorted({place.topic for place in transaction.sequences})
     offered = {place.topic for offsets in transaction.offsets.values() for place in offsets}
     home = (touched or topics or sorted(offered))[0]
     marker = {TopicPartition(home, 0): Offset(name.batch_id + 1)}
     metadata = _metadata(name.checkpoint, touched)
     cluster.run(add_offsets(handle, name.transactional_id, marker, metadata=metadata))
+    transaction.groups.add(name.transactional_id)
 
 
 def _metadata(checkpoint: str, topics: list[str]) -> str:
@@ -197,7 +224,7 @@ def _checkpoint_of(metadata: str) -> str:
     return metadata.partition(" ")[0]
 
 
-def _check_sequences(cluster: Cluster, transaction: OpenTransaction) -> None:
+def check_sequences(cluster: Cluster, transaction: OpenTransaction) -> None:
     """The brokers must have taken exactly what the tasks that ended well have sent.
 
     A task that was given up may still have written: then there is more than was told, or less
@@ -250,7 +277,7 @@ def _mend(cluster: Cluster, transactional_id: str, topics: list[str]) -> None:
         return
     ended = Handle(transactional_id, state.producer_id, state.producer_epoch)
     places = list(cluster.run(partitions_of(topics))) if topics else []
-    _mend_places(cluster, ended, [*places, _offsets_log(cluster, transactional_id)])
+    _mend_places(cluster, ended, [*places, *_offsets_logs(cluster, [transactional_id])])
 
 
 def _mend_places(cluster: Cluster, ended: Handle, places: list[TopicPartition]) -> None:
@@ -269,15 +296,18 @@ def _mend_places(cluster: Cluster, ended: Handle, places: list[TopicPartition]) 
         cluster.run(write_markers(decided, unmarked, commit=_DECIDED[state.state]))
 
 
-def _marker_logs(cluster: Cluster, transaction: OpenTransaction) -> set[TopicPartition]:
-    groups = (transaction.name.transactional_id, *transaction.offsets)
-    return {_offsets_log(cluster, group) for group in groups}
-
-
-def _offsets_log(cluster: Cluster, group: str) -> TopicPartition:
-    """The partition that keeps a group's offsets."""
-    count = len(cluster.run(partitions_of([_OFFSETS_TOPIC])))
-    return TopicPartition(_OFFSETS_TOPIC, java_hash(group) % count)
+def _offsets_logs(cluster: Cluster, groups: Iterable[str]) -> set[TopicPartition]:
+    """The partitions that keep these groups' offsets."""
+    wanted = list(groups)
+    if not wanted:
+        return set()
+    try:
+        count = len(cluster.run(partitions_of([_OFFSETS_TOPIC])))
+    except Refused as refusal:
+        if refusal.code is not ErrorCode.unknown_topic_or_partition:
+            raise
+        return set()  # no group has ever committed anything
+    return {TopicPartition(_OFFSETS_TOPIC, java_hash(group) % count) for group in wanted}
 
 
 def java_hash(text: str) -> int:

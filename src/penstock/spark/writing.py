@@ -29,7 +29,8 @@ _FIELDS: Final[list[Any]] = [
     pa.field("writer", pa.string()),
 ]
 WRITTEN_SCHEMA: Final = pa.schema(_FIELDS)
-EARLIER_ATTEMPT: Final = "an earlier attempt has written"
+ALREADY_WRITTEN: Final = "another task, or an earlier attempt of this one, has written to"
+AGAIN: Final = "the batch is to be written again as a whole"
 _CHUNK_BYTES: Final = 16 << 20  # sent at once
 
 
@@ -40,6 +41,7 @@ class WriteTarget:
     properties: Mapping[str, str]
     handle: Handle
     sequences: Mapping[TopicPartition, Sequence] = field(default_factory=dict)  # 0 where absent
+    remedy: str = AGAIN  # told to who finds that another has written
 
 
 class PartitionWriter:
@@ -74,7 +76,7 @@ class PartitionWriter:
         header = read_header(batch)
         sequence = self._sequences.get(place)
         if sequence is None:
-            sequence = self._target.sequences.get(place, Sequence(0))
+            sequence = self._first_sequence(place)
         stamped = header._replace(
             attributes=header.attributes | TRANSACTIONAL,
             producer_id=handle.producer_id,
@@ -96,23 +98,32 @@ class PartitionWriter:
             return
         self._check_first(waiting)
         transactional_id = self._target.handle.transactional_id
-        self._cluster.run(produce(waiting, transactional_id=transactional_id))
+        try:
+            self._cluster.run(produce(waiting, transactional_id=transactional_id))
+        except Refused as refusal:
+            if refusal.code is ErrorCode.out_of_order_sequence_number:
+                raise self._already_written(refusal.message) from refusal
+            raise
 
     def _check_first(self, waiting: Mapping[TopicPartition, list[bytearray]]) -> None:
-        """Where this task has not written yet, nobody else may have."""
+        """Where this task has not written yet, nobody else may have.
+
+        Without the question a batch with the sequences of another's would be taken for its retry.
+        """
         fresh = [
             place
             for place, batches in waiting.items()
-            if read_header(batches[0]).base_sequence
-            == self._target.sequences.get(place, Sequence(0))
+            if read_header(batches[0]).base_sequence == self._first_sequence(place)
         ]
         if not fresh:
             return
         for place, producers in self._cluster.run(describe_producers(fresh)).items():
-            found = sequence_of(producers, self._target.handle)
-            if found != self._target.sequences.get(place, Sequence(0)):
-                raise Refused(
-                    ErrorCode.out_of_order_sequence_number,
-                    f"{self._writer}: {EARLIER_ATTEMPT} {found} records to {place}, and nothing"
-                    " may be written over them: the batch is to be written again as a whole",
-                )
+            if sequence_of(producers, self._target.handle) != self._first_sequence(place):
+                raise self._already_written(str(place))
+
+    def _first_sequence(self, place: TopicPartition) -> Sequence:
+        return self._target.sequences.get(place, Sequence(0))
+
+    def _already_written(self, where: str) -> Refused:
+        told = f"{self._writer}: {ALREADY_WRITTEN} {where}; {self._target.remedy}"
+        return Refused(ErrorCode.out_of_order_sequence_number, told)

@@ -1,0 +1,165 @@
+"""The sink on Spark itself: whole batches and jobs, once, to where they belong."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client.registry import Registry
+from penstock.client.serializers import Deserializer
+from penstock.errors import Refused
+from penstock.spark import exactly_once, record_batches
+
+MakeTopic: TypeAlias = Callable[..., str]
+Row: TypeAlias = tuple[int, bytes | None, bytes | None]
+ORDER = """{"type": "record", "name": "Order", "fields": [
+  {"name": "id", "type": "long"}, {"name": "store", "type": "string"}]}"""
+
+
+def committed(bootstrap: str, topic: str) -> list[Any]:
+    """Every message that a read_committed reader sees now, in order within each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        count = len(consumer.list_topics(topic).topics[topic].partitions)
+        found: list[Any] = []
+        for partition in range(count):
+            place = TopicPartition(topic, partition, 0)
+            end = consumer.get_watermark_offsets(place, timeout=20)[1]
+            consumer.assign([place])
+            while consumer.position([place])[0].offset < end:
+                found += consumer.consume(1000, timeout=0.2)
+        return found
+    finally:
+        consumer.close()
+
+
+def rows_of(messages: list[Any]) -> list[Row]:
+    return sorted((one.partition(), one.key(), one.value()) for one in messages)
+
+
+def stream(spark: SparkSession, folder: Path, rows: int = 200) -> DataFrame:
+    """A stream over files, of two batches."""
+    for part in range(2):
+        frame = spark.range(part * rows, (part + 1) * rows, numPartitions=3)
+        frame.selectExpr("id", "concat('store-', id % 7) AS store").write.mode("append").json(
+            str(folder / "input")
+        )
+    return (
+        spark.readStream.schema("id long, store string")
+        .option("maxFilesPerTrigger", 3)
+        .json(str(folder / "input"))
+    )
+
+
+def run(frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Path) -> None:
+    query = (
+        frame.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def test_a_stream_is_written_once_though_its_last_batch_comes_again(
+    spark: SparkSession, bootstrap: str, registry_url: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(3)
+    frame = stream(spark, tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+    outcomes: list[int] = []
+
+    def sink() -> Callable[[DataFrame, int], None]:
+        write = exactly_once(
+            topic, key="store", schema=ORDER, registry=registry_url, bootstrap_servers=bootstrap
+        )
+
+        def noted(batch: DataFrame, batch_id: int) -> None:
+            write(batch, batch_id)
+            outcomes.append(batch_id)
+
+        return noted
+
+    run(frame, sink(), checkpoint)
+    (checkpoint / "commits" / "1").unlink()  # as if the driver had died before Spark's own log
+    (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
+    run(frame, sink(), checkpoint)
+    messages = committed(bootstrap, topic)
+    with Registry(registry_url) as registry:
+        reader = Deserializer(registry, topic)
+        orders = [(one, reader.deserialize(one.value())) for one in messages]
+    assert outcomes == [0, 1, 1]
+    assert sorted(order["id"] for _, order in orders) == list(range(400))
+    assert all(one.key().decode() == order["store"] for one, order in orders)
+    placed = {one.key(): one.partition() for one, _ in orders}
+    assert all(placed[one.key()] == one.partition() for one, _ in orders)
+
+
+def test_a_new_checkpoint_is_another_writer_though_its_batches_have_the_same_numbers(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(2)
+    frame = stream(spark, tmp_path, rows=20).selectExpr("store AS key", "string(id) AS value")
+    for name in ("first", "second"):
+        sink = exactly_once(topic, query=topic, bootstrap_servers=bootstrap)
+        run(frame, sink, tmp_path / name)
+    values = [int(one.value()) for one in committed(bootstrap, topic)]
+    assert sorted(values) == sorted([*range(40), *range(40)])
+
+
+def test_a_batch_job_is_one_transaction_and_a_layout_with_two_writers_is_refused(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    frame = spark.range(0, 1000, numPartitions=4).selectExpr(
+        "string(id % 10) AS key", "string(id) AS value"
+    )
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    with pytest.raises(Exception, match="record_batches"):
+        frame.write.format("penstock").options(**options).mode("append").save()
+    assert committed(bootstrap, topic) == []
+    laid_out = record_batches(frame, topic, bootstrap_servers=bootstrap)
+    laid_out.write.format("penstock").options(**options).mode("append").save()
+    frame.coalesce(1).write.format("penstock").options(**options).mode("append").save()
+    values = [int(one.value()) for one in committed(bootstrap, topic)]
+    assert sorted(values) == sorted([*range(1000), *range(1000)])
+
+
+def test_a_stream_by_format_is_written_once_though_its_last_batch_comes_again(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(3)
+    frame = stream(spark, tmp_path, rows=50).selectExpr("store AS key", "string(id) AS value")
+    packed = record_batches(frame, topic, bootstrap_servers=bootstrap)
+    checkpoint = tmp_path / "checkpoint"
+    for _ in range(2):
+        query = (
+            packed.writeStream.format("penstock")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        (checkpoint / "commits" / "1").unlink()
+        (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
+    values = [int(one.value()) for one in committed(bootstrap, topic)]
+    assert sorted(values) == list(range(100))
+
+
+def test_a_frame_that_is_no_micro_batch_is_sent_elsewhere(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    sink = exactly_once(make_topic(1), value="value", bootstrap_servers=bootstrap)
+    with pytest.raises(Refused, match="no micro-batch"):
+        sink(spark.sql("SELECT 'a' AS value"), 0)
