@@ -27,7 +27,10 @@ _NOBODY: Final = (  # librdkafka's own codes: no broker was reached
 )
 
 Bootstrap = Annotated[
-    str, typer.Option("--bootstrap", "-b", help="A broker of the cluster: host:port.")
+    str,
+    typer.Option(
+        "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", help="A broker of the cluster: host:port."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 LOCAL: Final = "127.0.0.1:9092"
