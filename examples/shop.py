@@ -1,0 +1,109 @@
+"""Where the shop of `examples/orders` is: its brokers, its registry, its streams and its sinks."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from examples.orders import SCHEMAS, Topics
+from penstock.spark.micro_batch import exactly_once
+from penstock.spark.session import session
+from penstock.spark.tables import table
+
+LATENESS: Final = "10 minutes"  # of all that happens in the shop
+_ADMIN_WAIT_S: Final = 30
+
+
+@dataclass(frozen=True)
+class Shop:
+    """One shop on one cluster; queries keep their checkpoints in `folder`."""
+
+    spark: SparkSession
+    bootstrap: str
+    registry: str
+    folder: Path
+    topics: Topics = Topics()  # noqa: RUF009 - names that nobody can change
+
+    def orders(self, columns: str = "order_id,customer,country,cents,at") -> DataFrame:
+        """Orders as a stream; those that cannot be read are left out (see `quarantined`)."""
+        events = self.stream(self.topics.orders, f"{columns},_error")
+        return events.where("_error is null").drop("_error")
+
+    def payments(self) -> DataFrame:
+        """Payments as a stream."""
+        return self.stream(self.topics.payments, "payment_id,order_id,method,paid_at")
+
+    def stream(self, topic: str, columns: str | None = None) -> DataFrame:
+        """A topic from its beginning, decoded by the registry's latest schema."""
+        reader = self.spark.readStream.format("penstock").options(**self.options())
+        if columns is not None:
+            reader = reader.option("columns", columns)
+        return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+
+    def options(self) -> dict[str, str]:
+        """Of everything that reads."""
+        return {"kafka.bootstrap.servers": self.bootstrap, "registry": self.registry}
+
+    def table(self, topic: str) -> DataFrame:
+        """The latest value of each key."""
+        return table(self.spark, topic, self.options())
+
+    def sink(self, topic: str, schema: str, key: str) -> Callable[[DataFrame, int], None]:
+        """Writes rows under a schema, exactly once, to a compacted topic."""
+        self.make_topic(topic)
+        return exactly_once(
+            topic,
+            key=key,
+            schema=SCHEMAS / f"{schema}.avsc",
+            registry=self.registry,
+            bootstrap_servers=self.bootstrap,
+        )
+
+    def make_topic(self, topic: str, partitions: int = 2) -> None:
+        """Make a compacted topic unless it is there."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        if topic not in admin.list_topics(timeout=_ADMIN_WAIT_S).topics:
+            wanted = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
+            admin.create_topics([wanted])[topic].result(_ADMIN_WAIT_S)
+
+    def start(
+        self,
+        name: str,
+        rows: DataFrame,
+        write: Callable[[DataFrame, int], None],
+        *,
+        mode: str = "append",
+        once: bool = True,
+    ) -> StreamingQuery:
+        """Run a query: over what is there now, or for ever."""
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": "1 second"}
+        return (
+            rows.writeStream.queryName(name)
+            .outputMode(mode)
+            .option("checkpointLocation", str(self.folder / name))
+            .trigger(**trigger)
+            .foreachBatch(write)
+            .start()
+        )
+
+
+def run(title: str | None, start: Callable[..., StreamingQuery]) -> None:
+    """What a script does: `python -m examples.<name> --kafka host:port --registry URL`."""
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--kafka", default="127.0.0.1:9092", help="host:port of a broker")
+    parser.add_argument("--registry", default="http://127.0.0.1:8081", help="URL of the registry")
+    parser.add_argument("--folder", type=Path, required=True, help="where checkpoints are kept")
+    parser.add_argument("--once", action="store_true", help="stop when all that is there is done")
+    given = parser.parse_args()
+    spark = session(parser.prog)
+    try:
+        shop = Shop(spark, given.kafka, given.registry, given.folder)
+        start(shop, once=given.once).awaitTermination()
+    finally:
+        spark.stop()
