@@ -1,0 +1,89 @@
+"""The page that lists every command and option, made from the commands. Knows no file."""
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from penstock.cli.main import COMMANDS, build
+
+_HEAD: Final = """\
+# Commands
+
+Made from the commands themselves; `pytest tests/docs --rewrite` writes it anew.
+
+Exit status: 0 all went well, 1 something was refused, 2 the command was not understood, 3 nobody
+answered. `PENSTOCK_BOOTSTRAP` and `PENSTOCK_REGISTRY` name the broker and the registry for every
+command that is not told.
+"""
+_KINDS: Final[dict[object, str]] = {int: "N", float: "N", Path: "PATH"}
+
+
+def commands_page() -> str:
+    """The whole page."""
+    root: Any = typer.main.get_command(build(list(COMMANDS)))
+    sections = [_HEAD]
+    for name in COMMANDS:
+        sections += _sections(root.commands[name], f"penstock {name}", level=2)
+    return "\n".join(sections)
+
+
+def _sections(command: Any, path: str, *, level: int) -> Iterator[str]:
+    """A command, and after it the commands it has."""
+    yield f"{'#' * level} `{path}`\n"
+    if command.help:
+        yield f"{' '.join(command.help.split())}\n"
+    inner = getattr(command, "commands", None)
+    if inner is not None:
+        for name, one in inner.items():
+            yield from _sections(one, f"{path} {name}", level=level + 1)
+        return
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    usage = " ".join(["penstock", *path.split()[1:], *map(_argument, arguments)])
+    yield f"```\n{usage} [OPTIONS]\n```\n"
+    rows = [_row(one) for one in (*arguments, *options) if not getattr(one, "hidden", False)]
+    if rows:
+        yield "\n".join(["| | meaning | default |", "|---|---|---|", *rows]) + "\n"
+
+
+def _argument(argument: Any) -> str:
+    name = (argument.metavar or argument.name.upper()).strip("[]{}")
+    shown = f"{name}..." if argument.nargs == -1 else name
+    return shown if argument.required else f"[{shown}]"
+
+
+def _row(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        name = f"`{_argument(parameter).strip('[]')}`"
+    else:
+        shown = [*parameter.opts, *parameter.secondary_opts]
+        kind = "" if parameter.is_flag else f" {_kind(parameter)}"
+        name = ", ".join(f"`{one}{kind}`" for one in shown)
+    return f"| {name} | {_cell(parameter.help or '')} | {_default(parameter)} |"
+
+
+def _kind(option: Any) -> str:
+    """What stands for the value; for a choice, all there is to choose from."""
+    kind = option.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "\\|".join(str(choice.value) for choice in kind)
+    return str(option.metavar or _KINDS.get(kind, "TEXT"))
+
+
+def _default(parameter: Any) -> str:
+    shown = getattr(parameter, "show_default", None)
+    if isinstance(shown, str):
+        return f"`{shown}`"
+    value = parameter.default
+    if parameter.required:
+        return "required"
+    if value is None or callable(value) or value is False or value == [] or value == "":
+        return ""
+    return "yes" if value is True else f"`{_cell(str(value))}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
