@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.contract_readers import app as reader_app
-from penstock.cli.contract_telling import Registry, fail, telling, today
+from penstock.cli.contract_telling import Registry, fail, telling
 from penstock.cli.reaching import LOCAL, AsJson, Bootstrap, show_json
 from penstock.client.contracts.checking import Gate, Result, Status, exit_status
 from penstock.client.contracts.folder import FolderShelf
@@ -28,6 +28,7 @@ from penstock.client.contracts.reports import (
     as_text,
     result_document,
 )
+from penstock.client.reader_lease import today_utc
 from penstock.client.registry import Registry as RegistryClient
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Reference
@@ -73,7 +74,7 @@ def check(
     """Say whether a change is safe, and prove it with events."""
     if registry is not None and contracts is not None:
         fail("compare with --registry or with --contracts, not with both")
-    gate = Gate(today(), seed, shows_events=events)
+    gate = Gate(today_utc(), seed, shows_events=events)
     with telling(), _base(registry, contracts) as base:
         question = Question(
             proposed, subject, base, mode, tuple(map(read_reference, reference or ()))
@@ -155,7 +156,7 @@ def apply(
 
 
 def _planner(folder: Path, api: RegistryApi) -> Planner:
-    now = today()
+    now = today_utc()
     return Planner(FolderShelf(folder), api, Gate(now), now)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.contract_telling import CANNOT_CHECK, Registry, fail, telling, today
+from penstock.cli.contract_telling import CANNOT_CHECK, Registry, fail, telling
 from penstock.cli.reaching import AsJson, show_json, show_table
 from penstock.client.contracts.folder import read_text
 from penstock.client.contracts.model import SUFFIXES, CannotCheck, understood
@@ -19,6 +19,7 @@ from penstock.client.contracts.readers import (
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
 from penstock.client.contracts.reports import reader_document
+from penstock.client.reader_lease import today_utc
 from penstock.schemas.model import Source
 from penstock.schemas.readers import Reader
 
@@ -46,7 +47,7 @@ def declare(
     ] = LEASE_DAYS,
 ) -> None:
     """Declare a reader, or renew it. Run it with each deployment, or once a day."""
-    now = today()
+    now = today_utc()
     with telling(), RegistryApi(registry) as api:
         reader = Reader(name, version, owner, fields=tuple(field or ()))
         if schema is not None:

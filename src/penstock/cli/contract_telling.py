@@ -1,9 +1,7 @@
-"""What the commands about contracts share: the day, the registry's address, and how they fail."""
+"""What the commands about contracts share: the registry's address, and how they fail."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -12,11 +10,6 @@ from penstock.client.errors import ClientError
 
 CANNOT_CHECK: Final = 2
 Registry = Annotated[str, typer.Option("--registry", "-r", help="The registry: http://host:port.")]
-
-
-def today() -> date:
-    """By UTC, as registries and their clients may be anywhere."""
-    return datetime.fromtimestamp(time.time(), UTC).date()
 
 
 @contextmanager

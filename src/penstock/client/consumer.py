@@ -21,22 +21,23 @@ from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
 from penstock.client.event import Event
 from penstock.client.flow import Flow, FlowLimits, FlowStats
-from penstock.client.intake import BATCH_MAX, Intake, Taken, end_offsets
+from penstock.client.intake import BATCH_MAX, Intake, Taken
 from penstock.client.outbox import Outgoing
 from penstock.client.progress import Commits, Progress
 from penstock.client.quarantine_writer import QuarantineWriter
+from penstock.client.reader_lease import ReaderLease
 from penstock.client.reading import Reading
 from penstock.client.registry import Registry
 from penstock.client.serializers import SerdeStats
+from penstock.client.settling import Settling
 from penstock.client.sieve import OnUndecodable, Sieve
 from penstock.model import Offset, TopicPartition
+from penstock.schemas.readers import Reader
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReading, EventBatch
 
 REGISTRY_WAIT_S: Final = 60.0
-SETTLE_RECORDS: Final = 500  # with something on its way to quarantine, offsets wait for it:
-SETTLE_S: Final = 0.5  # until so many records or so much time came together
 ARROW_RECORDS_MAX: Final = 10_000  # in one Arrow batch; columns are cheap where there are many
 _TAKE_S: Final = 0.5  # how often an idle iteration looks around
 _Found = TypeVar("_Found")
@@ -47,8 +48,10 @@ class Consumer:
 
     `value` is the reader's contract: events come as its schema sees them; without one, as they were
     written. Without a registry, values are bytes. Keys are bytes unless `framed_keys` is set or
-    `key` has a contract. `commits` says when an event counts as handled. `flow` bounds what waits
-    in memory. `settings` are librdkafka's, by its names.
+    `key` has a contract. `reader` declares this program to the registry, which then declines
+    changes that would break it: Reader("fraud-scorer", "7", fields=("id", "coupon")); the consumer
+    renews that while it runs. `commits` says when an event counts as handled. `flow` bounds what
+    waits in memory. `settings` are librdkafka's, by its names.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Consumer:
         *,
         registry: Registry | None = None,
         value: Contract | None = None,
+        reader: Reader | None = None,
         key: Contract | None = None,
         framed_keys: bool = False,
         as_dicts: bool = False,
@@ -70,6 +74,8 @@ class Consumer:
         registry_wait_s: float = REGISTRY_WAIT_S,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        if reader is not None:
+            _needed(registry, "a reader")
         reading = Reading(
             registry, value=value, key=key, framed_keys=framed_keys or key is not None,
             as_dicts=as_dicts, plain_indexes=plain_indexes,
@@ -79,9 +85,6 @@ class Consumer:
             in_transactions=commits is Commits.EXACTLY_ONCE, registry_wait_s=registry_wait_s,
             client=group,
         )  # fmt: skip
-        self._unsettled: dict[TopicPartition, Offset] = {}  # done, once quarantine has its part
-        self._unsettled_records = 0
-        self._unsettled_since_s = 0.0
         self._taken: Sequence[Message] = ()
         self._registry, self._reader = registry, value
         self._column_readings: dict[tuple[str, ...] | None, ColumnReading] = {}
@@ -89,8 +92,10 @@ class Consumer:
         more = {**_settings(group, commits, start, limits), **(settings or {})}
         self._intake = Intake(bootstrap, Flow(limits), more)
         self._progress = Progress(self._intake, commits)
+        self._settling = Settling(self._sieve.quarantine, self._progress)
         names = [topics] if isinstance(topics, str) else list(topics)
         self._intake.start(names, self._progress.on_revoked)
+        self._lease = ReaderLease(registry, names, reader, value) if registry and reader else None
 
     def __iter__(self) -> Iterator[Event]:
         return self.events()
@@ -107,7 +112,7 @@ class Consumer:
             for message, event in sifted:
                 if event is not None:
                     yield event
-                self._done([message])
+                self._settling.done([message])
 
     def batches(
         self, *, records_max: int = BATCH_MAX, idle_s: float | None = None
@@ -120,7 +125,7 @@ class Consumer:
             batch = [event for _, event in sifted if event is not None]
             if batch:
                 yield batch
-            self._done([message for message, _ in sifted])
+            self._settling.done([message for message, _ in sifted])
 
     def arrow_batches(
         self,
@@ -143,7 +148,7 @@ class Consumer:
         for messages, batch in self._rounds(step, idle_s):
             if len(batch):
                 yield batch
-            self._done(messages)
+            self._settling.done(messages)
 
     def take_arrow(
         self,
@@ -153,28 +158,28 @@ class Consumer:
         wait_s: float | None = 1.0,
     ) -> "EventBatch | None":
         """Some events as one Arrow batch, or None when the time is over. As `take` otherwise."""
-        self._done(self._taken)
+        self._settling.done(self._taken)
         self._taken = ()
         found = self._sift_columns(self._column_reading(columns), records_max, wait_s)
         if found is None:
-            self._settle()
+            self._settling.settle()
             return None
         self._taken, batch = found
         return batch if len(batch) else None
 
     def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
         """Some events now, or none when the time is over. The next call says that they are done."""
-        self._done(self._taken)
+        self._settling.done(self._taken)
         self._taken = ()
         sifted = self._sift(records_max, wait_s)
         self._taken = [message for message, _ in sifted]
         if not sifted:
-            self._settle()
+            self._settling.settle()
         return [event for _, event in sifted if event is not None]
 
     def commit(self) -> None:
         """Commit all that was handed over so far, the present event included, and wait for it."""
-        self._settle()
+        self._settling.settle()
         self._progress.commit()
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -214,8 +219,10 @@ class Consumer:
 
     def close(self) -> None:
         """Leave the group. What the program is done with is committed, the present event is not."""
+        if self._lease is not None:
+            self._lease.close()
         try:
-            self._settle()
+            self._settling.settle()
         finally:
             self._intake.close()
             self._sieve.quarantine.close()
@@ -266,7 +273,7 @@ class Consumer:
                 yield found
                 idle_since_s = time.monotonic()
                 continue
-            self._settle()
+            self._settling.settle()
             if idle_s is not None and time.monotonic() - idle_since_s >= idle_s:
                 return
 
@@ -299,17 +306,12 @@ class Consumer:
         return done, batch.among(done)
 
     def _column_reading(self, columns: Sequence[str] | None) -> "ColumnReading":
-        if self._registry is None:
-            raise ClientError(
-                "Arrow batches have the columns of a schema, and there is no registry to ask for "
-                "it: pass registry=Registry('http://host:8081')"
-            )
         from penstock.client.event_batch import ColumnReading  # heavy, and most never ask for it
 
         key = None if columns is None else tuple(columns)
         found = self._column_readings.get(key)
         if found is None:
-            found = ColumnReading(self._registry, self._reader, columns)
+            found = ColumnReading(_needed(self._registry, "an Arrow batch"), self._reader, columns)
             self._column_readings[key] = found
         return found
 
@@ -344,24 +346,14 @@ class Consumer:
             messages, lambda partition: flow.is_current(partition, epoch)
         )
 
-    def _done(self, messages: Sequence[Message]) -> None:
-        self._unsettled |= end_offsets(messages)
-        now_s = time.monotonic()
-        if not self._unsettled_records:
-            self._unsettled_since_s = now_s
-        self._unsettled_records += len(messages)
-        if (
-            not self._sieve.quarantine.is_waiting
-            or self._unsettled_records >= SETTLE_RECORDS
-            or now_s - self._unsettled_since_s >= SETTLE_S
-        ):
-            self._settle()
 
-    def _settle(self) -> None:
-        """What is done may be committed once all that was put aside is safe."""
-        self._sieve.quarantine.settle()
-        ends, self._unsettled, self._unsettled_records = self._unsettled, {}, 0
-        self._progress.done(ends)
+def _needed(registry: Registry | None, by: str) -> Registry:
+    if registry is None:
+        raise ClientError(
+            f"{by} needs a schema, and there is no registry to ask for it: pass "
+            "registry=Registry('http://host:8081')"
+        )
+    return registry
 
 
 def _settings(group: str, commits: Commits, start: str, limits: FlowLimits) -> dict[str, Any]:

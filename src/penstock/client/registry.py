@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from penstock.client.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
+from penstock.client.errors import RegistryUnavailable, UnknownSchema
 from penstock.client.frame import SchemaId, SchemaKey
 from penstock.client.registry_http import (
     ATTEMPTS,
@@ -23,10 +23,13 @@ from penstock.client.registry_http import (
     RequestStats,
     quoted,
 )
+from penstock.client.schema_documents import UnusableSchema, read_source, schema_body
 from penstock.client.single_flight import CacheStats, SingleFlight
 from penstock.schemas.identity import fingerprint
 from penstock.schemas.languages import parse
-from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, SchemaType, Source
+from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, Source
+
+__all__ = ["KnownSchema", "Registration", "Registry", "UnusableSchema"]
 
 CHARACTERS_MAX: Final = 64 << 20  # of schema texts that are remembered
 IDS_MAX: Final = 10_000
@@ -62,10 +65,6 @@ class _Document(NamedTuple):
     guid: UUID | None
     source: Source
     version: int | None
-
-
-class UnusableSchema(RegistryRefused):
-    """The registry has it, and it cannot be understood here."""
 
 
 class Registry:
@@ -160,7 +159,7 @@ class Registry:
     def refer(self, name: str, source: Source) -> Reference:
         """Register what another schema imports, under the name it is imported by."""
         self.register(name, source)
-        told = self.http.post(f"/subjects/{quoted(name)}", _body(source), {}, name)
+        told = self.http.post(f"/subjects/{quoted(name)}", schema_body(source), {}, name)
         return Reference(name, name, int(told["version"]))
 
     def imports(self, source: Source) -> Mapping[str, str]:
@@ -180,7 +179,10 @@ class Registry:
     ) -> Registration:
         path = f"/subjects/{quoted(subject)}" + ("/versions" if register else "")
         told = self.http.post(
-            path, _body(source), {"normalize": "true"} if normalize else {}, f"the id of {subject}"
+            path,
+            schema_body(source),
+            {"normalize": "true"} if normalize else {},
+            f"the id of {subject}",
         )
         schema_id = SchemaId(int(told["id"]))
         guid = _guid(told)
@@ -266,26 +268,9 @@ def _characters(found: KnownSchema) -> int:
     return 1 + len(found.source.text) + sum(map(len, found.imports.values()))
 
 
-def _body(source: Source) -> dict[str, Any]:
-    body: dict[str, Any] = {"schema": source.text, "schemaType": str(source.type)}
-    if source.references:
-        body["references"] = [reference._asdict() for reference in source.references]
-    return body
-
-
 def _document(told: Mapping[str, Any]) -> _Document:
-    try:
-        references = tuple(
-            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-            for one in told.get("references") or ()
-        )
-        source = Source(
-            SchemaType(told.get("schemaType") or "AVRO"), str(told["schema"]), references
-        )
-        schema_id = SchemaId(int(told["id"])) if told.get("id") is not None else None
-        return _Document(schema_id, _guid(told), source, told.get("version"))
-    except (KeyError, TypeError, ValueError) as wrong:
-        raise UnusableSchema(50005, f"the registry's answer is not understood: {wrong}") from None
+    schema_id = SchemaId(int(told["id"])) if told.get("id") is not None else None
+    return _Document(schema_id, _guid(told), read_source(told), told.get("version"))
 
 
 def _guid(told: Mapping[str, Any]) -> UUID | None:

@@ -22,7 +22,7 @@ ATTEMPTS: Final = 3
 PAUSE_S: Final = 0.1  # before the second round; twice that before the third
 CONNECTIONS_MAX: Final = 8
 _BUSY: Final = frozenset({408, 429, 500, 502, 503, 504})
-_ABSENT: Final = frozenset({404, 40401, 40402, 40403})
+_ABSENT: Final = frozenset({404, 40401, 40402, 40403, 40404, 40406, 40408})
 _ADVICE: Final = {
     401: "Give the registry's user name and password as `auth`.",
     403: "This user may not do that; ask whoever runs the registry.",
@@ -82,38 +82,40 @@ class RegistryHttp:
 
     def ask(self, path: str, query: Mapping[str, str], about: str) -> dict[str, Any]:
         """GET; `about` says what for, in errors."""
-        return self._send("GET", path, query, None, about)
+        return as_object(self.send("GET", path, about, query=query), about)
 
     def post(
         self, path: str, body: Mapping[str, Any], query: Mapping[str, str], about: str
     ) -> dict[str, Any]:
         """POST. Everything the registry takes this way may be sent twice."""
-        return self._send("POST", path, query, body, about)
+        return as_object(self.send("POST", path, about, query=query, body=body), about)
 
-    def close(self) -> None:
-        """Close its connections."""
-        self._http.close()
-
-    def _send(
+    def send(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None,
         about: str,
-    ) -> dict[str, Any]:
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """What the registry says, as JSON has it."""
         cause = "no attempt was made"
         for attempt in range(self._attempts):
             if attempt:  # spread, so that a thousand cold clients do not come back as one
                 time.sleep(PAUSE_S * attempt * random.uniform(0.5, 1.5))
             for node in range(len(self.urls)):
                 index = (self._preferred + node) % len(self.urls)
-                answer = self._try(index, method, path, query, body)
+                answer = self._try(index, method, path, query or {}, body)
                 if isinstance(answer, httpx.Response):
                     self._preferred = index
                     return _understood(answer, about)
                 cause = answer
         raise RegistryUnavailable(",".join(self.urls), about, cause)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
 
     def _try(
         self,
@@ -144,18 +146,25 @@ class RegistryHttp:
             self.stats.slowest_s = max(self.stats.slowest_s, seconds)
 
 
-def _understood(answer: httpx.Response, about: str) -> dict[str, Any]:
+def _understood(answer: httpx.Response, about: str) -> Any:
     try:
         told = answer.json()
     except ValueError:
         told = None
-    if answer.is_success and isinstance(told, dict):
+    if answer.is_success and told is not None:
         return told
     if answer.is_success:
-        raise RegistryRefused(50005, f"the answer about {about} is not a JSON object")
-    told = told if isinstance(told, dict) else {}
-    code = int(told.get("error_code") or answer.status_code)
-    message = f"{about}: {told.get('message') or answer.reason_phrase}"
+        raise RegistryRefused(50005, f"the answer about {about} is not JSON: is this a registry?")
+    document = told if isinstance(told, dict) else {}
+    code = int(document.get("error_code") or answer.status_code)
+    message = f"{about}: {document.get('message') or answer.reason_phrase}"
     if code in _ABSENT:
         raise UnknownSchema(code, message)
     raise RegistryRefused(code, message, _ADVICE.get(code, ""))
+
+
+def as_object(told: Any, about: str) -> dict[str, Any]:
+    """An answer that has members."""
+    if not isinstance(told, dict):
+        raise RegistryRefused(50005, f"the answer about {about} is not a JSON object")
+    return told

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.client.contracts.checking import Gate, Result, Status
-from penstock.client.contracts.documents import reader_subject, schema_body
+from penstock.client.contracts.documents import reader_subject
 from penstock.client.contracts.folder import FolderShelf
 from penstock.client.contracts.model import CannotCheck
 from penstock.client.contracts.planning import Kind, Plan, Planner, in_order
@@ -17,6 +17,7 @@ from penstock.client.contracts.readers import declare_reader, leased, retire_rea
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
 from penstock.client.errors import RegistryUnavailable
+from penstock.client.schema_documents import schema_body
 from penstock.schemas.avro import parse
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import SchemaType, Source

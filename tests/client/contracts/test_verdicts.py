@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from penstock.client.contracts.checking import Gate, Proposal, Result
-from penstock.client.contracts.documents import schema_body
 from penstock.client.contracts.model import understood
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
+from penstock.client.schema_documents import schema_body
 from penstock.schemas.model import SchemaType, Source
 
 TABLES = Path(__file__).parents[2] / "schemas"

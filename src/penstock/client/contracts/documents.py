@@ -1,33 +1,12 @@
-"""Schemas and readers as the registry's API writes them."""
+"""Readers and what people say of versions, as the registry's API writes them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.client.contracts.model import CannotCheck
 from penstock.schemas import readers
-from penstock.schemas.model import ParsedSchema, Reference, SchemaType, Source
+from penstock.schemas.model import ParsedSchema, SchemaType, Source
 from penstock.schemas.readers import Reader
-
-
-def schema_body(source: Source) -> dict[str, Any]:
-    """A schema in a request."""
-    body: dict[str, Any] = {"schema": source.text, "schemaType": str(source.type)}
-    if source.references:
-        body["references"] = [reference._asdict() for reference in source.references]
-    return body
-
-
-def read_source(document: Mapping[str, Any]) -> Source:
-    """A schema in an answer; older registries leave out Avro's type."""
-    try:
-        references = tuple(
-            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-            for one in document.get("references") or ()
-        )
-        kind = SchemaType(document.get("schemaType") or "AVRO")
-        return Source(kind, str(document["schema"]), references)
-    except (KeyError, TypeError, ValueError) as wrong:
-        raise CannotCheck(f"the registry's answer is not understood: {wrong}") from None
 
 
 def properties_of(document: Mapping[str, Any]) -> dict[str, str]:

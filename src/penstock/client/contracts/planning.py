@@ -13,12 +13,13 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.client.contracts.checking import Gate, Proposal, Result, Status
-from penstock.client.contracts.documents import reader_subject, schema_body
+from penstock.client.contracts.documents import reader_subject
 from penstock.client.contracts.folder import FolderShelf
 from penstock.client.contracts.model import CannotCheck, Terms, Version
 from penstock.client.contracts.readers import declare_reader, is_due
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf, read_terms
+from penstock.client.schema_documents import schema_body
 from penstock.schemas.model import Policy, Source
 from penstock.schemas.readers import Reader
 

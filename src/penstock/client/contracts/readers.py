@@ -10,14 +10,13 @@ from typing import Final
 
 from penstock.client.contracts.documents import (
     properties_of,
-    read_source,
     reader_source,
     reader_subject,
-    schema_body,
 )
 from penstock.client.contracts.model import CannotCheck, understood
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
+from penstock.client.schema_documents import read_source, schema_body
 from penstock.schemas.readers import EXPIRES, PROPERTIES, Reader, reader_properties
 
 LEASE_DAYS: Final = 30

@@ -17,6 +17,7 @@ from penstock.client.errors import ClientError, Undecodable, UnknownSchema
 from penstock.client.frame import BadFrame, SchemaKey, Side, read_frame
 from penstock.client.registry import Registry
 from penstock.client.registry_http import quoted
+from penstock.client.schema_documents import schema_body
 from penstock.client.serializers import Deserializer
 
 ANSWER_S: Final = 10.0
@@ -87,11 +88,7 @@ def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
         schema = registry.schema(key)
         found = registry.http.post(
             f"/subjects/{quoted(subject)}",
-            {
-                "schema": schema.source.text,
-                "schemaType": str(schema.source.type),
-                "references": [one._asdict() for one in schema.source.references],
-            },
+            schema_body(schema.source),
             {"deleted": "true"},
             subject,
         )

@@ -5,10 +5,10 @@ from typing import Any
 from penstock.client.contracts.documents import (
     properties_of,
     read_reader,
-    read_source,
 )
 from penstock.client.contracts.model import Terms, Version, understood
 from penstock.client.contracts.registry_api import RegistryApi
+from penstock.client.schema_documents import read_source
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Policy, Source
 from penstock.schemas.readers import READERS, Reader, readers_prefix

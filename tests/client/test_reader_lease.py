@@ -1,0 +1,113 @@
+"""A consumer that declares what it reads: declared, renewed, and never in the way."""
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.client.consumer import Consumer
+from penstock.client.contract import Contract
+from penstock.client.contracts.registry_api import RegistryApi
+from penstock.client.contracts.registry_shelf import RegistryShelf
+from penstock.client.errors import ClientError, RegistryRefused
+from penstock.client.producer import Producer
+from penstock.client.reader_lease import ReaderLease, today_utc
+from penstock.client.registry import Registry
+from penstock.client.subjects import SubjectNames
+from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.readers import Reader
+
+MakeTopic = Callable[..., str]
+WITH_COUPON = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "coupon", "type": ["null", "string"], "default": None},
+    ],
+}
+WITHOUT = {**WITH_COUPON, "fields": WITH_COUPON["fields"][:1]}
+FRAUD = Reader("fraud-scorer", "7", "risk team", fields=("coupon",))
+DAY = date(2026, 6, 1)
+
+
+def source(document: object) -> Source:
+    return Source(SchemaType.AVRO, json.dumps(document))
+
+
+def readers(registry: Registry, subject: str) -> list[Reader]:
+    return RegistryShelf(RegistryApi(registry.http)).readers(subject)
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    while not holds():
+        threading.Event().wait(0.02)
+
+
+@pytest.mark.timeout(60)
+def test_a_running_consumer_keeps_the_field_it_uses(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    subject = f"{topic}-value"
+    registry.register(subject, source(WITH_COUPON))
+    with Consumer(bootstrap, topic, topic, registry=registry, reader=FRAUD) as consumer:
+        wait_until(lambda: readers(registry, subject))
+        (found,) = readers(registry, subject)
+        assert (found.title, found.owner, found.fields) == (
+            "fraud-scorer 7",
+            "risk team",
+            ("coupon",),
+        )
+        assert found.last_day == today_utc() + timedelta(days=30)
+        contract = Contract(json.dumps(WITHOUT))
+        with (
+            Producer(bootstrap, topic, registry=registry, value=contract) as producer,
+            pytest.raises(RegistryRefused, match="removing `coupon` breaks fraud-scorer 7"),
+        ):
+            producer.send({"id": 1})
+        assert consumer.quarantined == 0
+
+
+def test_a_lease_is_renewed_when_half_of_it_is_over(registry: Registry, topic: str) -> None:
+    subject = f"{topic}-value"
+    registry.register(subject, source(WITH_COUPON))
+    days = [DAY]
+    lease = ReaderLease(registry, [topic, "^all-.*"], FRAUD, today=lambda: days[-1])
+    wait_until(lambda: readers(registry, subject))
+    lease.close()
+    for later, last_day in ((14, 30), (15, 45)):
+        days.append(DAY + timedelta(days=later))
+        lease.renew()
+        (found,) = readers(registry, subject)
+        assert found.last_day == DAY + timedelta(days=last_day)
+    assert found.only_fields, "it reads with the latest version, and minds what it uses"
+
+
+def test_a_reader_s_own_schema_is_what_it_declares(
+    registry: Registry, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "reader.avsc"
+    path.write_text(json.dumps(WITHOUT))
+    contract = Contract(path, names=SubjectNames.TOPIC_RECORD)
+    lease = ReaderLease(registry, [topic], Reader("r"), contract)
+    wait_until(lambda: readers(registry, f"{topic}-Order"))
+    lease.close()
+    (found,) = readers(registry, f"{topic}-Order")
+    assert found.schema is not None
+    assert found.schema.canonical == registry.understand(source(WITHOUT)).canonical
+    assert not found.only_fields
+
+
+def test_a_registry_that_is_down_is_asked_again_and_reading_goes_on(
+    bootstrap: str, registry: Registry, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Registry("http://127.0.0.1:1", attempts=1) as down:
+        lease = ReaderLease(down, [topic], FRAUD, retry_s=0.01)
+        wait_until(lambda: caplog.text.count("fraud-scorer 7 is not declared") >= 2)
+        lease.close()
+    with pytest.raises(ClientError, match="registry="):
+        Consumer(bootstrap, topic, topic, reader=FRAUD)
