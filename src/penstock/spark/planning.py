@@ -6,6 +6,7 @@ on another cluster or years later, has the same tasks with the same ranges.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -23,6 +24,21 @@ class OffsetRange(NamedTuple):
     start: Offset
     end: Offset
     topic_id: TopicId | None
+
+    def to_spark(self) -> tuple[str, int, int, int, str | None]:
+        """As it travels to a worker: plain, because there may be many of them."""
+        (topic, index), start, end, topic_id = self
+        return topic, index, start, end, None if topic_id is None else _text(topic_id)
+
+    @classmethod
+    def from_spark(cls, told: tuple[str, int, int, int, str | None]) -> "OffsetRange":
+        """What `to_spark` made."""
+        topic, index, start, end, topic_id = told
+        known = None if topic_id is None else TopicId(UUID(topic_id))
+        return cls(TopicPartition(topic, index), Offset(start), Offset(end), known)
+
+
+_text = lru_cache(maxsize=1000)(str)  # there are far fewer topics than ranges
 
 
 @dataclass(frozen=True, slots=True)

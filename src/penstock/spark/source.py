@@ -114,9 +114,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows of one partition."""
-        from penstock.spark.reading import read_ranges  # kernels: workers only
-
-        return read_ranges(self._task, partition.value or ())
+        return _read(self._task, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -174,9 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows of one partition."""
-        from penstock.spark.reading import read_ranges  # kernels: workers only
-
-        return read_ranges(self._task, partition.value or ())
+        return _read(self._task, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has written down that everything before `end` is done."""
@@ -207,9 +203,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
 
+def _read(task: ReadTask, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    from penstock.spark.reading import read_ranges  # kernels: workers only
+
+    # Spark makes one partition of None where there are none.
+    return read_ranges(task, [OffsetRange.from_spark(one) for one in partition.value or ()])
+
+
 def _partitions(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
     return [
-        InputPartition(dealt)
+        InputPartition(tuple(one.to_spark() for one in dealt))
         for dealt in deal(
             ranges,
             partitions_min=options.partitions_min,

@@ -1,0 +1,389 @@
+"""Avro orders read on Spark, records per second: our source beside Spark's own with `from_avro`.
+
+Orders of about 350 bytes that two versions of a schema wrote, in turns of a batch; `local[2]`; our
+broker serves all. Spark's connector and Avro functions come by Maven coordinates; where they cannot
+be had there is no peer. They are given each version's schema by hand, as their users do. fastavro
+reads the same in `mapInArrow`. How many orders: environment variable ORDERS, 4 million unless set.
+"""
+
+import io
+import itertools
+import json
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from bench.figures import Figure, report
+from bench.peers import make_topic, penstock
+from penstock.client.avro_batches import AvroEncoder
+from penstock.client.frame import write_prefix
+from penstock.client.registry import Registry
+from penstock.columns.building import Framing, build_batches
+from penstock.columns.partitioner import Unkeyed
+from penstock.link.blocking import Cluster
+from penstock.link.producing import produce
+from penstock.model import Millis, TopicPartition
+from penstock.schemas.avro import parse
+from penstock.schemas.model import SchemaType, Source
+from penstock.spark.session import session
+from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.testing.spark_jars import PeerUnavailable, spark_jars
+
+ORDERS = int(os.environ.get("ORDERS", "4000000"))
+DISTINCT = 20_000  # then the same again
+FASTAVRO_SHARE = 20  # it reads one order in so many
+PARTITIONS = 4
+ROUNDS = 3
+SMALL_BATCHES = 30
+SMALL_ROWS = 1_000
+BATCH_RECORDS = 500
+UNIT = "orders/s"
+TWO = ("customer_id", "total")
+_FIELDS = """
+  {"name": "order_id", "type": "string"},
+  {"name": "customer_id", "type": "long"},
+  {"name": "created_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+  {"name": "status", "type": {"type": "enum", "name": "Status",
+    "symbols": ["NEW", "PAID", "SHIPPED", "CANCELLED"]}},
+  {"name": "currency", "type": "string"},
+  {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12,
+    "scale": 2}},
+  {"name": "coupon", "type": ["null", "string"], "default": null},
+  {"name": "shipping_address", "type": "string"},
+  {"name": "email", "type": "string"},
+  {"name": "express", "type": "boolean"},
+  {"name": "items", "type": {"type": "array", "items": {"type": "record", "name": "Item",
+    "fields": [
+      {"name": "sku", "type": "string"},
+      {"name": "quantity", "type": "int"},
+      {"name": "price", "type": "double"}]}}}"""
+V1 = f'{{"type": "record", "name": "Order", "namespace": "shop", "fields": [{_FIELDS}]}}'
+V2 = (
+    f'{{"type": "record", "name": "Order", "namespace": "shop", "fields": [{_FIELDS},'
+    ' {"name": "note", "type": ["null", "string"], "default": null}]}'
+)
+
+
+def main() -> None:
+    report(measure(), __doc__)
+
+
+def measure() -> Iterator[Figure]:
+    """Ours and the peer take turns; the best round of each counts."""
+    try:
+        jars, missing = spark_jars(), ""
+    except PeerUnavailable as why:
+        jars, missing = "", f"no peer: {why}"
+    with penstock() as broker, EmbeddedRegistry(broker.bootstrap) as registry:
+        world = World(broker.bootstrap, registry.url)
+        note = f"{world.fill('orders', ORDERS):.0f} B each"
+        world.fill("few", SMALL_BATCHES * SMALL_ROWS)
+        spark = session(
+            "penstock bench",
+            master="local[2]",
+            settings={
+                "spark.ui.enabled": "false",
+                "spark.driver.memory": "1g",
+                "spark.sql.shuffle.partitions": "2",
+                **({"spark.jars": jars} if jars else {}),
+            },
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield from compared(Paths(spark, world), bool(jars), missing or note)
+        finally:
+            spark.stop()
+
+
+def compared(paths: "Paths", has_peer: bool, note: str) -> Iterator[Figure]:
+    """The figures, one after another."""
+
+    def beside(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float | None]:
+        rounds = [(rate(ours), rate(theirs) if has_peer else 0.0) for _ in range(ROUNDS)]
+        mine, peer = (max(column) for column in zip(*rounds, strict=True))
+        return mine, peer or None
+
+    two, their_two = beside(paths.two_columns, paths.spark_two_columns)
+    yield Figure("two columns, beside from_avro", two, their_two, UNIT, ">= 2.0", note)
+    whole, their_whole = beside(paths.all_columns, paths.spark_all_columns)
+    yield Figure("all columns, beside from_avro", whole, their_whole, UNIT, ">= 1.4")
+    slow = rate(paths.fastavro_two_columns) if has_peer else None
+    yield Figure("two columns, beside mapInArrow and fastavro", two, slow, UNIT, ">= 6")
+    now, their_now = beside(paths.available_now, paths.spark_available_now)
+    yield Figure("AvailableNow, two columns", now, their_now, UNIT, ">= 1.3")
+    small, their_small = paths.small_batches(), None
+    if has_peer:
+        their_small = paths.spark_small_batches()
+    yield Figure(f"micro-batch of {SMALL_ROWS} rows", small, their_small, "ms", "<= 1.0")
+    yield Figure("memory of the largest worker", paths.worker_bytes / 1e6, None, "MB", "", "< 300")
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Orders per second."""
+    start = time.perf_counter()
+    count = work()
+    return count / (time.perf_counter() - start)
+
+
+class World:
+    """A broker and a registry with two versions of the order."""
+
+    def __init__(self, bootstrap: str, registry_url: str) -> None:
+        self.bootstrap = bootstrap
+        self.registry_url = registry_url
+        self._frames: list[list[bytes]] = []
+        orders = [order(random.Random(number), number) for number in range(DISTINCT)]
+        self.ids: list[int] = []
+        with Registry(registry_url) as registry:
+            for text in (V1, V2):
+                for topic in ("orders", "few"):
+                    source = Source(SchemaType.AVRO, text)
+                    registered = registry.register(f"{topic}-value", source)
+                self.ids.append(registered.id)
+                self._frames.append(framed(text, write_prefix(registered.id), orders))
+
+    def fill(self, topic: str, count: int) -> float:
+        """So many orders into a new topic; their mean size in bytes."""
+        make_topic(self.bootstrap, topic, partitions=PARTITIONS)
+        first, second = self._frames
+        cut = np.arange(DISTINCT) // BATCH_RECORDS % 2 == 0  # versions in turns of a batch
+        values = [
+            one if is_first else other
+            for one, other, is_first in zip(first, second, cut, strict=True)
+        ]
+        keys = [b"%010d" % number for number in range(DISTINCT)]
+        framing = Framing(batch_records_max=BATCH_RECORDS)
+        cluster = Cluster(self.bootstrap)
+        for start in range(0, count, DISTINCT):
+            part = min(DISTINCT, count - start)
+            records = pa.RecordBatch.from_pydict(
+                {
+                    "key": keys[:part],
+                    "value": values[:part],
+                    "partition": np.arange(part, dtype=np.int32) // BATCH_RECORDS // 2 % PARTITIONS,
+                }
+            )
+            built = build_batches(
+                records,
+                partition_count=PARTITIONS,
+                now=Millis(int(time.time() * 1000)),  # older would fall to retention
+                unkeyed=Unkeyed.round_robin(),
+                framing=framing,
+            )
+            cluster.run(
+                produce(
+                    {
+                        TopicPartition(topic, index): [one.content for one in some.batches]
+                        for index, some in built.items()
+                    }
+                )
+            )
+        cluster.close()
+        return sum(map(len, values)) / len(values)
+
+
+def framed(schema: str, prefix: bytes, orders: list[dict[str, Any]]) -> list[bytes]:
+    """The orders as one version of the schema writes them."""
+    names = {one["name"] for one in json.loads(schema)["fields"]}
+    rows = [{name: value for name, value in one.items() if name in names} for one in orders]
+    buffer, offsets, errors = AvroEncoder(parse(schema)).encode_rows(rows, prefix)
+    assert not errors.any()
+    whole = buffer.tobytes()
+    return [whole[start:end] for start, end in itertools.pairwise(offsets)]
+
+
+def order(chance: random.Random, number: int) -> dict[str, Any]:
+    """One order of the second version."""
+    return {
+        "order_id": f"order-{number:010d}",
+        "customer_id": chance.randrange(1 << 40),
+        "created_at": 1_700_000_000_000 + number,
+        "status": chance.choice(("NEW", "PAID", "SHIPPED", "CANCELLED")),
+        "currency": "EUR",
+        "total": Decimal(chance.randrange(10**7)).scaleb(-2),
+        "coupon": None if number % 3 else "AUTUMN-10",
+        "shipping_address": f"{number} Long Street, 12345 Some Town, Somewhere",
+        "email": f"customer.{number}@example.com",
+        "express": number % 2 == 0,
+        "note": "leave it with the neighbours, please" if number % 2 else None,
+        "items": [
+            {
+                "sku": f"SKU-{chance.randrange(10**8):08d}",
+                "quantity": chance.randrange(1, 10),
+                "price": chance.randrange(10_000) / 100,
+            }
+            for _ in range(8)
+        ],
+    }
+
+
+class Paths:
+    """Every way of reading that is measured; each checks that it read all there is."""
+
+    def __init__(self, spark: SparkSession, world: World) -> None:
+        self._spark = spark
+        self._world = world
+        self.worker_bytes = 0
+
+    def two_columns(self) -> int:
+        return self._sums(self._ours(columns=",".join(TWO)).load())
+
+    def spark_two_columns(self) -> int:
+        return self._sums(decoded(self._theirs().load(), self._world.ids).select("value.*"))
+
+    def all_columns(self) -> int:
+        return self._hashes(self._ours(columns=",".join(field_names())).load())
+
+    def spark_all_columns(self) -> int:
+        return self._hashes(decoded(self._theirs().load(), self._world.ids).select("value.*"))
+
+    def fastavro_two_columns(self) -> int:
+        per_partition = ORDERS // FASTAVRO_SHARE // PARTITIONS
+        ending = {"orders": {str(index): per_partition for index in range(PARTITIONS)}}
+        frame = self._theirs(endingOffsets=json.dumps(ending)).load()
+        schemas = dict(zip(self._world.ids, (V1, V2), strict=True))
+        rows = frame.select("value").mapInArrow(
+            lambda batches: read_with_fastavro(batches, schemas),
+            "customer_id long, total decimal(12, 2)",
+        )
+        return self._sums(rows, per_partition * PARTITIONS)
+
+    def available_now(self) -> int:
+        source = self._stream("penstock", "orders", registry=self._world.registry_url,
+                              columns=",".join(TWO))  # fmt: skip
+        return self._drained(source.load())
+
+    def spark_available_now(self) -> int:
+        frame = self._stream("kafka", "orders").load()
+        return self._drained(decoded(frame, self._world.ids).select("value.*"))
+
+    def small_batches(self) -> float:
+        source = self._stream(
+            "penstock",
+            "few",
+            registry=self._world.registry_url,
+            columns=",".join(TWO),
+            maxOffsetsPerTrigger=str(SMALL_ROWS),
+        )
+        return self._batch_ms(source.load())
+
+    def spark_small_batches(self) -> float:
+        source = self._stream("kafka", "few", maxOffsetsPerTrigger=str(SMALL_ROWS))
+        return self._batch_ms(decoded(source.load(), self._world.ids).select("value.*"))
+
+    def _ours(self, **options: str) -> Any:
+        return (
+            self._spark.read.format("penstock")
+            .option("kafka.bootstrap.servers", self._world.bootstrap)
+            .option("subscribe", "orders")
+            .option("registry", self._world.registry_url)
+            .options(**options)
+        )
+
+    def _theirs(self, **options: str) -> Any:
+        return (
+            self._spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", self._world.bootstrap)
+            .option("subscribe", "orders")
+            .options(**options)
+        )
+
+    def _stream(self, source: str, topic: str, **options: str) -> Any:
+        return (
+            self._spark.readStream.format(source)
+            .option("kafka.bootstrap.servers", self._world.bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .options(**options)
+        )
+
+    def _sums(self, frame: DataFrame, expected: int = ORDERS) -> int:
+        row = frame.agg(F.count("total"), F.sum("total"), F.max("customer_id")).collect()[0]
+        assert row[0] == expected, f"{row[0]} orders, not {expected}"
+        self._weigh()
+        return expected
+
+    def _hashes(self, frame: DataFrame) -> int:
+        columns = [F.col(name) for name in field_names()]
+        row = frame.agg(F.count("order_id"), F.sum(F.xxhash64(*columns) % 1000)).collect()[0]
+        assert row[0] == ORDERS, f"{row[0]} orders, not {ORDERS}"
+        self._weigh()
+        return ORDERS
+
+    def _drained(self, frame: DataFrame) -> int:
+        """The stream to its end, each micro-batch summed up."""
+        counts: list[int] = []
+
+        def sum_up(batch: DataFrame, number: int) -> None:
+            counts.append(batch.agg(F.count("total"), F.sum("total")).collect()[0][0])
+
+        folder = tempfile.mkdtemp(prefix="bench-checkpoint-")
+        writer = frame.writeStream.foreachBatch(sum_up).option("checkpointLocation", folder)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        shutil.rmtree(folder, ignore_errors=True)
+        assert sum(counts) == ORDERS, f"{sum(counts)} orders, not {ORDERS}"
+        return ORDERS
+
+    def _batch_ms(self, frame: DataFrame) -> float:
+        """The median time of a micro-batch, the first few left out."""
+        folder = tempfile.mkdtemp(prefix="bench-checkpoint-")
+        writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        shutil.rmtree(folder, ignore_errors=True)
+        times = [one.durationMs["triggerExecution"] for one in query.recentProgress
+                 if one.numInputRows]  # fmt: skip
+        assert len(times) >= SMALL_BATCHES, f"{len(times)} batches"
+        return statistics.median(times[5:])
+
+    def _weigh(self) -> None:
+        workers = psutil.Process().children(recursive=True)
+        sizes = [one.memory_info().rss for one in workers if "python" in one.name()]
+        self.worker_bytes = max([self.worker_bytes, *sizes])
+
+
+def field_names() -> list[str]:
+    return [one["name"] for one in json.loads(V2)["fields"]]
+
+
+def decoded(frame: DataFrame, ids: list[int]) -> DataFrame:
+    """As users of Spark's connector do it: by the id in the frame, each version by its schema."""
+    schema_id = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("int")
+    payload = F.expr("substring(value, 6, length(value) - 5)")
+    first, second = (from_avro(payload, text, {"avroSchema": V2}) for text in (V1, V2))
+    return frame.select(F.when(schema_id == ids[0], first).otherwise(second).alias("value"))
+
+
+def read_with_fastavro(batches: Any, schemas: dict[int, str]) -> Iterator[pa.RecordBatch]:
+    """In a worker of Spark's: two columns of each order, one by one."""
+    import fastavro
+
+    parsed = {one: fastavro.parse_schema(json.loads(text)) for one, text in schemas.items()}
+    for batch in batches:
+        customers, totals = [], []
+        for value in batch.column(0).to_pylist():
+            writer = parsed[int.from_bytes(value[1:5], "big")]
+            one = fastavro.schemaless_reader(io.BytesIO(value[5:]), writer)
+            customers.append(one["customer_id"])
+            totals.append(one["total"])
+        yield pa.RecordBatch.from_pydict(
+            {"customer_id": customers, "total": pa.array(totals, pa.decimal128(12, 2))}
+        )
+
+
+if __name__ == "__main__":
+    main()
