@@ -1,0 +1,283 @@
+"""Batches as transactions, without Spark: what its driver and its tasks do, done by hand."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+
+from penstock.columns.opening import open_batches
+from penstock.errors import ErrorCode, Refused
+from penstock.link.blocking import Cluster
+from penstock.link.offsets import Isolation, committed_offsets, end_offsets, partitions_of
+from penstock.link.ranges import FetchSettings, fetch_range
+from penstock.link.transactions import Handle, end_transaction, init_producer_id
+from penstock.model import Offset, TopicPartition
+from penstock.spark.connecting import cluster as kept_cluster
+from penstock.spark.connecting import kafka_properties
+from penstock.spark.micro_batch import in_transaction
+from penstock.spark.packing import Packer
+from penstock.spark.transacting import (
+    BatchName,
+    OpenTransaction,
+    Outcome,
+    Written,
+    java_hash,
+    transact,
+)
+from penstock.spark.write_options import WriteRequest
+from penstock.spark.writing import ALREADY_WRITTEN, PartitionWriter, WriteTarget
+
+MakeTopic: TypeAlias = Callable[..., str]
+SHORT_MS = 1_000
+
+
+@pytest.fixture
+def properties(bootstrap: str) -> dict[str, str]:
+    return kafka_properties({"kafka.bootstrap.servers": bootstrap})
+
+
+@pytest.fixture
+def cluster(properties: dict[str, str]) -> Cluster:
+    return kept_cluster(properties)
+
+
+class Sink:
+    """Writes rows as one task of a transaction would."""
+
+    def __init__(self, properties: dict[str, str], topic: str) -> None:
+        self.topic = topic
+        self._properties = properties
+
+    def write(
+        self,
+        transaction: OpenTransaction,
+        rows: list[tuple[str | None, str]],
+        writer: str = "task 0",
+    ) -> list[Written]:
+        target = WriteTarget(self._properties, transaction.handle, dict(transaction.sequences))
+        return PartitionWriter(target, writer).write(self._packed(rows))
+
+    def _packed(self, rows: list[tuple[str | None, str]]) -> Iterator[pa.RecordBatch]:
+        request = WriteRequest(self._properties, topic=self.topic)
+        frame = pa.RecordBatch.from_pydict(
+            {
+                "key": pa.array([key for key, _ in rows], pa.string()),
+                "value": pa.array([value for _, value in rows], pa.string()),
+            }
+        )
+        return Packer(request.plan(["key", "value"]), 0).pack(iter([frame]))
+
+
+@pytest.fixture
+def sink(properties: dict[str, str], make_topic: MakeTopic) -> Sink:
+    return Sink(properties, make_topic(2))
+
+
+def rows(first: int, end: int) -> list[tuple[str | None, str]]:
+    return [(f"key-{number % 5}", str(number)) for number in range(first, end)]
+
+
+def visible(cluster: Cluster, topic: str) -> list[int]:
+    """What a read_committed reader sees."""
+    isolation = Isolation.READ_COMMITTED
+    places = cluster.run(partitions_of([topic]))
+    ends = cluster.run(end_offsets(places, isolation=isolation))
+    found: list[int] = []
+    for place, end in ends.items():
+        ranged = fetch_range(place, Offset(0), end, settings=FetchSettings(isolation=isolation))
+        for chunk in cluster.stream(ranged):
+            columns = open_batches(chunk.records, aborted=chunk.aborted)
+            assert columns.values is not None
+            values: list[Any] = columns.values.to_arrow().to_pylist()
+            found += [int(value) for value in values]
+    return sorted(found)
+
+
+def name(query: str, batch_id: int = 0, checkpoint: str = "checkpoint-1") -> BatchName:
+    return BatchName(query, checkpoint, batch_id)
+
+
+def test_a_batch_is_seen_whole_and_written_once(cluster: Cluster, sink: Sink) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        transaction.note(sink.write(transaction, rows(0, 100)))
+        assert visible(cluster, sink.topic) == []
+
+    outcomes = [transact(cluster, name(sink.topic), write) for _ in range(2)]
+    assert outcomes == [Outcome.WRITTEN, Outcome.WRITTEN_BEFORE]
+    assert visible(cluster, sink.topic) == list(range(100))
+
+
+def test_the_marker_is_the_offset_after_the_batch(cluster: Cluster, sink: Sink) -> None:
+    for batch_id in range(3):
+        transact(
+            cluster,
+            name(sink.topic, batch_id),
+            lambda transaction: transaction.note(sink.write(transaction, rows(0, 1))),
+        )
+    committed = cluster.run(committed_offsets(f"penstock.sink.{sink.topic}"))
+    (marker,) = committed.values()
+    assert marker.offset == 3
+    assert marker.metadata == f"checkpoint-1 {sink.topic}"
+
+
+def test_a_batch_that_fails_is_never_seen_and_may_be_written_again(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def fail(transaction: OpenTransaction) -> None:
+        transaction.note(sink.write(transaction, rows(0, 50)))
+        raise ValueError("the job failed")
+
+    with pytest.raises(ValueError, match="the job failed"):
+        transact(cluster, name(sink.topic), fail)
+    assert visible(cluster, sink.topic) == []
+    transact(cluster, name(sink.topic), lambda one: one.note(sink.write(one, rows(0, 70))))
+    assert visible(cluster, sink.topic) == list(range(70))
+
+
+def test_what_a_dead_driver_left_open_is_aborted_by_the_next(cluster: Cluster, sink: Sink) -> None:
+    handle = cluster.run(init_producer_id(f"penstock.sink.{sink.topic}"))
+    sink.write(OpenTransaction(name(sink.topic), handle), rows(0, 10))
+    transact(cluster, name(sink.topic), lambda one: one.note(sink.write(one, rows(0, 20))))
+    assert visible(cluster, sink.topic) == list(range(20))
+    with pytest.raises(Refused):
+        cluster.run(end_transaction(handle, commit=True))
+    assert visible(cluster, sink.topic) == list(range(20))
+
+
+def test_a_driver_that_was_overtaken_can_neither_write_nor_commit(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def overtaken(transaction: OpenTransaction) -> None:
+        written = sink.write(transaction, rows(0, 10))
+        again = name(sink.topic)
+        transact(cluster, again, lambda one: one.note(sink.write(one, rows(0, 10))))
+        transaction.note(written)
+
+    with pytest.raises(Refused):
+        transact(cluster, name(sink.topic), overtaken)
+    assert visible(cluster, sink.topic) == list(range(10))
+
+
+def test_two_tasks_that_write_to_one_partition_are_refused(cluster: Cluster, sink: Sink) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        first = sink.write(transaction, rows(0, 10), "task 0")
+        place = first[0].place
+        other = Written(place, 1, first[0].end_sequence, "task 1")
+        transaction.note([*first, other])
+
+    with pytest.raises(Refused, match=r"task 0 and task 1 both write to .*record_batches"):
+        transact(cluster, name(sink.topic), write)
+    assert visible(cluster, sink.topic) == []
+
+
+def test_a_second_attempt_never_writes_over_its_first(cluster: Cluster, sink: Sink) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        sink.write(transaction, rows(0, 10), "attempt 0")  # and then its executor is lost
+        transaction.note(sink.write(transaction, rows(0, 10), "attempt 1"))
+
+    with pytest.raises(Refused, match=ALREADY_WRITTEN):
+        transact(cluster, name(sink.topic), write)
+    assert visible(cluster, sink.topic) == []
+
+
+def test_a_batch_whose_tasks_were_lost_is_written_again_as_a_whole(
+    cluster: Cluster, properties: dict[str, str], sink: Sink
+) -> None:
+    tries: list[Handle] = []
+
+    def transacted(batch: object) -> None:
+        transaction = batch._transaction  # type: ignore[attr-defined]  # noqa: SLF001 - no Spark here
+        tries.append(transaction.handle)
+        if len(tries) == 1:
+            sink.write(transaction, rows(0, 10), "attempt 0")
+        transaction.note(sink.write(transaction, rows(0, 10), "attempt 1"))
+
+    assert in_transaction(name(sink.topic), properties, transacted) is Outcome.WRITTEN
+    assert len(tries) == 2
+    assert visible(cluster, sink.topic) == list(range(10))
+
+
+def test_a_task_that_was_given_up_and_wrote_more_stops_the_commit(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        told = sink.write(transaction, rows(0, 10))
+        zombie = OpenTransaction(
+            transaction.name, transaction.handle, {one.place: one.end_sequence for one in told}
+        )
+        sink.write(zombie, rows(90, 99), "a zombie")
+        transaction.note(told)
+
+    with pytest.raises(Refused, match="given up"):
+        transact(cluster, name(sink.topic), write)
+    assert visible(cluster, sink.topic) == []
+
+
+def test_a_transaction_that_timed_out_fails_and_is_written_again(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def slow(transaction: OpenTransaction) -> None:
+        transaction.note(sink.write(transaction, rows(0, 10)))
+        # What the coordinator does when the time has passed, without the wait.
+        cluster.run(init_producer_id(f"penstock.sink.{sink.topic}", timeout_ms=SHORT_MS))
+
+    with pytest.raises(Refused) as refused:
+        transact(cluster, name(sink.topic), slow, timeout_ms=SHORT_MS)
+    assert refused.value.code is not ErrorCode.none
+    assert visible(cluster, sink.topic) == []
+    transact(cluster, name(sink.topic), lambda one: one.note(sink.write(one, rows(0, 10))))
+    assert visible(cluster, sink.topic) == list(range(10))
+
+
+def test_another_checkpoint_counts_its_batches_by_itself(cluster: Cluster, sink: Sink) -> None:
+    for checkpoint in ("checkpoint-1", "checkpoint-2"):
+        for batch_id in range(2):
+            outcome = transact(
+                cluster,
+                name(sink.topic, batch_id, checkpoint),
+                lambda one: one.note(sink.write(one, [("key", "1")])),
+            )
+            assert outcome is Outcome.WRITTEN
+    assert visible(cluster, sink.topic) == [1, 1, 1, 1]
+
+
+def test_a_checkpoint_that_was_set_back_is_refused(cluster: Cluster, sink: Sink) -> None:
+    for batch_id in range(3):
+        transact(
+            cluster,
+            name(sink.topic, batch_id),
+            lambda one: one.note(sink.write(one, [("key", "1")])),
+        )
+    with pytest.raises(Refused, match="set back"):
+        transact(cluster, name(sink.topic, 1), lambda one: None)
+
+
+def test_an_empty_batch_begins_no_transaction(cluster: Cluster, sink: Sink) -> None:
+    assert transact(cluster, name(sink.topic), lambda one: None) is Outcome.EMPTY
+    assert cluster.run(committed_offsets(f"penstock.sink.{sink.topic}")) == {}
+
+
+def test_several_frames_and_offsets_are_one_batch(
+    cluster: Cluster, sink: Sink, properties: dict[str, str], make_topic: MakeTopic
+) -> None:
+    other = Sink(properties, make_topic(1))
+    source = TopicPartition(other.topic, 0)
+    group = f"group-of-{sink.topic}"
+
+    def write(transaction: OpenTransaction) -> None:
+        transaction.note(sink.write(transaction, rows(0, 10)))
+        transaction.note(sink.write(transaction, rows(10, 20)))
+        transaction.note(other.write(transaction, rows(0, 5)))
+        transaction.add_offsets(group, {source: Offset(41)})
+
+    transact(cluster, name(sink.topic), write, topics=[sink.topic, other.topic])
+    assert visible(cluster, sink.topic) == list(range(20))
+    assert visible(cluster, other.topic) == list(range(5))
+    assert cluster.run(committed_offsets(group))[source].offset == 41
+
+
+def test_a_text_has_the_hash_that_java_gives_it() -> None:
+    assert java_hash("") == 0
+    assert java_hash("a") == 97
+    assert java_hash("polygenelubricants") == 0  # -2**31 in Java
