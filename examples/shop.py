@@ -22,13 +22,17 @@ _ADMIN_WAIT_S: Final = 30
 
 @dataclass(frozen=True)
 class Shop:
-    """One shop on one cluster; queries keep their checkpoints in `folder`."""
+    """One shop on one cluster; queries keep their checkpoints in `folder`.
+
+    `suffix` is put behind the names of the topics that results go to: another one, other results.
+    """
 
     spark: SparkSession
     bootstrap: str
     registry: str
     folder: Path
     topics: Topics = Topics()  # noqa: RUF009 - names that nobody can change
+    suffix: str = ""
 
     def orders(self, columns: str = "order_id,customer,country,cents,at") -> DataFrame:
         """Orders as a stream; those that cannot be read are left out (see `quarantined`)."""
@@ -52,13 +56,13 @@ class Shop:
 
     def table(self, topic: str) -> DataFrame:
         """The latest value of each key."""
-        return table(self.spark, topic, self.options())
+        return table(self.spark, topic + self.suffix, self.options())
 
     def sink(self, topic: str, schema: str, key: str) -> Callable[[DataFrame, int], None]:
         """Writes rows under a schema, exactly once, to a compacted topic."""
-        self.make_topic(topic)
+        self.make_topic(topic + self.suffix)
         return exactly_once(
-            topic,
+            topic + self.suffix,
             key=key,
             schema=SCHEMAS / f"{schema}.avsc",
             registry=self.registry,
