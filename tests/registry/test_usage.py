@@ -1,7 +1,23 @@
-"""Who uses what: bounded, and honest about what was forgotten."""
+"""Who uses what: bounded, shared by all nodes, and honest about what is not known."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
 
 from penstock.model import Millis
-from penstock.registry.usage import CONSUMER, Usage, Use, identify
+from penstock.registry.names import Subject
+from penstock.registry.retirement import DAY_MS, judge
+from penstock.registry.store.commands import DeleteVersion, Register
+from penstock.registry.store.model import Contents
+from penstock.registry.usage import CONSUMER, Seen, Usage, Use, identify
+from penstock.registry.usage_log import Since, Told, read_told, write_told
+from penstock.schemas.model import Reference, SchemaType, Source
+
+NOW = Millis(100 * DAY_MS)
+WEEK_MS = 7 * DAY_MS
+ORDERS = Subject("orders-value")
 
 
 def use(id: int, client: str = "c") -> Use:
@@ -31,3 +47,125 @@ def test_a_client_is_known_by_its_word_or_by_its_agent() -> None:
     assert identify("", "agent/1", CONSUMER) == ("agent/1", "consumer")
     assert identify("", "", CONSUMER) == ("unknown", "consumer")
     assert len(identify("n" * 1000, "", CONSUMER)[0]) == 200
+
+
+def test_what_others_saw_is_merged_and_not_told_again() -> None:
+    usage = Usage(Millis(0))
+    usage.note(use(1), Millis(5))
+    assert usage.take_untold() == [(use(1), Seen(Millis(5), 1))]
+    usage.merge(use(1), Seen(Millis(9), 7))
+    usage.merge(use(2), Seen(Millis(3), 1))
+    assert usage.take_untold() == []
+    assert usage.of(".", frozenset({1, 2})) == [
+        (use(1), Seen(Millis(9), 7)),
+        (use(2), Seen(Millis(3), 1)),
+    ]
+    usage.merge(use(1), Seen(Millis(1), 1))
+    assert usage.of(".", frozenset({1})) == [(use(1), Seen(Millis(9), 7))]
+
+
+def test_what_is_forgotten_is_not_told() -> None:
+    usage = Usage(Millis(0), uses_max=1)
+    usage.note(use(1), Millis(1))
+    usage.note(use(2), Millis(2))
+    assert [one.id for one, _ in usage.take_untold()] == [2]
+
+
+def test_a_use_goes_through_its_record_and_back() -> None:
+    seen = Seen(Millis(1_700_000_000_000), 3)
+    assert read_told(*write_told(use(1, "grüße"), seen), Millis(0)) == Told(use(1, "grüße"), seen)
+    assert read_told(b'{"since":true}', b'{"at":7}', Millis(0)) == Since(Millis(7))
+
+
+def test_records_that_nobody_understands_are_passed_over() -> None:
+    for key, value in (
+        (None, None),
+        (b"{", b"{}"),
+        (b"[]", b"{}"),
+        (b"{}", b"{}"),
+        (b'{"id":[]}', b'{"lastSeen":1,"count":1}'),
+        (b"{}", b'{"lastSeen":null,"count":1}'),
+    ):
+        assert read_told(key, value, Millis(0)) is None
+
+
+def schema(text: str, *references: Reference) -> Contents:
+    return Contents(Source(SchemaType.AVRO, text, references))
+
+
+def reasons(desk: Any, usage: Usage) -> dict[int, tuple[str, ...]]:
+    judged = judge(desk.store, ORDERS, usage, NOW, quiet_ms=WEEK_MS)
+    return {one.version.number: one.reasons for one in judged}
+
+
+def test_a_version_that_nobody_uses_may_be_deleted_and_the_latest_may_not(desk: Any) -> None:
+    desk.ask(Register(ORDERS, schema('"int"')))
+    desk.ask(Register(ORDERS, schema('"long"')))
+    told = reasons(desk, Usage(Millis(0)))
+    assert told == {1: (), 2: ("it is the latest version: producers and checks go by it",)}
+
+
+def test_a_version_that_is_used_may_not_be_deleted_until_its_users_are_quiet(desk: Any) -> None:
+    desk.ask(Register(ORDERS, schema('"int"')))
+    desk.ask(Register(ORDERS, schema('"long"')))
+    usage = Usage(Millis(0))
+    usage.note(use(1, "till-7"), Millis(NOW - 3 * DAY_MS))
+    usage.note(use(1, "gone"), Millis(NOW - 8 * DAY_MS))
+    assert reasons(desk, usage)[1] == ("till-7 (consumer) used it 3 days ago",)
+
+
+def test_a_version_that_others_build_on_may_not_be_deleted(desk: Any) -> None:
+    desk.ask(Register(ORDERS, schema('"int"')))
+    desk.ask(Register(ORDERS, schema('"long"')))
+    other = Subject("other-value")
+    desk.ask(Register(other, schema('"string"', Reference("orders", ORDERS, 1))))
+    assert reasons(desk, Usage(Millis(0)))[1] == ("other-value version 1 builds on it",)
+    desk.ask(DeleteVersion(other, 1))
+    assert reasons(desk, Usage(Millis(0)))[1] == ()
+
+
+def test_nothing_may_be_deleted_while_too_little_is_known(desk: Any) -> None:
+    desk.ask(Register(ORDERS, schema('"int"')))
+    desk.ask(Register(ORDERS, schema('"long"')))
+    young = Usage(Millis(NOW - DAY_MS))
+    assert reasons(desk, young)[1] == ("uses are known for 24 hours only: ask again in 6 days",)
+    full = Usage(Millis(0), uses_max=1)
+    full.note(use(8), Millis(1))
+    full.note(use(9), Millis(2))
+    assert reasons(desk, full)[1] == ("1 uses were forgotten: there were too many to keep",)
+
+
+def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+    deadline = time.monotonic() + 40
+    while not wanted(found := ask()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    return found
+
+
+def test_uses_are_known_to_other_nodes_and_after_a_restart(start_node: Any) -> None:
+    topic = "_schemas-usage-shared"
+    first, second = start_node(topic), start_node(topic)
+    id = httpx.post(
+        f"{first.url}/subjects/s/versions", json={"schema": '"int"'}, timeout=30
+    ).json()["id"]
+    told = {"penstock-client": "till-7; role=consumer"}
+    assert httpx.get(f"{second.url}/schemas/ids/{id}", headers=told, timeout=30).is_success
+
+    def asked(node: Any) -> Any:
+        return httpx.get(f"{node.url}/subjects/s/usage?quietDays=1", timeout=30).json()
+
+    def clients(answer: Any) -> set[str]:
+        return {one["client"] for one in answer["uses"]}
+
+    answer = until(lambda: asked(first), lambda found: "till-7" in clients(found))
+    assert answer["complete"]
+    (version,) = answer["versions"]
+    assert not version["safeToDelete"]
+    assert any(reason.startswith("till-7 (consumer) used it") for reason in version["reasons"])
+    first.end()
+    second.end()
+    third = start_node(topic)
+    again = until(lambda: asked(third), lambda found: bool(found["complete"]))
+    assert "till-7" in clients(again)
+    assert again["since"] <= answer["since"]

@@ -82,7 +82,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     from confluent_kafka import KafkaException
 
     from penstock.node.run_http import run_http
-    from penstock.registry.journal import CannotWrite
+    from penstock.registry.reading import CannotWrite
 
     def on_ready(url: str) -> None:
         announce({"http": url, "pid": os.getpid()})

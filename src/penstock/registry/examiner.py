@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from penstock.registry.errors import Declined, invalid_schema, schema_too_large
 from penstock.schemas.caches import SchemaCache
-from penstock.schemas.compatibility import Earlier, Level, Verdict, check, compare
-from penstock.schemas.lints import Lint, lint
+from penstock.schemas.compatibility import Earlier, Level, Verdict, check
 from penstock.schemas.model import UNCHECKABLE, Imports, InvalidSchema, ParsedSchema, Policy, Source
 from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
 
@@ -80,14 +79,6 @@ class Examiner:
         """What the schema takes from registered readers."""
         return await self._run(partial(self._harms, policy, text, readers, today))
 
-    async def lints(self, text: Text, earlier: Text | None) -> tuple[Lint, ...]:
-        """What to think twice about."""
-        return await self._run(partial(self._lints, text, earlier))
-
-    async def breaks_between(self, text: Text, earlier: Text, policy: Policy) -> Verdict:
-        """All that differs in either direction, whatever a level says."""
-        return await self._run(partial(self._breaks_between, text, earlier, policy))
-
     async def _run(self, work: Callable[[], _Found]) -> _Found:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
@@ -141,16 +132,6 @@ class Examiner:
             if not reader.is_expired(today):
                 found += harms(reader, schema, None, policy, self._cache.unreadable)
         return tuple(found)
-
-    def _lints(self, text: Text, earlier: Text | None) -> tuple[Lint, ...]:
-        old = None if earlier is None else self._parse(earlier, strict=False)
-        return lint(self._parse(text, strict=False), old)
-
-    def _breaks_between(self, text: Text, earlier: Text, policy: Policy) -> Verdict:
-        old = self._parse(earlier, strict=False)
-        schema = self._parse(text, strict=False)
-        breaks = compare(Level.FULL, schema, old, policy, self._cache.unreadable)
-        return Verdict(breaks, Earlier(0, old))
 
 
 def invalid(source: Source, reason: str) -> Declined:

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from penstock.link.aio import Cluster
 from penstock.link.membership import GroupSettings, Joined, Membership
-from penstock.registry.journal import CannotWrite, OutcomeUnknown
+from penstock.registry.journal import OutcomeUnknown
+from penstock.registry.reading import CannotWrite
 from penstock.registry.service import Registry
 
 logger = logging.getLogger(__name__)

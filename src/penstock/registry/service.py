@@ -7,7 +7,7 @@ written, and what is decided has seen everything before it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -20,13 +20,8 @@ from penstock.registry.errors import (
     timed_out,
 )
 from penstock.registry.examiner import Examiner
-from penstock.registry.journal import (
-    Applied,
-    CannotWrite,
-    LogSettings,
-    OutcomeUnknown,
-    SchemaLog,
-)
+from penstock.registry.journal import LogSettings, OutcomeUnknown, SchemaLog
+from penstock.registry.reading import CannotWrite
 from penstock.registry.store.apply import apply
 from penstock.registry.store.codec import write_event
 from penstock.registry.store.commands import Command, Mark
@@ -34,6 +29,7 @@ from penstock.registry.store.machine import decide
 from penstock.registry.store.model import Event
 from penstock.registry.store.state import Store
 from penstock.registry.usage import Usage
+from penstock.registry.usage_log import UsageLog
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +66,8 @@ class Registry:
         self.clock = clock
         self.standing = Standing()
         self.listeners: list[Callable[[Event], None]] = []  # told of each event, once applied
-        self.log = SchemaLog(settings, self._on_applied)
+        self.log = SchemaLog(settings, self._on_events)
+        self.usage_log = UsageLog(settings, self.usage, clock)
         self._writing = asyncio.Lock()
         self._decided = asyncio.Event()
         self._holds_claim = False  # as far as is known: the log itself knows better
@@ -79,10 +76,12 @@ class Registry:
     async def start(self) -> None:
         """Read the log to its end."""
         await self.log.start()
+        self.usage_log.start()
 
     async def stop(self) -> None:
         """Finish what is being written, and let go of the log."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.usage_log.stop()
         await self.log.stop()
         self.examiner.close()
 
@@ -93,8 +92,8 @@ class Registry:
         with suppress(TimeoutError, CannotWrite):
             await self.log.applied(await self.log.written_end(), CATCH_UP_S)
 
-    def _on_applied(self, found: Applied) -> None:
-        for event in found.events:
+    def _on_events(self, events: Sequence[Event]) -> None:
+        for event in events:
             apply(self.store, event)
             for listener in self.listeners:
                 listener(event)

@@ -2,8 +2,8 @@
 
 A client says who it is in the header `Penstock-Client: name`, and may add `; role=producer` or
 `; role=consumer`. One that says nothing is known by its user agent, and taken for a producer when
-it registers and for a consumer when it reads. What was not seen for longest is forgotten when there
-are too many; forgetting is noted, because then "nobody uses it" is no longer the truth.
+it registers and for a consumer when it reads. What came first is forgotten when there are too many;
+forgetting is noted, because then "nobody uses it" is no longer the truth.
 """
 
 from collections import OrderedDict
@@ -43,21 +43,37 @@ def identify(header: str, agent: str, usual_role: str) -> tuple[str, str]:
 
 
 class Usage:
-    """Bounded; the oldest go first."""
+    """Of all nodes, as far as they have told. Bounded; the oldest go first."""
 
     def __init__(self, since: Millis, uses_max: int = USES_MAX) -> None:
         self.since = since  # nothing is known of before
         self._uses: OrderedDict[Use, Seen] = OrderedDict()
+        self._untold: set[Use] = set()  # noted here, and not told to others yet
         self._uses_max = uses_max
         self.forgotten = 0
 
     def note(self, use: Use, now: Millis) -> None:
         """A client asked for an id, or said that it uses it."""
         seen = self._uses.pop(use, None)
-        self._uses[use] = Seen(now, 1 if seen is None else seen.times + 1)
+        self._keep(use, Seen(now, 1 if seen is None else seen.times + 1))
+        self._untold.add(use)
+
+    def merge(self, use: Use, told: Seen) -> None:
+        """What another node saw, or this one before it was started anew."""
+        seen = self._uses.pop(use, Seen(Millis(0), 0))
+        self._keep(use, Seen(max(seen.last_at, told.last_at), max(seen.times, told.times)))
+
+    def _keep(self, use: Use, seen: Seen) -> None:
+        self._uses[use] = seen
         if len(self._uses) > self._uses_max:
-            self._uses.popitem(last=False)
+            gone, _ = self._uses.popitem(last=False)
+            self._untold.discard(gone)
             self.forgotten += 1
+
+    def take_untold(self) -> list[tuple[Use, Seen]]:
+        """What others do not know yet; the next call gives only what came since."""
+        untold, self._untold = self._untold, set()
+        return [(use, self._uses[use]) for use in untold]
 
     def of(self, context: str, ids: frozenset[int]) -> list[tuple[Use, Seen]]:
         """All known uses of some ids, the latest first."""
@@ -66,4 +82,4 @@ class Usage:
             for use, seen in self._uses.items()
             if use.context == context and use.id in ids
         ]
-        return found[::-1]
+        return sorted(found, key=lambda one: one[1].last_at, reverse=True)

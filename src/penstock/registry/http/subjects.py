@@ -20,10 +20,14 @@ from penstock.registry.http.asking import (
 )
 from penstock.registry.names import ANY_CONTEXT, Subject, checked, context_of, matches_prefix
 from penstock.registry.proposals import find, in_form, register
+from penstock.registry.retirement import DAY_MS, judge
 from penstock.registry.service import Registry
 from penstock.registry.store.commands import Command, DeleteSubject, DeleteVersion
+from penstock.registry.store.documents import Document
 from penstock.registry.store.model import Contents, Version
 from penstock.registry.usage import PRODUCER
+
+QUIET_DAYS = 7
 
 
 def registering(registry: Registry) -> APIRouter:
@@ -200,36 +204,52 @@ def describing(registry: Registry) -> APIRouter:
         raise schema_not_found()
 
     @router.get("/subjects/{subject}/usage")
-    async def list_uses(subject: Name) -> Response:
-        """Which clients asked for ids of this subject, and when last. Kept in memory, bounded."""
+    async def list_uses(subject: Name, quietDays: Number = QUIET_DAYS) -> Response:
+        """Who used which version and when last; and which may be deleted, or why not.
+
+        A client that was not seen for `quietDays` does not count as a user any more.
+        """
         name = subject_named(registry, subject)
-        versions = store.stored(name)
-        if not versions:
+        if not store.has_subject(name, deleted=True):
             raise subject_not_found(name)
-        numbers = {one.id: one.number for one in versions}
-        uses = [
-            {
-                "client": use.client,
-                "role": use.role,
-                "id": use.id,
-                "version": numbers[use.id],
-                "lastSeen": seen.last_at,
-                "count": seen.times,
-            }
-            for use, seen in registry.usage.of(context_of(name), frozenset(numbers))
-        ]
-        used = {use["version"] for use in uses}
-        return answered(
-            {
-                "subject": name,
-                "since": registry.usage.since,
-                "complete": registry.usage.forgotten == 0,
-                "uses": uses,
-                "unusedVersions": [one.number for one in versions if one.number not in used],
-            }
-        )
+        return answered(_usage(registry, name, max(quietDays, 0) * DAY_MS))
 
     return router
+
+
+def _usage(registry: Registry, subject: Subject, quiet_ms: int) -> Document:
+    store, usage = registry.store, registry.usage
+    judged = judge(store, subject, usage, registry.clock(), quiet_ms=quiet_ms)
+    numbers = {one.version.id: one.version.number for one in judged}
+    uses = [
+        {
+            "client": use.client,
+            "role": use.role,
+            "id": use.id,
+            "version": numbers[use.id],
+            "lastSeen": seen.last_at,
+            "count": seen.times,
+        }
+        for use, seen in usage.of(context_of(subject), frozenset(numbers))
+    ]
+    used = {use["version"] for use in uses}
+    return {
+        "subject": subject,
+        "since": usage.since,
+        "complete": registry.usage_log.is_shared and usage.forgotten == 0,
+        "uses": uses,
+        "unusedVersions": [number for number in numbers.values() if number not in used],
+        "versions": [
+            {
+                "version": one.version.number,
+                "id": one.version.id,
+                "deleted": one.version.deleted,
+                "safeToDelete": one.is_safe,
+                "reasons": list(one.reasons),
+            }
+            for one in judged
+        ],
+    }
 
 
 def _is_listed(registry: Registry, subject: Subject, *, deleted: bool, only: bool) -> bool:
