@@ -1,6 +1,7 @@
 """Brokers as processes: started, refused, stopped, killed."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -152,6 +153,28 @@ def test_a_partition_that_no_topic_knows_is_set_aside(tmp_path: Path) -> None:
     assert not (tmp_path / "stranger-0").exists()
     (aside,) = tmp_path.glob("stranger-0.*-stray")
     assert (aside / "note").read_text() == "mine"
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_partition_of_a_topic_that_was_deleted_before_a_crash_is_removed(
+    tmp_path: Path, made_anew: bool
+) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        assert produced(broker.bootstrap)
+        (partition,) = tmp_path.glob("t-0")
+        shutil.copytree(partition, tmp_path / "kept")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics(["t"])["t"].result(10)
+        if made_anew:
+            assert produced(broker.bootstrap)
+        broker.kill()
+        # As if the crash had come before the folder was renamed.
+        shutil.rmtree(tmp_path / "t-0", ignore_errors=True)
+        (tmp_path / "kept").rename(tmp_path / "t-0")
+        broker.start()
+        assert produced(broker.bootstrap)
+        assert end_offset(broker.bootstrap) == 1
+        assert not [*tmp_path.glob("*-stray")]
 
 
 def test_the_log_of_the_controller_is_no_topic_of_clients(tmp_path: Path) -> None:

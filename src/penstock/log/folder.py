@@ -147,9 +147,17 @@ class LogFolder:
         log.abandon()
         for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
             known.pop(topic_partition, None)
+        self._retire(topic_partition, token, Millis(now + log.settings.file_delete_delay_ms))
+
+    def discard(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
+        """As `delete_partition`, of one that was found and never opened; nobody reads it."""
+        assert topic_partition not in self.partitions
+        self._retire(topic_partition, token, now)
+
+    def _retire(self, topic_partition: TopicPartition, token: str, remove_at: Millis) -> None:
         target = self.path / _deleted_name(topic_partition, token)
-        log.folder.rename(target)
-        self._to_remove.append((Millis(now + log.settings.file_delete_delay_ms), target))
+        (self.path / str(topic_partition)).rename(target)
+        self._to_remove.append((remove_at, target))
 
     def remove_deleted(self, now: Millis | None = None) -> int:
         """Take deleted partitions off the disk whose delay has passed; all when `now` is None."""

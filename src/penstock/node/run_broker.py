@@ -231,9 +231,9 @@ def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Part
 
 
 def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
-    """A partition on disk that the controller does not know is kept, under another name.
+    """A partition on disk that the controller never knew is kept, under another name.
 
-    So is one of a topic that was deleted and made anew: its offsets are not the new topic's.
+    One whose topic it has deleted, or deleted and made anew, goes: the deletion was interrupted.
     """
     for topic_partition, topic_id in tuple(folder.found()):
         topic = cluster.topics.get(topic_partition.topic)
@@ -245,6 +245,10 @@ def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
         if topic is not None and is_known and is_same:
             if topic_id is None:  # a crash came between the folder and its id
                 save_topic_id(path, topic.topic_id)
+            continue
+        if topic_partition.topic in cluster.deleted_topics or not (topic is None or is_same):
+            logger.warning("%s belongs to a topic that was deleted: removed", path.name)
+            folder.discard(topic_partition, token=uuid4().hex, now=clock())
             continue
         aside = path.with_name(f"{path.name[:200]}.{uuid4().hex}-stray")
         logger.warning("%s belongs to no topic: set aside as %s", path.name, aside.name)

@@ -139,6 +139,7 @@ class Cluster:
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[TopicId, Topic] = field(default_factory=dict)
     topics_by_folded_name: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    deleted_topics: dict[str, None] = field(default_factory=dict)  # names nobody has now; bounded
     configs: dict[tuple[ConfigScope, str], dict[str, str]] = field(default_factory=dict)
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     brokers: dict[NodeId, BrokerSet] = field(default_factory=dict)
@@ -157,6 +158,8 @@ class Cluster:
             static,
         )
 
+
+DELETED_TOPICS_MAX: Final = 10_000  # beyond, the oldest is no longer known to have been there
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -194,6 +197,9 @@ def _apply_to_topics(state: Cluster, event: TopicEvent) -> None:
             _apply_topic_set(state, event)
         case TopicDeleted():
             _forget_topic(state, event.name)
+            state.deleted_topics[event.name] = None
+            if len(state.deleted_topics) > DELETED_TOPICS_MAX:
+                del state.deleted_topics[next(iter(state.deleted_topics))]
         case PartitionSet():
             _apply_partition_set(state, event)
         case PartitionForgotten():
@@ -203,6 +209,7 @@ def _apply_to_topics(state: Cluster, event: TopicEvent) -> None:
 
 
 def _apply_topic_set(state: Cluster, event: TopicSet) -> None:
+    state.deleted_topics.pop(event.name, None)
     known = state.topics.get(event.name)
     if known is not None and known.topic_id == event.topic_id:
         known.partitions = list(event.partitions)
