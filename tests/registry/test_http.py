@@ -366,4 +366,13 @@ def test_a_node_tells_of_itself(http: httpx.Client) -> None:
     assert "version" in http.get("/v1/metadata/version").json()
     assert "penstock_registry_primary 1.0" in http.get("/metrics").text
     assert "/subjects/{subject}/versions" in http.get("/openapi.json").json()["paths"]
-    assert http.get("/docs").is_success
+
+
+def test_the_reference_lists_every_path_and_loads_nothing(http: httpx.Client) -> None:
+    answer = http.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for path in http.get("/openapi.json").json()["paths"]:
+        assert f"<code>{path}</code>" in answer.text
+    for way_out in ("http://", "https://", "<script", "<link", "<img", "@import", "url("):
+        assert way_out not in answer.text

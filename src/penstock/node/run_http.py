@@ -76,7 +76,13 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         await election.first_known()
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
         sys.setswitchinterval(SWITCH_S)
-        app = FastAPI(title="Penstock", version=__version__, redirect_slashes=False, redoc_url=None)
+        app = FastAPI(
+            title="Penstock",
+            version=__version__,
+            redirect_slashes=False,
+            docs_url=None,  # theirs loads from elsewhere; ours is `registry.http.reference`
+            redoc_url=None,
+        )
         server = _server(build(app, registry, forwarder), lambda: on_ready(candidate.url))
         await _serve_until_asked(server, listener)
     finally:

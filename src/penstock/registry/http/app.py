@@ -12,6 +12,7 @@ from penstock.registry.http import compatibility, node, schemas, settings, subje
 from penstock.registry.http.answers import answered, declined, http_error
 from penstock.registry.http.forwarding import Forwarder
 from penstock.registry.http.front import Front
+from penstock.registry.http.reference import reference
 from penstock.registry.service import Elsewhere, Registry
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ def build(app: FastAPI, registry: Registry, forwarder: Forwarder) -> Front:
         compatibility.checking(registry),
         settings.configuring(registry),
         settings.moding(registry),
+        reference(app),
     ):
         app.include_router(router)
     _word_errors(app, forwarder)

@@ -1,0 +1,132 @@
+"""`/docs`: every path of the HTTP process on one page, made from the OpenAPI document.
+
+The page is whole in itself: no script, no font, no file from anywhere else, so it reads the same on
+a machine without a way out. `/openapi.json` has the same for programs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from starlette.responses import HTMLResponse
+
+_Document = Mapping[str, Any]
+_METHODS: Final = ("get", "post", "put", "delete")
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #777; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+p { margin: .4rem 0; } .dim { color: var(--dim); }
+nav a { margin-right: 1rem; }
+details { border: 1px solid var(--line); border-radius: 6px; margin: .35rem 0; }
+summary { cursor: pointer; padding: .35rem .6rem; display: flex; gap: .7rem; }
+summary > * { align-self: baseline; }
+summary:hover { background: var(--soft); }
+details > div { padding: .2rem .8rem .8rem; border-top: 1px solid var(--line); }
+code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
+.method { font: 700 11px/1 ui-monospace, monospace; width: 4em; flex: none; text-align: center;
+  border-radius: 4px; padding: .3em 0; color: #fff; }
+.get { background: #2f6fb3; } .post { background: #2d7d46; } .put { background: #96650d; }
+.delete { background: #b03a3a; }
+summary .dim { margin-left: auto; text-align: right; }
+table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; }
+th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
+  border-bottom: 1px solid var(--line); font-weight: 400; }
+@media (max-width: 40rem) { summary { flex-wrap: wrap; } summary .dim { margin: 0; } }
+"""
+
+
+def reference(app: FastAPI) -> APIRouter:
+    """The page, made when it is first asked for: by then all services have their routes."""
+    router = APIRouter()
+    made: list[str] = []
+
+    @router.get("/docs", include_in_schema=False)
+    async def read_reference() -> HTMLResponse:
+        if not made:
+            made.append(render(app.openapi()))
+        return HTMLResponse(made[0], headers={"content-security-policy": _POLICY})
+
+    return router
+
+
+def render(document: _Document) -> str:
+    """The page."""
+    groups = grouped(document)
+    links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in groups)
+    sections = "".join(_section(name, operations) for name, operations in groups.items())
+    title = escape(f"{document['info']['title']} {document['info']['version']}")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        '<p class="dim">All paths of this node. For programs: '
+        '<a href="openapi.json">openapi.json</a></p>'
+        f"<nav>{links}</nav>{sections}</body></html>"
+    )
+
+
+def grouped(document: _Document) -> dict[str, list[tuple[str, str, _Document]]]:
+    """Method, path and description of all operations, by what they are about."""
+    found: dict[str, list[tuple[str, str, _Document]]] = {}
+    for path, operations in document["paths"].items():
+        for method in _METHODS:
+            if method in operations:
+                (name, *_) = operations[method].get("tags") or ["other"]
+                found.setdefault(name, []).append((method, path, operations[method]))
+    return found
+
+
+def _section(name: str, operations: Sequence[tuple[str, str, _Document]]) -> str:
+    rows = "".join(_operation(*one) for one in operations)
+    return f'<section><h2 id="{escape(name)}">{escape(name)}</h2>{rows}</section>'
+
+
+def _operation(method: str, path: str, operation: _Document) -> str:
+    sentence, *more = (operation.get("description") or operation["summary"]).split("\n\n")
+    details = "".join(
+        (
+            *(f"<p>{escape(one)}</p>" for one in more),
+            _table("Parameters", _parameters(operation)),
+            _table("Body, a JSON object", _members(operation)),
+        )
+    )
+    return (
+        f'<details><summary><span class="method {method}">{method.upper()}</span>'
+        f'<code>{escape(path)}</code><span class="dim">{escape(sentence)}</span></summary>'
+        f"<div>{details or '<p>Takes nothing else.</p>'}</div></details>"
+    )
+
+
+def _parameters(operation: _Document) -> Iterator[tuple[str, str, str]]:
+    for one in operation.get("parameters", ()):
+        schema = one["schema"]
+        default = schema.get("default")
+        said = "" if default in (None, "") else f"default {default}".lower()
+        told = ". ".join(text.rstrip(".") for text in (one.get("description", ""), said) if text)
+        yield one["name"], f"{_kind(schema)}, in the {one['in']}", told
+
+
+def _members(operation: _Document) -> Iterator[tuple[str, str, str]]:
+    contents = operation.get("requestBody", {}).get("content", {}).values()
+    for content in contents:
+        for name, schema in content["schema"].get("properties", {}).items():
+            yield name, _kind(schema), " | ".join(schema.get("enum", ()))
+
+
+def _kind(schema: _Document) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+    if schema.get("type") == "array":
+        return f"array of {_kind(schema['items'])}"
+    return str(schema.get("type", "any"))
+
+
+def _table(caption: str, rows: Iterator[tuple[str, str, str]]) -> str:
+    lines = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(kind)}</td><td>{escape(told)}</td></tr>"
+        for name, kind, told in rows
+    )
+    return f"<table><caption>{caption}</caption>{lines}</table>" if lines else ""
