@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.errors import ErrorCode
+from penstock.log.timestamps import Candidate, Found
 from penstock.model import LeaderEpoch
 from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record
@@ -69,6 +71,49 @@ def test_a_time_is_found_at_the_first_record_not_before_it(
     answer = list_offset(wire, timestamp)
     assert answer.error_code == ErrorCode.none
     assert (answer.offset, millis(answer.timestamp)) == (offset, found)
+
+
+@pytest.mark.parametrize(
+    ("records", "codec", "on_loop"),
+    [(10, Codec.NONE, True), (10, Codec.ZSTD, False), (2000, Codec.NONE, False)],
+)
+def test_only_small_plain_batches_are_opened_on_the_event_loop(
+    broker: RunningBroker,
+    wire: Wire,
+    make_batch: MakeBatch,
+    monkeypatch: pytest.MonkeyPatch,
+    records: int,
+    codec: Codec,
+    on_loop: bool,
+) -> None:
+    broker.create_topic("t")
+    rows = [Record(timestamp=TIME + index, value=b"value") for index in range(records)]
+    wire.produce("t", make_batch(*rows, codec=codec))
+    openers: list[int] = []
+    opened = Candidate.open
+
+    def noted(candidate: Candidate) -> Found | None:
+        openers.append(threading.get_ident())
+        return opened(candidate)
+
+    monkeypatch.setattr(Candidate, "open", noted)
+    assert list_offset(wire, TIME + records - 1).offset == records - 1
+    assert [opener == broker.call(threading.get_ident) for opener in openers] == [on_loop]
+
+
+def test_a_batch_below_the_start_offset_is_passed_over_when_a_time_is_sought(
+    wire: Wire, topic: str
+) -> None:
+    """The first batch has the time, but its record was deleted: the next one is opened as well."""
+    answer = wire.ask(
+        21,
+        2,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}],
+        timeout=1000,
+    )
+    assert answer.topics[0].partitions[0].low_watermark == 2
+    found = list_offset(wire, TIME)
+    assert (found.offset, millis(found.timestamp)) == (2, TIME + 50)
 
 
 def millis(timestamp: Any) -> int:

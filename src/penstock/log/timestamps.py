@@ -1,15 +1,18 @@
 """Finding records by time: the one path of the log that opens batches, for it is rare.
 
-The time index brings it near, headers narrow it to one batch, and only that batch is opened.
+The time index brings it near and headers narrow it to one batch: that much is quick. Only that
+batch is opened, which takes as long as it has records, so whoever must not wait has it done
+elsewhere: a `Candidate` needs nothing of the log any more.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.log.scan import Scanned, scan_headers
+from penstock.log.scan import scan_headers
 from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
-from penstock.protocol.records import Record, read_records
+from penstock.protocol.batch import BatchHeader
+from penstock.protocol.records import read_records
 
 
 class Found(NamedTuple):
@@ -20,10 +23,34 @@ class Found(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-def find_by_timestamp(
+class Candidate(NamedTuple):
+    """The first batch that may have a record in [start_offset, end_offset) of that time or later.
+
+    It may turn out not to: then the next one is looked for from its `header.end_offset` on.
+    """
+
+    batch: memoryview
+    header: BatchHeader
+    timestamp: Millis
+    start_offset: Offset
+    end_offset: Offset
+
+    def open(self) -> Found | None:
+        """The first such record in it."""
+        for record in read_records(self.batch):
+            if (
+                record.timestamp >= self.timestamp
+                and self.start_offset <= record.offset < self.end_offset
+            ):
+                epoch = LeaderEpoch(self.header.leader_epoch)
+                return Found(Offset(record.offset), Millis(record.timestamp), epoch)
+        return None
+
+
+def find_candidate(
     segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
-) -> Found | None:
-    """The first record in [start_offset, end_offset) with a timestamp not below the asked one."""
+) -> Candidate | None:
+    """The first batch by its header; None when there is no such record."""
     for number, segment in enumerate(segments):
         is_before = number + 1 < len(segments) and segments[number + 1].base_offset <= start_offset
         if is_before or segment.max_timestamp < timestamp:
@@ -32,40 +59,30 @@ def find_by_timestamp(
             return None
         before = segment.time_index.entry_before(timestamp)
         from_offset = max(start_offset, before.offset if before is not None else Offset(0))
-        for scanned in scan_headers(segment.log, segment.position_of(from_offset)):
-            if scanned.header.base_offset >= end_offset:
+        for position, header, _, _ in scan_headers(segment.log, segment.position_of(from_offset)):
+            if header.base_offset >= end_offset:
                 return None
-            if scanned.header.max_timestamp >= timestamp:
-                found = _first(segment, scanned, timestamp, start_offset, end_offset)
-                if found is not None:
-                    return found
+            if header.max_timestamp >= timestamp:
+                batch = segment.log.read(position, position + header.size_bytes)
+                return Candidate(batch, header, timestamp, start_offset, end_offset)
     return None
 
 
-def find_max_timestamp(segments: Sequence[Segment], start_offset: Offset) -> Found | None:
-    """The first record with the largest timestamp there is."""
-    newest = max((segment.max_timestamp for segment in segments), default=Millis(-1))
-    if newest < 0:
-        return None
-    end_offset = Offset(1 << 62)
-    return find_by_timestamp(segments, newest, start_offset, end_offset)
-
-
-def _first(
-    segment: Segment,
-    scanned: Scanned,
-    timestamp: Millis,
-    start_offset: Offset,
-    end_offset: Offset,
+def find_by_timestamp(
+    segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
 ) -> Found | None:
-    end = scanned.position + scanned.header.size_bytes
-    for record in read_records(segment.log.read(scanned.position, end)):
-        if record.timestamp >= timestamp and start_offset <= record.offset < end_offset:
-            return _found(record, scanned)
-    return None
+    """The first record in [start_offset, end_offset) with a timestamp not below the asked one."""
+    while True:
+        candidate = find_candidate(segments, timestamp, start_offset, end_offset)
+        if candidate is None:
+            return None
+        found = candidate.open()
+        if found is not None:
+            return found
+        start_offset = candidate.header.end_offset
 
 
-def _found(record: Record, scanned: Scanned) -> Found:
-    return Found(
-        Offset(record.offset), Millis(record.timestamp), LeaderEpoch(scanned.header.leader_epoch)
-    )
+def newest_timestamp(segments: Sequence[Segment]) -> Millis | None:
+    """The largest there is; None when no record has one."""
+    newest = max((segment.max_timestamp for segment in segments), default=Millis(-1))
+    return newest if newest >= 0 else None

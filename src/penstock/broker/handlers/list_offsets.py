@@ -1,12 +1,18 @@
-"""ListOffsets: where a log begins, where it ends, and where a time is in it."""
+"""ListOffsets: where a log begins, where it ends, and where a time is in it.
+
+To find a time one batch must be opened. Small plain ones are opened at once; any other in a thread,
+while the loop goes on: then the log is asked anew for each batch, for it may have changed.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from typing import Any, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
+from penstock.log.timestamps import Candidate, Found
 from penstock.model import NO_OFFSET, Millis, Offset
 from penstock.protocol.answers.list_offsets import (
     PartitionAnswer,
@@ -16,6 +22,7 @@ from penstock.protocol.answers.list_offsets import (
 
 LIST_OFFSETS: Final = 2
 READ_COMMITTED: Final = 1
+OPENED_AT_ONCE_BYTES: Final = 8 << 10
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -33,23 +40,66 @@ _SINCE: Final = {  # the first version in which a special timestamp may be asked
 }
 
 
+class _Search(NamedTuple):
+    """A time to be found, from the batch that may have it on."""
+
+    partition: Partition
+    partition_index: int
+    candidate: Candidate
+
+
+_Row = PartitionAnswer | _Search
+_Topics = list[tuple[str, list[_Row]]]
+
+
 def list_offsets(context: Context, request: Any) -> Answer:
     """One offset for each partition asked."""
     committed_only = getattr(request, "isolation_level", 0) == READ_COMMITTED
-    return pack_list_offsets(
-        context.api_version,
-        [
-            TopicAnswer(
-                topic.name,
-                [_answer(context, topic.name, asked, committed_only) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ],
-        throttle_ms=context.throttle_ms,
-    )
+    topics: _Topics = [
+        (
+            topic.name,
+            [_answer(context, topic.name, asked, committed_only) for asked in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    if any(isinstance(row, _Search) for _, rows in topics for row in rows):
+        return asyncio.get_running_loop().create_task(_search_all(context, topics))
+    return _pack(context, topics)
 
 
-def _answer(context: Context, topic: str, asked: Any, committed_only: bool) -> PartitionAnswer:
+def _pack(context: Context, topics: _Topics) -> bytes:
+    answers = [
+        TopicAnswer(name, [row for row in rows if isinstance(row, PartitionAnswer)])
+        for name, rows in topics
+    ]
+    return pack_list_offsets(context.api_version, answers, throttle_ms=context.throttle_ms)
+
+
+async def _search_all(context: Context, topics: _Topics) -> bytes:
+    found: _Topics = [
+        (name, [await _search(row) if isinstance(row, _Search) else row for row in rows])
+        for name, rows in topics
+    ]
+    return _pack(context, found)
+
+
+async def _search(search: _Search) -> PartitionAnswer:
+    """Open one batch after the other in a thread; nearly always the first has it."""
+    loop = asyncio.get_running_loop()
+    candidate: Candidate | None = search.candidate
+    while candidate is not None:
+        found = await loop.run_in_executor(None, candidate.open)
+        if found is not None:
+            return _found(search.partition_index, found)
+        candidate = search.partition.log.candidate_by_timestamp(
+            candidate.timestamp,
+            start_offset=candidate.header.end_offset,
+            end_offset=candidate.end_offset,
+        )
+    return PartitionAnswer(search.partition_index)
+
+
+def _answer(context: Context, topic: str, asked: Any, committed_only: bool) -> _Row:
     try:
         partition = context.broker.partitions.find(topic, asked.partition_index)
         if partition is None:
@@ -64,7 +114,7 @@ def _answer(context: Context, topic: str, asked: Any, committed_only: bool) -> P
 
 def _find(
     partition: Partition, index: int, timestamp: int, committed_only: bool, version: int
-) -> PartitionAnswer:
+) -> _Row:
     log = partition.log
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
         raise Refused(ErrorCode.unsupported_version, f"timestamp {timestamp} is not known")
@@ -76,11 +126,30 @@ def _find(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return PartitionAnswer(index, 0, -1, NO_OFFSET, -1)
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
-    else:
-        found = log.offset_by_timestamp(Millis(timestamp), end_offset=end_offset)
-    if found is None:
-        return PartitionAnswer(index)
+        newest = log.max_timestamp
+        if newest is None:
+            return PartitionAnswer(index)
+        return _find_time(partition, index, newest, log.end_offset)
+    return _find_time(partition, index, Millis(timestamp), end_offset)
+
+
+def _find_time(partition: Partition, index: int, timestamp: Millis, end_offset: Offset) -> _Row:
+    start_offset = Offset(0)
+    while True:
+        candidate = partition.log.candidate_by_timestamp(
+            timestamp, start_offset=start_offset, end_offset=end_offset
+        )
+        if candidate is None:
+            return PartitionAnswer(index)
+        if candidate.header.codec or len(candidate.batch) > OPENED_AT_ONCE_BYTES:
+            return _Search(partition, index, candidate)
+        found = candidate.open()
+        if found is not None:
+            return _found(index, found)
+        start_offset = candidate.header.end_offset
+
+
+def _found(index: int, found: Found) -> PartitionAnswer:
     return PartitionAnswer(index, 0, found.timestamp, found.offset, found.leader_epoch)
 
 
