@@ -81,9 +81,11 @@ class TransactionalBatch:
         )
         return self._transaction.note(_written(laid_out(frame, plan), target))
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
+    ) -> None:
         """Commit a group's offsets with the batch."""
-        self._transaction.add_offsets(group, offsets)
+        self._transaction.add_offsets(group, offsets, metadata=metadata)
 
 
 def in_transaction(

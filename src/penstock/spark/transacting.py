@@ -97,6 +97,7 @@ class OpenTransaction:
     handle: Handle
     sequences: dict[TopicPartition, Sequence] = field(default_factory=dict)  # the next of each
     offsets: dict[str, dict[TopicPartition, Offset]] = field(default_factory=dict)  # by group
+    notes: dict[str, str] = field(default_factory=dict)  # that go with a group's offsets
     groups: set[str] = field(default_factory=set)  # whose offsets are in it
 
     @property
@@ -117,9 +118,12 @@ class OpenTransaction:
             self.sequences[one.place] = one.end_sequence
         return sum(one.record_count for one in writers.values())
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
+    ) -> None:
         """Have a group's offsets committed with the batch."""
         self.offsets.setdefault(group, {}).update(offsets)
+        self.notes[group] = metadata
 
 
 def transact(
@@ -203,7 +207,8 @@ def add_marker(cluster: Cluster, transaction: OpenTransaction, topics: list[str]
     """Put the offsets, and the fact that the batch is written, into the transaction."""
     name, handle = transaction.name, transaction.handle
     for group, offsets in transaction.offsets.items():
-        cluster.run(add_offsets(handle, group, offsets))
+        note = transaction.notes[group]
+        cluster.run(add_offsets(handle, group, offsets, metadata=note))
         transaction.groups.add(group)
     touched = sorted({place.topic for place in transaction.sequences})
     offered = {place.topic for offsets in transaction.offsets.values() for place in offsets}
