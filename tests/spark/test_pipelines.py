@@ -1,0 +1,88 @@
+"""The source inside a declarative pipeline, run by Spark's own command."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+from confluent_kafka import Producer
+
+from penstock.client.contract import Contract
+from penstock.client.registry import Registry
+from penstock.client.serializers import Serializer
+
+SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+PROJECT = """
+name: orders
+storage: file://{folder}/storage
+catalog: spark_catalog
+database: default
+libraries:
+  - glob:
+      include: transformations/**
+"""
+TRANSFORMATION = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+
+@dp.table
+def orders():
+    return (
+        spark.readStream.format("penstock")
+        .option("kafka.bootstrap.servers", {bootstrap!r})
+        .option("subscribe", {topic!r})
+        .option("registry", {registry!r})
+        .option("startingOffsets", "earliest")
+        .option("columns", "id,_offset")
+        .load()
+    )
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pipeline_reads_a_topic_into_a_table(
+    make_topic: Callable[..., str],
+    bootstrap: str,
+    registry: Registry,
+    registry_url: str,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic()
+    write = Serializer(registry, topic, Contract(SCHEMA))
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(10):
+        producer.produce(topic, write.serialize({"id": number}).content)
+    assert producer.flush(20) == 0
+    (tmp_path / "spark-pipeline.yml").write_text(PROJECT.format(folder=tmp_path))
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "orders.py").write_text(
+        TRANSFORMATION.format(bootstrap=bootstrap, topic=topic, registry=registry_url)
+    )
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("spark-pipelines")), "run", "--remote", "local[2]"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = list(tmp_path.glob("**/orders/*.parquet"))
+    ids: list[Any] = [row["id"] for one in files for row in pq.read_table(one).to_pylist()]
+    assert sorted(ids) == list(range(10))

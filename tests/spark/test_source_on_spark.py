@@ -1,0 +1,145 @@
+"""The source as users call it, on a real Spark."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client.contract import Contract
+from penstock.client.quarantine import read_envelope
+from penstock.client.registry import Registry
+from penstock.client.serializers import Serializer
+from penstock.link.blocking import Cluster
+from penstock.link.offsets import committed_offsets
+from penstock.spark import split_quarantine, write_quarantine
+
+pytestmark = pytest.mark.timeout(400)  # a busy machine takes a minute to start Spark
+ORDER = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "total", "type": "double"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "int"}}},
+        ],
+    }
+)
+
+
+@pytest.fixture
+def orders(make_topic: Callable[..., str], bootstrap: str, registry: Registry) -> str:
+    """A topic of two partitions with ten orders in each, and one record that is none."""
+    name = make_topic(2)
+    write = Serializer(registry, name, Contract(ORDER))
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(20):
+        order = {"id": number, "total": number / 2, "at": number, "tags": {"t": [number]}}
+        producer.produce(name, write.serialize(order).content, partition=number % 2)
+    producer.produce(name, b"no order", key=b"k", headers=[("h", b"1")], partition=1)
+    assert producer.flush(20) == 0
+    return name
+
+
+@pytest.fixture
+def options(orders: str, bootstrap: str, registry_url: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": orders,
+        "registry": registry_url,
+        "includeHeaders": "true",
+    }
+
+
+def test_a_topic_is_a_table_and_its_bad_rows_go_to_quarantine(
+    spark: SparkSession, options: dict[str, str], orders: str, bootstrap: str
+) -> None:
+    frame = spark.read.format("penstock").options(**options).load()
+    good, bad = split_quarantine(frame)
+    row = good.where("id = 7").collect()[0]
+    assert (row.total, row.at.microsecond, row.tags, row["_partition"]) == (
+        3.5,
+        7000,
+        {"t": [7]},
+        1,
+    )
+    assert good.count() == 20
+    assert write_quarantine(bad, bootstrap, client="test") == 1
+    found = read_envelope(*next_record(bootstrap, f"{orders}.quarantine"))
+    assert (found.origin.partition, found.origin.offset, found.origin.key) == (1, 10, b"k")
+    assert found.origin.value == b"no order"
+    assert list(found.origin.headers) == [("h", b"1")]
+    assert (found.verdict.reason, found.verdict.client) == ("not_framed", "test")
+
+
+def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "t", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    record = consumer.poll(20)
+    consumer.close()
+    assert record is not None
+    return record.key(), record.value(), record.headers()
+
+
+def test_filters_are_pushed_down_and_a_session_without_push_down_works_as_well(
+    spark: SparkSession, options: dict[str, str]
+) -> None:
+    frame = spark.read.format("penstock").options(**options).load()
+    wanted = (
+        "_partition = 1 and _offset >= 3 and _offset < 5 and _timestamp > timestamp'2020-01-01'"
+    )
+    planned = frame.where(wanted)
+    assert [row.id for row in planned.select("id").collect()] == [7, 9]
+    assert planned.rdd.getNumPartitions() == 1
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert [row.id for row in frame.where(wanted).select("id").collect()] == [7, 9]
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
+    spark: SparkSession, options: dict[str, str], orders: str, bootstrap: str, tmp_path: Path
+) -> None:
+    seen: list[list[int]] = []
+
+    def note(batch: DataFrame, number: int) -> None:
+        seen.append(sorted(row["_offset"] for row in batch.select("_offset").collect()))
+
+    def run() -> None:
+        stream = spark.readStream.format("penstock").options(**options)
+        stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "12")
+        writer = stream.option("group", "shown").load().writeStream.foreachBatch(note)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query.start().awaitTermination()
+
+    run()
+    assert [len(batch) for batch in seen] == [12, 9]
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(orders, b"late", partition=0)
+    producer.flush(20)
+    run()
+    assert seen[2:] == [[10]]
+    with Cluster(bootstrap) as cluster:
+        shown = cluster.run(committed_offsets("shown"))
+    assert sorted(one.offset for one in shown.values()) == [11, 11]
+
+
+def test_errors_reach_the_user_in_our_words(
+    spark: SparkSession, options: dict[str, str], orders: str
+) -> None:
+    with pytest.raises(PySparkException, match="did you mean maxOffsetsPerTrigger"):
+        spark.read.format("penstock").options(**options, maxOffsetPerTrigger="1").load()
+    frame = spark.read.format("penstock").options(**options, columns="id").load()
+    with pytest.raises(
+        PySparkException, match=f"{orders}-1 at offset 10: the value cannot be read"
+    ):
+        frame.collect()
