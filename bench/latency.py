@@ -1,17 +1,26 @@
 """Latency at a steady rate, one message per request: until acknowledged, or read."""
 
 import argparse
-import multiprocessing as mp
-import struct
+import ctypes as c
 import time
-from multiprocessing.connection import Connection
+from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
+import numba
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.load import Client, Message
+
 WARM_UP_SECONDS = 2.0
-IDLE_SECONDS_MAX = 15.0
+IDLE_SECONDS_MAX = 15
+CLOCK_MONOTONIC = 1
+NANOS = 1_000_000_000
+COPY = 2  # RD_KAFKA_MSG_F_COPY
+PAUSE_US = 50  # no spinning: the server shares two cores with this load
+TAKEN_MAX = 1000
+PAYLOAD_AT = Message.payload.offset
 
 
 def measure_latency(options: argparse.Namespace) -> dict[str, float]:
@@ -38,47 +47,172 @@ def _acknowledged(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _end_to_end(options: argparse.Namespace) -> dict[str, float]:
-    ours, theirs = mp.get_context("spawn").Pipe()
-    reader = mp.get_context("spawn").Process(target=_read, args=(options, theirs), daemon=True)
-    reader.start()
-    assert ours.recv() == "ready"
-    filler = bytes(options.size - 8)
+    """Sender and reader are compiled loops around librdkafka, each in a thread of its own.
 
-    def send(producer: Producer, partition: int) -> None:
-        stamp = struct.pack("<q", time.monotonic_ns())
-        producer.produce(options.topic, stamp + filler, partition=partition)
-
-    _pace(options, send)
-    waits = ours.recv()
-    reader.join()
-    return _percentiles(np.array(waits[int(WARM_UP_SECONDS * options.rate) :]))
-
-
-def _read(options: argparse.Namespace, pipe: Connection) -> None:
-    consumer = Consumer(
+    In Python they would take more of the two cores than the server that is measured.
+    """
+    producer = Client(
+        Client.PRODUCER,
         {
             "bootstrap.servers": options.bootstrap,
-            "group.id": "bench-latency",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 500,
-        }
+            "acks": options.acks,
+            "linger.ms": "0",
+            "batch.num.messages": "1",
+            "queue.buffering.max.messages": "1000000",
+            "enable.idempotence": "true" if options.idempotent else "false",
+        },
     )
-    chosen = [TopicPartition(options.topic, p) for p in range(options.partitions)]
-    for place in chosen:
-        place.offset = consumer.get_watermark_offsets(place)[1]
-    consumer.assign(chosen)
-    consumer.poll(1.0)
-    pipe.send("ready")
-    waits: list[float] = []
-    deadline = time.monotonic() + IDLE_SECONDS_MAX
-    while len(waits) < options.count and time.monotonic() < deadline:
-        message = consumer.poll(1.0)
-        if message is not None and not message.error():
-            sent = struct.unpack_from("<q", message.value() or b"")[0]
-            waits.append((time.monotonic_ns() - sent) / 1e9)
-            deadline = time.monotonic() + IDLE_SECONDS_MAX
-    pipe.send(waits)
+    topic = producer.library.rd_kafka_topic_new(producer.handle, options.topic.encode(), None)
+    reader = _Reader(options)
+    waits_ns = np.zeros(options.count, dtype=np.int64)
+    send = compile_send(producer.library)
+    payload = np.zeros(max(options.size, 8) // 8, dtype=np.int64)
+    clock = np.zeros(2, dtype=np.int64)
+    # One of each kind first: what has to be compiled or connected is not what is measured.
+    send(topic, options.partitions, options.partitions, 1000, payload, payload.ctypes.data, clock)
+    assert reader.read(waits_ns[: options.partitions]) == options.partitions
+    reading = Thread(target=reader.read, args=(waits_ns,))
+    reading.start()
+    send(
+        topic, options.count, options.partitions, options.rate, payload, payload.ctypes.data, clock
+    )
+    reading.join()
+    assert reader.taken == options.count, f"only {reader.taken} of {options.count} messages came"
+    producer.library.rd_kafka_flush(producer.handle, 30_000)
+    assert producer.library.rd_kafka_outq_len(producer.handle) == 0, "not all were acknowledged"
+    return _percentiles(waits_ns[int(WARM_UP_SECONDS * options.rate) :] / 1e9)
+
+
+class _Reader:
+    """Reads every partition from its end, and notes how old each message is."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        client = Client(
+            Client.CONSUMER,
+            {
+                "bootstrap.servers": options.bootstrap,
+                "group.id": "bench-latency",
+                "enable.auto.commit": "false",
+            },
+        )
+        library = client.library
+        chosen = library.rd_kafka_topic_partition_list_new(options.partitions)
+        name = options.topic.encode()
+        for partition, end in enumerate(_end_offsets(options)):
+            library.rd_kafka_topic_partition_list_add(chosen, name, partition)
+            library.rd_kafka_topic_partition_list_set_offset(chosen, name, partition, end)
+        library.rd_kafka_poll_set_consumer(client.handle)
+        self._queue = library.rd_kafka_queue_get_consumer(client.handle)
+        library.rd_kafka_assign(client.handle, chosen)
+        self._client = client
+        self._take = compile_take(library)
+        self.taken = 0
+
+    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int:
+        """Until there is one for each message; how many came."""
+        batch = np.zeros(TAKEN_MAX, dtype=np.int64)
+        scratch = np.zeros(2, dtype=np.int64)
+        self.taken = self._take(
+            self._queue,
+            batch,
+            batch.ctypes.data,
+            scratch,
+            scratch.ctypes.data,
+            waits_ns,
+            IDLE_SECONDS_MAX * 1000,
+        )
+        return self.taken
+
+
+def _end_offsets(options: argparse.Namespace) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": options.bootstrap, "group.id": "bench-latency"})
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(options.topic, partition))[1]
+        for partition in range(options.partitions)
+    ]
     consumer.close()
+    return ends
+
+
+def compile_send(library: c.CDLL) -> Callable[..., None]:
+    """The sender's loop: as many messages as are due, each stamped, then a short sleep."""
+    produce = library.rd_kafka_produce
+    clock_gettime, usleep = _clock_gettime(), _usleep()
+
+    @numba.njit(nogil=True)
+    def send(
+        topic: int, count: int, partitions: int, rate: int, payload: Any, address: int, clock: Any
+    ) -> None:
+        clock_gettime(CLOCK_MONOTONIC, clock.ctypes.data)
+        started_ns = clock[0] * NANOS + clock[1]
+        sent = 0
+        while sent < count:
+            clock_gettime(CLOCK_MONOTONIC, clock.ctypes.data)
+            now_ns = clock[0] * NANOS + clock[1]
+            due = min((now_ns - started_ns) * rate // NANOS + 1, count)
+            while sent < due:
+                clock_gettime(CLOCK_MONOTONIC, clock.ctypes.data)
+                payload[0] = clock[0] * NANOS + clock[1]
+                if produce(topic, sent % partitions, COPY, address, payload.nbytes, 0, 0, 0) != 0:
+                    break
+                sent += 1
+            usleep(PAUSE_US)
+
+    function: Callable[..., None] = send
+    return function
+
+
+def compile_take(library: c.CDLL) -> Callable[..., int]:
+    """The reader's loop: the age of each message when it is handed over."""
+    take, destroy = library.rd_kafka_consume_batch_queue, library.rd_kafka_message_destroy
+    clock_gettime, memcpy = _clock_gettime(), _memcpy()
+
+    @numba.njit(nogil=True)
+    def read(
+        queue: int,
+        batch: Any,
+        address: int,
+        scratch: Any,
+        scratch_address: int,
+        waits_ns: Any,
+        idle_ms_max: int,
+    ) -> int:
+        taken = 0
+        idle_ms = 0
+        while taken < waits_ns.size and idle_ms < idle_ms_max:
+            size = take(queue, 100, address, batch.size)
+            idle_ms = 0 if size > 0 else idle_ms + 100
+            clock_gettime(CLOCK_MONOTONIC, scratch_address)
+            now_ns = scratch[0] * NANOS + scratch[1]
+            for index in range(size):
+                memcpy(scratch_address, batch[index] + PAYLOAD_AT, 8)
+                if scratch[0] != 0 and taken < waits_ns.size:
+                    memcpy(scratch_address, scratch[0], 8)
+                    waits_ns[taken] = now_ns - scratch[0]
+                    taken += 1
+                destroy(batch[index])
+        return taken
+
+    function: Callable[..., int] = read
+    return function
+
+
+def _clock_gettime() -> Any:
+    function = c.CDLL(None).clock_gettime
+    function.restype, function.argtypes = c.c_int, [c.c_int, c.c_void_p]
+    return function
+
+
+def _usleep() -> Any:
+    function = c.CDLL(None).usleep
+    function.restype, function.argtypes = c.c_int, [c.c_uint]
+    return function
+
+
+def _memcpy() -> Any:
+    function = c.CDLL(None).memcpy
+    function.restype, function.argtypes = c.c_void_p, [c.c_void_p, c.c_void_p, c.c_size_t]
+    return function
 
 
 def _pace(options: argparse.Namespace, send: Any) -> None:

@@ -54,6 +54,10 @@ def load_library() -> c.CDLL:
             c.c_int,
             [pointer, c.c_int32, c.c_int, c.POINTER(Message), c.c_int],
         ),
+        "rd_kafka_produce": (
+            c.c_int,
+            [pointer, c.c_int32, c.c_int, pointer, size, pointer, size, pointer],
+        ),
         "rd_kafka_poll": (c.c_int, [pointer, c.c_int]),
         "rd_kafka_flush": (c.c_int, [pointer, c.c_int]),
         "rd_kafka_outq_len": (c.c_int, [pointer]),
