@@ -29,7 +29,7 @@ from penstock.client.frame import (
 from penstock.columns.compiled import Bools, Bytes, Int64s, read_only
 from penstock.columns.shape import HEADERS_TYPE
 
-Values: TypeAlias = "Sequence[bytes | None] | pa.Array[Any]"
+Values: TypeAlias = "Sequence[Any] | pa.Array[Any]"  # bytes or None, or messages
 RowHeaders: TypeAlias = "Sequence[Headers | None] | pa.Array[Any] | None"  # None: there are none
 
 _NO_BYTES: Final = read_only(b"")

@@ -1,21 +1,22 @@
-"""Many Avro events at once: framed values to Arrow and back, grouped by schema, without a loop.
+"""Many events at once: framed values to Arrow and back, in any of the three languages.
 
     read = BatchDeserializer(registry, "orders", columns=["id", "total"])
     batch, wrongs = read.deserialize_many(values)
 
-Rows keep their order; one that cannot be read is null in every column and has its reason among the
-wrongs. Protobuf and JSON go one by one through `Deserializer`. What
-the registry cannot be asked for now raises RegistryUnavailable.
+Values are grouped by the schema that wrote them and each group is read as a whole. Rows keep their
+order; one that cannot be read is null in every column and has its reason among the wrongs. What the
+registry cannot be asked for now raises RegistryUnavailable.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.client.avro_batches import AvroDecoder, AvroEncoder, Wrong
-from penstock.client.avro_event import own
+from penstock.client.batch_codec import ColumnsReader, RowsWriter, all_wrong
 from penstock.client.batch_frames import (
     FrameGroup,
     RowHeaders,
@@ -24,21 +25,30 @@ from penstock.client.batch_frames import (
     group_frames,
     lay_out,
 )
-from penstock.client.contract import Contract
-from penstock.client.errors import ClientError, Reason, Unencodable, UnknownSchema
-from penstock.client.frame import Side, write_prefix
-from penstock.client.registry import Registry, UnusableSchema
+from penstock.client.codec import Misfit
+from penstock.client.contract import Contract, Form
+from penstock.client.errors import Reason, Unencodable, UnknownSchema
+from penstock.client.frame import Side, write_header, write_prefix
+from penstock.client.registry import Registration, Registry, UnusableSchema
 from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.compiled import Bytes, Int64s
-from penstock.schemas.avro import AvroSchema
-from penstock.schemas.model import SchemaType
+from penstock.columns.opening import open_pages
+from penstock.columns.payloads import USUAL_LIMITS, OutputTooLarge
+from penstock.columns.shape import RecordColumns
+from penstock.model import Offset, ProducerId
+from penstock.protocol.primitives import Buffer
+from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType
 
-DECODERS_MAX: Final = 1000
-_REASONS: Final = {
-    Wrong.TRAILING: Reason.TRAILING_BYTES,
-    Wrong.SYMBOL: Reason.UNRESOLVABLE,
-    Wrong.UNRESOLVABLE: Reason.UNRESOLVABLE,
-}
+__all__ = [
+    "BatchDeserializer",
+    "BatchSerializer",
+    "Encoded",
+    "ReadBatch",
+    "WrongRow",
+    "to_arrow",
+]
+
+Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.RecordBatch"
 
 
 class ReadBatch(NamedTuple):
@@ -53,17 +63,17 @@ class Encoded(NamedTuple):
 
     buffer: Bytes
     offsets: Int64s
+    headers: Sequence[tuple[str, bytes]] = ()  # header form: to be added to every record's own
 
     def contents(self) -> list[bytes]:
         """The values one by one."""
         whole = self.buffer.tobytes()
-        return [
-            whole[start:end] for start, end in zip(self.offsets, self.offsets[1:], strict=False)
-        ]
+        ends = self.offsets.tolist()
+        return [whole[start:end] for start, end in pairwise(ends)]
 
 
 class BatchSerializer:
-    """Writes many values of one topic under an Avro contract."""
+    """Writes many values of one topic under a contract."""
 
     def __init__(
         self,
@@ -74,32 +84,44 @@ class BatchSerializer:
         side: Side = Side.VALUE,
     ) -> None:
         self._one = Serializer(registry, topic, contract, side=side)
-        self._encoder: tuple[AvroSchema, AvroEncoder] | None = None
+        self._writer: tuple[ParsedSchema, RowsWriter] | None = None
+        self.stats = self._one.stats
 
-    def serialize_many(self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch") -> Encoded:
+    def serialize_many(self, rows: Rows) -> Encoded:
         """All rows, or Unencodable that names the first one that does not fit."""
-        registration, parsed = self._one.prepare()
-        schema = _avro(parsed, self._one.subject)
-        if self._encoder is None or self._encoder[0] is not schema:
-            self._encoder = (schema, AvroEncoder(schema))
-        encoder, prefix = self._encoder[1], write_prefix(registration.id)
-        if isinstance(rows, pa.RecordBatch):
-            buffer, offsets, errors = encoder.encode(rows, prefix)
-        else:
-            buffer, offsets, errors = encoder.encode_rows(rows, prefix)
-        if errors.any():
-            row = int(np.flatnonzero(errors)[0])
-            told = f"row {row}: {Wrong(int(errors[row])).reason}"
-            raise Unencodable(self._one.subject, SchemaType.AVRO, told)
-        self._one.stats.events += len(errors)
-        return Encoded(buffer, offsets)
+        start_s = time.perf_counter()
+        registration, schema = self._one.prepare()
+        if self._writer is None or self._writer[0] is not schema:
+            self._writer = (schema, _writer_of(schema, self._one.contract.message_name))
+        writer = self._writer[1]
+        prefix, headers = self._frame(registration, writer.indexes)
+        try:
+            buffer, offsets = writer.write(rows, prefix)
+        except Misfit as wrong:
+            raise Unencodable(self._one.subject, schema.type, str(wrong)) from None
+        self.stats.note(len(offsets) - 1, time.perf_counter() - start_s)
+        return Encoded(buffer, offsets, headers)
+
+    def _frame(
+        self, registration: Registration, indexes: Sequence[int] | None
+    ) -> tuple[bytes, Sequence[tuple[str, bytes]]]:
+        """What comes before each payload, and what goes to each record's headers."""
+        match self._one.contract.form:
+            case Form.PREFIX:
+                return write_prefix(registration.id, indexes), ()
+            case Form.HEADER:
+                header = write_header(registration.guid, indexes)
+                return b"", ((self._one.side.header_name, header),)
+            case other:
+                assert_never(other)
 
 
 class BatchDeserializer:
     """Reads many values of one topic, as one reader's schema sees them.
 
     `reader` is a contract; without one, the latest version of the subject. `columns` are the
-    fields wanted, in that order; the others are stepped over.
+    fields wanted, in that order; the others are stepped over. Of a Protobuf schema one message is
+    read: the contract's, or the first. `plain_indexes` is for topics written by old Python clients.
     """
 
     def __init__(
@@ -110,93 +132,154 @@ class BatchDeserializer:
         reader: Contract | None = None,
         columns: Sequence[str] | None = None,
         side: Side = Side.VALUE,
+        plain_indexes: bool = False,
     ) -> None:
         self._registry = registry
+        self._contract = reader or Contract()
         self._columns = columns
         self._side = side
-        self._one = Deserializer(registry, topic, reader=reader or Contract(), side=side)
-        self._decoders: dict[tuple[int, int], tuple[AvroSchema, AvroSchema, AvroDecoder]] = {}
+        self._plain_indexes = plain_indexes
+        self._one = Deserializer(registry, topic, reader=self._contract, side=side)
+        self._reader: tuple[ParsedSchema | None, ColumnsReader] | None = None
         self.stats = self._one.stats
 
     def arrow_schema(self) -> pa.Schema:
         """The columns that every batch will have; asks the registry once, and reads no value."""
-        return self._empty(self._reader()).schema
+        return self._columns_reader().empty.schema
 
     def deserialize_many(self, values: Values, headers: RowHeaders = None) -> ReadBatch:
         """The values as columns; raises RegistryUnavailable, never for a value's own fault.
 
-        `headers` are the records' own, a list of pairs or None per value: a schema named there
-        goes before one in a prefix.
+        Values are bytes, confluent-kafka's messages, or Arrow. `headers` are the records' own, a
+        list of pairs or None per value: a schema named there goes before one in a prefix. Messages
+        bring theirs along.
         """
+        start_s = time.perf_counter()
+        reader = self._columns_reader()
+        if not isinstance(values, pa.Array):
+            values, headers = _contents(values, headers, self._side)
         layout = lay_out(values)
-        reader = self._reader()
         groups, wrongs = group_frames(layout, headers, self._side)
         order: list[Int64s] = []
         parts: list[pa.RecordBatch] = []
         for group in groups:
-            part = self._decoded(group, layout.source, reader, wrongs)
-            if part is not None:
-                order.append(group.rows)
-                parts.append(part)
+            writer = self._writer(group, wrongs)
+            if writer is not None:
+                for part in reader.read(writer, group, layout.source, wrongs):
+                    order.append(part.rows)
+                    parts.append(part.batch)
+        rows = len(layout.starts)
+        batch = _in_order(parts, order, rows, reader.empty)
         for wrong in wrongs:
             self.stats.note_error(self._one.subject, wrong.reason)
-        rows = len(layout.starts)
-        self.stats.events += rows - int(layout.is_null.sum()) - len(wrongs)
-        return ReadBatch(_in_order(parts, order, rows, self._empty(reader)), sorted(wrongs))
+        read = rows - int(layout.is_null.sum()) - len(wrongs)
+        self.stats.note(read, time.perf_counter() - start_s)
+        return ReadBatch(batch, sorted(wrongs))
 
-    def _empty(self, reader: AvroSchema) -> pa.RecordBatch:
-        return self._decoder(reader, reader).decode(b"", _NO_ROWS, _NO_ROWS)[0]
+    def deserialize_records(self, records: RecordColumns) -> ReadBatch:
+        """The keys or values of records that were opened; headers count if they were wanted."""
+        column = records.values if self._side is Side.VALUE else records.keys
+        assert column is not None, "open what is to be read"
+        headers = None if records.headers is None else records.headers.to_arrow()
+        return self.deserialize_many(column.to_arrow(), headers)
 
-    def _reader(self) -> AvroSchema:
-        schema = self._one.reader_schema()
-        assert schema is not None, "there is always a reader"
-        return _avro(schema, self._one.subject)
+    def deserialize_batches(
+        self,
+        buffer: Buffer,
+        *,
+        start_offset: Offset = Offset(0),
+        aborted: Iterable[tuple[ProducerId, Offset]] | None = None,
+    ) -> Iterator[tuple[RecordColumns, ReadBatch]]:
+        """Record batches as a broker sends them, page by page: the records, and what they say.
 
-    def _decoded(
-        self, group: FrameGroup, source: Bytes, reader: AvroSchema, wrongs: list[WrongRow]
-    ) -> pa.RecordBatch | None:
-        named, rows = str(group.schema), group.rows.tolist()
-        if group.header:
-            told = "the header goes on after the GUID"
-            wrongs += [WrongRow(row, Reason.TRAILING_BYTES, told, named) for row in rows]
-            return None
+        `aborted` is what a fetch answers under read_committed. Malformed if the batches are.
+        """
+        for page in open_pages(buffer, start_offset=start_offset, aborted=aborted):
+            yield page, self.deserialize_records(page)
+
+    def _columns_reader(self) -> ColumnsReader:
+        message_type = self._contract.message_type
+        schema = None if message_type is not None else self._one.reader_schema()
+        if self._reader is None or self._reader[0] is not schema:
+            self._reader = (schema, self._made_reader(schema))
+        return self._reader[1]
+
+    def _made_reader(self, schema: ParsedSchema | None) -> ColumnsReader:
+        """A language is imported when it is first met: Protobuf's compiler is heavy."""
+        if schema is None or schema.type is SchemaType.PROTOBUF:
+            from penstock.client import protobuf_columns
+
+            message_type = protobuf_columns.message_type_of(schema, self._contract)
+            return protobuf_columns.ProtobufColumns(
+                message_type, self._columns, plain_indexes=self._plain_indexes
+            )
+        match schema.type:
+            case SchemaType.AVRO:
+                from penstock.client import avro_columns, avro_event
+
+                return avro_columns.AvroColumns(avro_event.own(schema), self._columns)
+            case SchemaType.JSON:
+                from penstock.client import json_columns, json_event
+
+                return json_columns.JsonColumnsReader(json_event.own(schema), self._columns)
+            case other:
+                assert_never(other)
+
+    def _writer(self, group: FrameGroup, wrongs: list[WrongRow]) -> ParsedSchema | None:
         try:
-            writer = self._registry.schema(group.schema).parsed
+            return self._registry.schema(group.schema).parsed
         except UnknownSchema as failure:
-            wrongs += [WrongRow(row, Reason.UNKNOWN_SCHEMA, str(failure), named) for row in rows]
-            return None
-        except UnusableSchema as failure:
-            wrongs += [WrongRow(row, Reason.UNUSABLE_SCHEMA, str(failure), named) for row in rows]
-            return None
-        if not isinstance(writer, AvroSchema):
-            told = f"written as {writer.type}, to be read as AVRO"
-            wrongs += [WrongRow(row, Reason.UNRESOLVABLE, told, named) for row in rows]
-            return None
-        decoder = self._decoder(writer, reader)
-        batch, errors = decoder.decode(source, group.starts, group.ends)
-        for index in np.flatnonzero(errors).tolist():
-            wrong = Wrong(int(errors[index]))
-            reason = _REASONS.get(wrong, Reason.UNDECODABLE)
-            wrongs.append(WrongRow(rows[index], reason, wrong.reason, named))
-        return batch
-
-    def _decoder(self, writer: AvroSchema, reader: AvroSchema) -> AvroDecoder:
-        known = self._decoders.get((id(writer), id(reader)))
-        if known is None:
-            if len(self._decoders) >= DECODERS_MAX:
-                self._decoders.clear()
-            known = (writer, reader, AvroDecoder(writer, reader, self._columns))
-            self._decoders[id(writer), id(reader)] = known  # both kept, so that their ids are
-        return known[2]
+            wrongs += all_wrong(group, Reason.UNKNOWN_SCHEMA, str(failure))
+        except (UnusableSchema, InvalidSchema) as failure:
+            wrongs += all_wrong(group, Reason.UNUSABLE_SCHEMA, str(failure))
+        return None
 
 
-_NO_ROWS: Final = np.empty(0, dtype=np.int64)
+def to_arrow(records: RecordColumns, read: ReadBatch) -> pa.RecordBatch:
+    """Records with what they say: offset, timestamp, key, the value's columns as one struct, and
+    `error`, which says why where a value could not be read.
+    """
+    assert len(records) == read.batch.num_rows, "what was read of these records"
+    columns: dict[str, Any] = {"offset": pa.array(records.offsets)}
+    columns["timestamp"] = records.to_arrow().column("timestamp")
+    if records.keys is not None:
+        columns["key"] = records.keys.to_arrow()
+    errors: list[str | None] = [None] * len(records)
+    for wrong in read.wrongs:
+        errors[wrong.row] = f"{wrong.reason}: {wrong.detail}"
+    columns["value"] = read.batch.to_struct_array()
+    columns["error"] = pa.array(errors, pa.string())
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _avro(schema: Any, subject: str) -> AvroSchema:
-    if schema.type is not SchemaType.AVRO:
-        raise ClientError(f"{subject} is {schema.type}: its events go one by one")
-    return own(schema)
+def _writer_of(schema: ParsedSchema, message_name: str | None) -> RowsWriter:
+    match schema.type:
+        case SchemaType.AVRO:
+            from penstock.client import avro_columns, avro_event
+
+            return avro_columns.AvroRows(avro_event.own(schema))
+        case SchemaType.PROTOBUF:
+            from penstock.client import protobuf_columns, protobuf_event
+
+            return protobuf_columns.ProtobufRows(protobuf_event.own(schema), message_name)
+        case SchemaType.JSON:
+            from penstock.client import json_columns, json_event
+
+            return json_columns.JsonRows(json_event.own(schema))
+        case other:
+            assert_never(other)
+
+
+def _contents(
+    values: Iterable[Any], headers: RowHeaders, side: Side
+) -> tuple[list[bytes | None], RowHeaders]:
+    """Bytes as they are; messages with the headers they have."""
+    listed = list(values)
+    if not any(hasattr(one, "headers") for one in listed[:1]):
+        return listed, headers
+    assert headers is None, "messages have their own headers"
+    contents = [one.value() if side is Side.VALUE else one.key() for one in listed]
+    return contents, [one.headers() for one in listed]
 
 
 def _in_order(
@@ -205,12 +288,13 @@ def _in_order(
     """The parts' rows back where they were; rows of none of them are null."""
     if len(parts) == 1 and len(order[0]) == rows:
         return parts[0]
+    if sum(part.nbytes for part in parts) > USUAL_LIMITS.output_bytes_max:
+        raise OutputTooLarge(len(order[0]), rows, USUAL_LIMITS.output_bytes_max)
     table = pa.Table.from_batches([empty, *parts], schema=empty.schema).combine_chunks()
     place = np.full(rows, -1, dtype=np.int64)
     if order:
         everything = np.concatenate(order)
         place[everything] = np.arange(len(everything))
     places: Any = pa.array(place, mask=place < 0)
-    taken = table.take(places).combine_chunks()
-    batches = taken.to_batches()
+    batches = table.take(places).combine_chunks().to_batches()
     return batches[0] if batches else empty

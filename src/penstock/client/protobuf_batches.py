@@ -16,18 +16,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.client.avro_inputs import with_nulls
 from penstock.client.avro_types import NotExpressible
+from penstock.client.batch_codec import joined
+from penstock.client.protobuf_encode_program import compile_encoder
 from penstock.client.protobuf_program import compile_decoder, wanted_names
-from penstock.client.protobuf_rows import RowReader
+from penstock.client.protobuf_rows import RowReader, RowWriter
 from penstock.client.protobuf_types import TimeUnit, arrow_type
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.payloads import USUAL_LIMITS, Decoded, Limits
+from penstock.columns.payloads import USUAL_LIMITS, Decoded, Encoded, Limits
 from penstock.columns.protobuf.decoding import decode
+from penstock.columns.protobuf.encoding import encode
 from penstock.columns.protobuf.program import Wrong
 from penstock.columns.shape import ArrowArray
 from penstock.protocol.primitives import Buffer
 
-__all__ = ["ProtobufDecoder", "Wrong"]
+__all__ = ["ProtobufDecoder", "ProtobufEncoder", "Wrong"]
 
 
 class ProtobufDecoder:
@@ -103,3 +107,74 @@ def _is_expressible(message: Any, name: str) -> bool:
     except NotExpressible:
         return False
     return True
+
+
+class ProtobufEncoder:
+    """Writes rows as one message. Safe to share between threads.
+
+    A null is a field that is not set, and so is a column that is missing. Nothing is made up: two
+    members of a oneof, a null among items, or a name that an enum does not have is wrong with that
+    row. An enum may also be given by number, in a column of numbers or as digits.
+    """
+
+    def __init__(self, message_type: Any, limits: Limits = USUAL_LIMITS) -> None:
+        self._message = message_type.DESCRIPTOR
+        self._limits = limits
+        names = [field.name for field in self._message.fields]
+        self._names = [name for name in names if _is_expressible(self._message, name)]
+        self._trees = frozenset(names).difference(self._names)
+        self._rows = RowWriter(message_type)
+        self._programs: dict[TimeUnit, Any] = {}
+
+    def encode(self, batch: pa.RecordBatch, prefix: bytes = b"") -> tuple[Bytes, Int64s, Bytes]:
+        """The rows as payloads behind `prefix`: a buffer, one more offset than rows, a `Wrong` per
+        row. A wrong row has an empty payload, without prefix.
+
+        ValueError when the columns are not the message's.
+        """
+        known = {*self._names, *self._trees}
+        unknown = [name for name in batch.schema.names if name not in known]
+        if unknown:
+            raise ValueError(f"{self._message.full_name} has no field {unknown[0]!r}")
+        unit: TimeUnit = "ns" if any(map(_has_nanos, batch.schema.types)) else "us"
+        if unit not in self._programs:
+            self._programs[unit] = compile_encoder(self._message, self._names, unit)
+        program, inputs = self._programs[unit]
+        columns = [self._column(batch, name, unit) for name in self._names]
+        sources = list(zip(columns, inputs, strict=True))
+        encoded = encode(program, sources, batch.num_rows, prefix, self._limits)
+        if self._trees.intersection(batch.schema.names):
+            encoded = self._with_trees(encoded, batch)
+        return encoded.buffer, encoded.offsets, encoded.errors
+
+    def _column(self, batch: pa.RecordBatch, name: str, unit: TimeUnit) -> Any:
+        kind: Any = with_nulls(arrow_type(self._message.fields_by_name[name], unit))
+        if name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, kind)
+        column = batch.column(name)
+        try:
+            fitting = column if with_nulls(column.type) == kind else column.cast(kind)
+            fitting.validate()  # Arrow's cast of a slice may lose the length of null children
+        except pa.ArrowException as wrong:
+            raise ValueError(f"the column {name!r} does not fit the message: {wrong}") from None
+        return fitting
+
+    def _with_trees(self, encoded: Encoded, batch: pa.RecordBatch) -> Encoded:
+        """Behind what the kernel wrote, the fields it cannot: together they are one message."""
+        names = [name for name in batch.schema.names if name in self._trees]
+        texts = [batch.column(name).to_pylist() for name in names]
+        errors = encoded.errors.copy()
+        payloads = []
+        for row, told in enumerate(zip(*texts, strict=True)):
+            start, end = encoded.offsets[row], encoded.offsets[row + 1]
+            extra, wrong = self._rows.write(dict(zip(names, told, strict=True)))
+            errors[row] = errors[row] or wrong
+            payloads.append(b"" if errors[row] else encoded.buffer[start:end].tobytes() + extra)
+        buffer, offsets = joined(payloads)
+        return Encoded(buffer, offsets, errors)
+
+
+def _has_nanos(kind: Any) -> bool:
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return bool(kind.unit == "ns")
+    return any(_has_nanos(kind.field(index).type) for index in range(kind.num_fields))

@@ -27,7 +27,7 @@ class ProtobufEncoder:
     def __init__(self, schema: ProtobufSchema, message_name: str | None = None) -> None:
         self._schema = schema
         self._types = MessageTypes(schema)
-        self._indexes = _FIRST if message_name is None else schema.indexes_of(message_name)
+        self.indexes = _FIRST if message_name is None else schema.indexes_of(message_name)
 
     def encode(self, value: Any) -> Written:
         """The payload, or Misfit."""
@@ -36,8 +36,8 @@ class ProtobufEncoder:
         if not isinstance(value, Mapping):
             raise Misfit(f"{type(value).__name__}, which is neither a message nor a dict")
         try:
-            message = self._types.at(self._indexes)(**value)
-            return Written(message.SerializeToString(), self._indexes)
+            message = self._types.at(self.indexes)(**value)
+            return Written(message.SerializeToString(), self.indexes)
         except (TypeError, ValueError, AttributeError, KeyError, EncodeError) as wrong:
             raise Misfit(str(wrong)) from None
 

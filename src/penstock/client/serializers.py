@@ -8,8 +8,10 @@ Interchangeable with confluent-kafka's serializers and Java's, both ways. Safe f
 batches have a faster way: `penstock.client.batches`.
 """
 
+import math
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,6 +36,10 @@ from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Sour
 
 DECODERS_MAX: Final = 1000  # then the oldest is made anew when it is met again
 ERROR_LABELS_MAX: Final = 1000
+LATENCY_BOUNDS_S: Final = (  # of one event, or of one of a batch on average
+    *(1e-6, 2e-6, 4e-6, 8e-6, 15e-6, 30e-6, 60e-6),
+    *(125e-6, 250e-6, 500e-6, 1e-3, 4e-3, 16e-3, 64e-3, 0.25, 1.0, 4.0),
+)
 
 
 @dataclass(slots=True)
@@ -43,6 +49,23 @@ class SerdeStats:
     events: int = 0
     seconds: float = 0.0
     errors: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    by_latency: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
+
+    def note(self, events: int, seconds: float) -> None:
+        """Events that took so long together."""
+        if events:
+            self.events += events
+            self.by_latency[bisect_left(LATENCY_BOUNDS_S, seconds / events)] += events
+        self.seconds += seconds
+
+    def latency_s(self, quantile: float) -> float:
+        """What so many of all events took at most, to the bound above; 0 without events."""
+        left = quantile * sum(self.by_latency)
+        for bound, count in zip((*LATENCY_BOUNDS_S, math.inf), self.by_latency, strict=True):
+            left -= count
+            if count and left <= 0:
+                return bound
+        return 0.0
 
     def note_error(self, subject: str, reason: Reason) -> None:
         """One more event that could not be read."""
@@ -115,8 +138,7 @@ class Serializer:
         except Misfit as wrong:
             raise Unencodable(self.subject, writing.schema.type, str(wrong)) from None
         framed = self._framed(writing.registration, payload, indexes)
-        self.stats.events += 1
-        self.stats.seconds += time.perf_counter() - start_s
+        self.stats.note(1, time.perf_counter() - start_s)
         return framed
 
     def prepare(self) -> tuple[Registration, ParsedSchema]:
@@ -225,8 +247,7 @@ class Deserializer:
             raise self._undecodable(Reason.UNUSABLE_SCHEMA, str(wrong), key) from None
         except Undecodable as wrong:
             raise self._undecodable(wrong.reason, wrong.detail, key) from None
-        self.stats.events += 1
-        self.stats.seconds += time.perf_counter() - start_s
+        self.stats.note(1, time.perf_counter() - start_s)
         return value
 
     def written_with(self, content: bytes, headers: Headers | None = None) -> KnownSchema:

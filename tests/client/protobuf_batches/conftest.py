@@ -359,8 +359,29 @@ def joined(payloads: Sequence[bytes]) -> tuple[bytes, Int64s, Int64s]:
     return gap + gap.join(payloads), ends - sizes, ends
 
 
+def has_maps(message: Any) -> bool:
+    """Whether a map is anywhere in it."""
+    inner = [field.message_type for field in message.fields if field.message_type is not None]
+    return bool(message.GetOptions().map_entry) or any(map(has_maps, inner))
+
+
+def loses(message: Any) -> bool:
+    """Whether there are times in it that are finer than microseconds."""
+    if message.DESCRIPTOR.full_name in (TIMESTAMP, DURATION):
+        return bool(message.nanos % 1000)
+    return any(
+        loses(each)
+        for field, value in message.ListFields()
+        if field.message_type is not None
+        for each in (value if field.is_repeated else [value])
+    )
+
+
 class Oracle:
     """What the tests of this folder share."""
+
+    has_maps = staticmethod(has_maps)
+    loses = staticmethod(loses)
 
     maker = staticmethod(Maker)
     read = staticmethod(read)

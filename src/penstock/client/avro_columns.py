@@ -1,0 +1,83 @@
+"""Framed Avro values to the columns of a reader's schema, and rows to payloads."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.client.avro_batches import AvroDecoder, AvroEncoder, Wrong
+from penstock.client.batch_codec import Part, all_wrong, decoded_parts
+from penstock.client.batch_frames import FrameGroup, WrongRow
+from penstock.client.codec import Misfit
+from penstock.client.errors import Reason
+from penstock.columns.compiled import Bytes, Int64s
+from penstock.schemas.avro import AvroSchema
+from penstock.schemas.model import ParsedSchema
+
+DECODERS_MAX: Final = 1000  # then they are made anew when they are met again
+_REASONS: Final = {
+    Wrong.TRAILING: Reason.TRAILING_BYTES,
+    Wrong.SYMBOL: Reason.UNRESOLVABLE,
+    Wrong.UNRESOLVABLE: Reason.UNRESOLVABLE,
+}
+_NO_ROWS: Final = np.empty(0, dtype=np.int64)
+
+
+class AvroColumns:
+    """Reads what any Avro schema wrote, resolved to one reader's."""
+
+    def __init__(self, reader: AvroSchema, columns: Sequence[str] | None) -> None:
+        self._reader = reader
+        self._columns = columns
+        self._decoders: dict[int, tuple[AvroSchema, AvroDecoder]] = {}
+        self.empty = self._decoder(reader).decode(b"", _NO_ROWS, _NO_ROWS)[0]
+
+    def read(
+        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
+    ) -> Iterator[Part]:
+        """The rows of one writer's schema."""
+        if not isinstance(writer, AvroSchema):
+            told = f"written as {writer.type}, to be read as AVRO"
+            wrongs += all_wrong(group, Reason.UNRESOLVABLE, told)
+        elif group.header:
+            wrongs += all_wrong(group, Reason.TRAILING_BYTES, "the header goes on after the GUID")
+        else:
+            decoder = self._decoder(writer)
+            yield from decoded_parts(decoder, source, group, _told, Wrong.TOO_LARGE, wrongs)
+
+    def _decoder(self, writer: AvroSchema) -> AvroDecoder:
+        known = self._decoders.get(id(writer))
+        if known is None:
+            if len(self._decoders) >= DECODERS_MAX:
+                self._decoders.clear()
+            known = (writer, AvroDecoder(writer, self._reader, self._columns))
+            self._decoders[id(writer)] = known  # the writer is kept, so its id is too
+        return known[1]
+
+
+def _told(code: int) -> tuple[Reason, str]:
+    wrong = Wrong(code)
+    return _REASONS.get(wrong, Reason.UNDECODABLE), wrong.reason
+
+
+class AvroRows:
+    """Writes dicts or Arrow batches."""
+
+    indexes: Sequence[int] | None = None
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._encoder = AvroEncoder(schema)
+
+    def write(
+        self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
+    ) -> tuple[Bytes, Int64s]:
+        """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
+        if isinstance(rows, pa.RecordBatch):
+            buffer, offsets, errors = self._encoder.encode(rows, prefix)
+        else:
+            buffer, offsets, errors = self._encoder.encode_rows(rows, prefix)
+        if errors.any():
+            row = int(np.flatnonzero(errors)[0])
+            raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
+        return buffer, offsets

@@ -1,0 +1,200 @@
+"""Framed Protobuf values to the columns of a reader's message.
+
+Which message of its schema a value is, its frame says by message indexes. Columns are those of one
+message, so values of others are wrong rows. Old Python clients wrote indexes as plain varints:
+where the zigzag reading leads to no message of the schema, the plain one is tried.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.client.batch_codec import Part, all_wrong, decoded_parts, joined
+from penstock.client.batch_frames import FrameGroup, WrongRow
+from penstock.client.codec import Misfit
+from penstock.client.contract import Contract
+from penstock.client.errors import ClientError, Reason
+from penstock.client.frame import BadFrame, read_indexes
+from penstock.client.protobuf_batches import ProtobufDecoder, Wrong
+from penstock.client.protobuf_batches import ProtobufEncoder as BatchEncoder
+from penstock.client.protobuf_event import MessageTypes, ProtobufEncoder
+from penstock.client.protobuf_types import TimeUnit
+from penstock.columns.compiled import Bytes, Int64s
+from penstock.schemas.model import InvalidSchema, ParsedSchema
+from penstock.schemas.protobuf import ProtobufSchema
+
+FIRST_MESSAGE: Final = (0,)
+_FIRST_BYTE: Final = 0  # how that path is written
+_PATH_BYTES_MAX: Final = 16  # of indexes told apart at once; longer ones are read one by one
+_NO_ROWS: Final = np.empty(0, dtype=np.int64)
+
+
+class _Path(NamedTuple):
+    """Where indexes lead: the message's name, and how many bytes they took."""
+
+    name: str
+    size_bytes: int
+
+
+class ProtobufColumns:
+    """Reads values of one message, whichever schema wrote them."""
+
+    def __init__(
+        self,
+        message_type: Any,
+        columns: Sequence[str] | None,
+        *,
+        plain_indexes: bool = False,
+        unit: TimeUnit = "us",
+    ) -> None:
+        self._name: str = message_type.DESCRIPTOR.full_name
+        self._forms = (True,) if plain_indexes else (False, True)
+        self._decoder = ProtobufDecoder(message_type, columns, unit=unit)
+        self.empty = self._decoder.decode(b"", _NO_ROWS, _NO_ROWS)[0]
+
+    def read(
+        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
+    ) -> Iterator[Part]:
+        """The rows of one writer's schema."""
+        if not isinstance(writer, ProtobufSchema):
+            told = f"written as {writer.type}, to be read as PROTOBUF"
+            wrongs += all_wrong(group, Reason.UNRESOLVABLE, told)
+            return
+        for some, path in self._paths(writer, group, source, wrongs):
+            if path.name != self._name:
+                told = f"written as {path.name}, to be read as {self._name}"
+                wrongs += all_wrong(some, Reason.UNRESOLVABLE, told)
+                continue
+            yield from decoded_parts(self._decoder, source, some, _told, Wrong.TOO_LARGE, wrongs)
+
+    def _paths(
+        self,
+        writer: ProtobufSchema,
+        group: FrameGroup,
+        source: Bytes,
+        wrongs: list[WrongRow],
+    ) -> Iterator[tuple[FrameGroup, _Path]]:
+        """The group by message, payloads without their indexes."""
+        if group.header is not None:
+            try:
+                yield group, self._path(writer, group.header, is_whole=True)
+            except BadFrame as wrong:
+                wrongs += all_wrong(group, wrong.kind, str(wrong))
+            return
+        for places in _alike(source, group.starts, group.ends):
+            start, end = int(group.starts[places[0]]), int(group.ends[places[0]])
+            some = group._replace(
+                rows=group.rows[places], starts=group.starts[places], ends=group.ends[places]
+            )
+            try:
+                path = self._path(writer, source[start:end].tobytes())
+            except BadFrame as wrong:
+                wrongs += all_wrong(some, wrong.kind, str(wrong))
+                continue
+            yield some._replace(starts=some.starts + path.size_bytes), path
+
+    def _path(self, writer: ProtobufSchema, source: bytes, *, is_whole: bool = False) -> _Path:
+        failure: BadFrame | None = None
+        for plain in self._forms:
+            try:
+                indexes, end = read_indexes(source, plain=plain)
+                if is_whole and end != len(source):
+                    raise BadFrame(
+                        Reason.TRAILING_BYTES, "the header goes on after the indexes", end
+                    )
+                return _Path(writer.message_at(indexes), end)
+            except BadFrame as wrong:
+                failure = failure or wrong
+            except InvalidSchema as wrong:
+                failure = failure or BadFrame(Reason.BAD_INDEXES, str(wrong), 0)
+        assert failure is not None
+        raise failure
+
+
+def message_type_of(schema: ParsedSchema | None, contract: Contract) -> Any:
+    """The class that a contract reads as: generated, named, or the first one of the schema."""
+    if contract.message_type is not None:
+        return contract.message_type
+    assert isinstance(schema, ProtobufSchema), "a schema's type says which class it is"
+    types = MessageTypes(schema)
+    if contract.message is None:
+        return types.at(FIRST_MESSAGE)
+    try:
+        return types.named(contract.message)
+    except KeyError:
+        raise ClientError(f"the reader's schema has no message {contract.message}") from None
+
+
+def _alike(source: Bytes, starts: Int64s, ends: Int64s) -> Iterator[Int64s]:
+    """Values whose indexes are the same bytes, and so lead to the same message."""
+    sizes = ends - starts
+    there = np.flatnonzero(sizes > 0)
+    heads = np.full(len(starts), -1, dtype=np.int64)
+    heads[there] = source[starts[there]]
+    if len(heads) and heads[0] >= 0 and (heads == heads[0]).all() and heads[0] == _FIRST_BYTE:
+        yield np.arange(len(starts))
+        return
+    for head in np.unique(heads).tolist():
+        places = np.flatnonzero(heads == head)
+        # Zigzag or not, what follows is at most as many bytes as the first says, if all are short.
+        width = head + 1
+        if head <= _FIRST_BYTE:
+            yield places
+            continue
+        is_short = (sizes[places] >= width) & (width <= _PATH_BYTES_MAX)
+        short = places[is_short]
+        if len(short):
+            content = source[starts[short][:, None] + np.arange(width)]
+            is_plain = (content < 0x80).all(axis=1)
+            yield from _by_content(short[is_plain], content[is_plain])
+            places = np.concatenate((places[~is_short], short[~is_plain]))
+        for place in places.tolist():
+            yield np.array([place])
+
+
+def _by_content(places: Int64s, content: Bytes) -> Iterator[Int64s]:
+    _, codes = np.unique(content, axis=0, return_inverse=True)
+    codes = codes.reshape(-1)
+    for code in range(codes.max() + 1 if len(codes) else 0):
+        yield places[codes == code]
+
+
+def _told(code: int) -> tuple[Reason, str]:
+    return Reason.UNDECODABLE, Wrong(code).reason
+
+
+class ProtobufRows:
+    """Writes dicts, messages or Arrow batches as one message of a schema."""
+
+    def __init__(self, schema: ProtobufSchema, message_name: str | None) -> None:
+        self._one = ProtobufEncoder(schema, message_name)
+        self.indexes: Sequence[int] | None = self._one.indexes
+        self._message_type = MessageTypes(schema).at(self._one.indexes)
+
+    @cached_property
+    def _batches(self) -> BatchEncoder:
+        return BatchEncoder(self._message_type)
+
+    def write(
+        self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
+    ) -> tuple[Bytes, Int64s]:
+        """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
+        if isinstance(rows, pa.RecordBatch):
+            buffer, offsets, errors = self._batches.encode(rows, prefix)
+            if errors.any():
+                row = int(np.flatnonzero(errors)[0])
+                raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
+            return buffer, offsets
+        payloads = []
+        for row, value in enumerate(rows):
+            try:
+                payload, indexes = self._one.encode(value)
+            except Misfit as wrong:
+                raise Misfit(f"row {row}: {wrong}") from None
+            if indexes != self.indexes:
+                raise Misfit(f"row {row}: another message of the schema than the others")
+            payloads.append(prefix + payload)
+        return joined(payloads)
