@@ -10,6 +10,7 @@ from penstock.client.aio import AsyncConsumer, AsyncProducer, AsyncRegistry
 from penstock.client.contract import Contract
 from penstock.client.metrics import ClientMetrics
 from penstock.client.outbox import Outgoing
+from penstock.client.progress import Commits
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType, Source
 
@@ -51,6 +52,40 @@ def test_events_go_through_an_event_loop(
     assert f'serde_events_total{{direction="read",{subject}}} 6.0' in told[0]
     assert "registry_requests_total" in told[0]
     assert "quarantined_total 1.0" in told[0]
+
+
+def test_a_transaction_in_an_event_loop_is_all_or_nothing(
+    bootstrap: str, make_topic: Callable[..., str]
+) -> None:
+    source, target = make_topic(), make_topic()
+
+    async def work() -> list[bytes]:
+        async with AsyncProducer(bootstrap, source) as producer:
+            await producer.send_many([b"1", b"2", b"3"])
+        fails = iter([True])
+        settings = {"commits": Commits.EXACTLY_ONCE}
+        async with (
+            AsyncConsumer(bootstrap, source, source, **settings) as consumer,
+            AsyncProducer(bootstrap, target, transactional_id=source) as producer,
+        ):
+            seen = 0
+            while seen < 3:
+                batch = await consumer.take(records_max=2, wait_s=20)
+                try:
+                    async with producer.transaction(consumer):
+                        await asyncio.gather(*(producer.send(event.value) for event in batch))
+                        if next(fails, False):
+                            raise ArithmeticError
+                except ArithmeticError:
+                    continue
+                seen += len(batch)
+        found: list[bytes] = []
+        async with AsyncConsumer(bootstrap, target, target) as look:
+            while len(found) < 3:
+                found += [event.value for event in await look.take(wait_s=20)]
+        return found
+
+    assert asyncio.run(work()) == [b"1", b"2", b"3"]
 
 
 def test_the_registry_is_asked_off_the_loop(registry: Registry, topic: str) -> None:

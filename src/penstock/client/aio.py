@@ -11,6 +11,7 @@ of everything from `Producer`, `Consumer` and `Registry`.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -74,6 +75,22 @@ class AsyncProducer:
 
         return await asyncio.to_thread(send)
 
+    @asynccontextmanager
+    async def transaction(self, consumer: "AsyncConsumer | None" = None) -> AsyncIterator[None]:
+        """All or nothing: `async with producer.transaction(): …`, with a consumer's offsets or not.
+
+        What is sent inside is seen by others when the block ends.
+        """
+        run = asyncio.to_thread if consumer is None else consumer.run
+        transaction = self.producer.transaction(None if consumer is None else consumer.consumer)
+        await run(transaction.__enter__)
+        try:
+            yield
+        except BaseException as error:
+            await run(partial(transaction.__exit__, type(error), error, error.__traceback__))
+            raise
+        await run(partial(transaction.__exit__, None, None, None))
+
     async def close(self) -> None:
         """Deliver what is under way, and stop."""
         await asyncio.to_thread(self.producer.close)
@@ -100,7 +117,7 @@ class AsyncConsumer:
 
     async def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
         """Some events now, or none when the time is over. The next call says they are done."""
-        return await self._run(partial(self.consumer.take, records_max, wait_s))
+        return await self.run(partial(self.consumer.take, records_max, wait_s))
 
     async def batches(self, *, records_max: int = BATCH_MAX) -> AsyncIterator[list[Event]]:
         """Events in lists. Asking for the next list says that this one is done."""
@@ -115,7 +132,7 @@ class AsyncConsumer:
         """Events as Arrow batches, of one topic each. Asking for the next one says it is done."""
         take = partial(self.consumer.take_arrow, columns, records_max=records_max, wait_s=_TAKE_S)
         while True:
-            batch = await self._run(take)
+            batch = await self.run(take)
             if batch is not None:
                 yield batch
 
@@ -126,11 +143,11 @@ class AsyncConsumer:
 
     async def commit(self) -> None:
         """Commit all that was handed over so far, and wait for it."""
-        await self._run(self.consumer.commit)
+        await self.run(self.consumer.commit)
 
     async def close(self) -> None:
         """Leave the group."""
-        await self._run(self.consumer.close)
+        await self.run(self.consumer.close)
         self._thread.shutdown()
 
     async def __aenter__(self) -> "AsyncConsumer":
@@ -144,5 +161,6 @@ class AsyncConsumer:
     ) -> None:
         await self.close()
 
-    async def _run(self, step: Callable[[], _Answer]) -> _Answer:
+    async def run(self, step: Callable[[], _Answer]) -> _Answer:
+        """Do something on the consumer's own thread: `await consumer.run(consumer.consumer.…)`."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, step)

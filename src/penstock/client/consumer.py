@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Message
 
+from penstock.client.consuming import Offsets
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
 from penstock.client.event import Event
 from penstock.client.flow import Flow, FlowLimits, FlowStats
+from penstock.client.handed_over import HandedOver
 from penstock.client.intake import BATCH_MAX, Intake, Taken
-from penstock.client.outbox import Outgoing
 from penstock.client.progress import Commits, Progress
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reader_lease import ReaderLease
@@ -92,6 +93,7 @@ class Consumer:
         more = {**_settings(group, commits, start, limits), **(settings or {})}
         self._intake = Intake(bootstrap, Flow(limits), more)
         self._progress = Progress(self._intake, commits)
+        self._offsets = HandedOver(self._intake, self._progress, self._sieve)
         self._settling = Settling(self._sieve.quarantine, self._progress)
         names = [topics] if isinstance(topics, str) else list(topics)
         self._intake.start(names, self._progress.on_revoked)
@@ -195,6 +197,11 @@ class Consumer:
         self._intake.seek({partition: offset})
 
     @property
+    def offsets(self) -> Offsets:
+        """What a transaction commits of this consumer: `producer.transaction(consumer)` asks."""
+        return self._offsets
+
+    @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions the group gave to this member."""
         return frozenset(self._intake.flow.assigned)
@@ -237,29 +244,6 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def positions(self) -> list[Any]:
-        """What comes after all that was handed over; for a transaction."""
-        return self._progress.positions()
-
-    def group_metadata(self) -> Any:
-        """Who this is in its group; for a transaction."""
-        return self._intake.group_metadata()
-
-    def set_aside(self) -> Sequence[Outgoing]:
-        """What belongs in quarantine with the transaction."""
-        return self._sieve.take_asides()
-
-    def settled(self) -> None:
-        """A transaction committed all that was handed over."""
-        self._progress.settled()
-
-    def rewind(self) -> None:
-        """A transaction was undone: what was handed over since the last one comes again."""
-        self._sieve.take_asides()
-        places = self._progress.unsettle()
-        if places:
-            self._intake.seek(places)
 
     def _rounds(
         self, step: Callable[[float], _Found | None], idle_s: float | None

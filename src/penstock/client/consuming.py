@@ -23,3 +23,11 @@ class Offsets(Protocol):
 
     def rewind(self) -> None:
         """None of it is: hand it over again."""
+
+
+class Consuming(Protocol):
+    """A consumer that a transaction can speak for."""
+
+    @property
+    def offsets(self) -> Offsets:
+        """What it handed over and nobody committed yet."""

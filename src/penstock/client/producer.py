@@ -15,7 +15,7 @@ from itertools import islice, repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.client.consuming import Offsets
+from penstock.client.consuming import Consuming
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
 from penstock.client.frame import Side
@@ -131,7 +131,7 @@ class Producer:
             raise ClientError(f"there are fewer keys than events: event {missing} has none")
         return self._many_keys.serialize_many(part, first_row)
 
-    def transaction(self, consumer: Offsets | None = None) -> Transaction:
+    def transaction(self, consumer: Consuming | None = None) -> Transaction:
         """All or nothing: `with producer.transaction(): …` commits at its end or undoes it all.
 
         With a consumer, what was read from it so far is committed in the same transaction: each

@@ -12,7 +12,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.consuming import Offsets
+from penstock.client.consuming import Consuming, Offsets
 from penstock.client.errors import ClientError, Rebalanced
 from penstock.client.kafka_errors import KafkaFailed, explained
 from penstock.client.outbox import Outbox
@@ -38,9 +38,9 @@ class Transaction:
         self._is_ready = False
         self._consumer: Offsets | None = None
 
-    def over(self, consumer: Offsets | None) -> "Transaction":
+    def over(self, consumer: Consuming | None) -> "Transaction":
         """The same, with a consumer's offsets in it."""
-        self._consumer = consumer
+        self._consumer = None if consumer is None else consumer.offsets
         return self
 
     def __enter__(self) -> "Transaction":
