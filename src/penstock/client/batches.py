@@ -87,6 +87,11 @@ class BatchSerializer:
         self._writer: tuple[ParsedSchema, RowsWriter] | None = None
         self.stats = self._one.stats
 
+    @property
+    def subject(self) -> str:
+        """Where the contract is registered."""
+        return self._one.subject
+
     def serialize_many(self, rows: Rows) -> Encoded:
         """All rows, or Unencodable that names the first one that does not fit."""
         start_s = time.perf_counter()
@@ -142,6 +147,11 @@ class BatchDeserializer:
         self._one = Deserializer(registry, topic, reader=self._contract, side=side)
         self._reader: tuple[ParsedSchema | None, ColumnsReader] | None = None
         self.stats = self._one.stats
+
+    @property
+    def subject(self) -> str:
+        """What its errors are counted under."""
+        return self._one.subject
 
     def arrow_schema(self) -> pa.Schema:
         """The columns that every batch will have; asks the registry once, and reads no value."""

@@ -4,7 +4,6 @@ Where a column of coordinates is not asked for, it is not made. Imported when a 
 for columns: pyarrow and compiled kernels are heavy.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -96,7 +95,6 @@ class ColumnReading:
         self, topic: str, messages: Sequence[Message]
     ) -> tuple[EventBatch, Sequence[WrongRow]]:
         """A row per record; raises RegistryUnavailable for no fault of theirs."""
-        start_s = time.perf_counter()
         one = self._deserializers.get(topic)
         if one is None:
             one = self._deserializers[topic] = BatchDeserializer(
@@ -106,5 +104,4 @@ class ColumnReading:
         values, wrongs = one.deserialize_many(
             [message.value() for message in messages], headers if any(headers) else None
         )
-        one.stats.seconds += time.perf_counter() - start_s
         return EventBatch(topic, values, messages), wrongs

@@ -5,13 +5,30 @@ prometheus_client.REGISTRY.register(ClientMetrics(registry, consumers=[consumer]
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from penstock.client.consumer import Consumer
 from penstock.client.errors import Reason
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer, SerdeStats, Serializer
+from penstock.client.serializers import LATENCY_BOUNDS_S, SerdeStats
+
+
+class Measured(Protocol):
+    """A serializer or deserializer, of single events or of whole batches."""
+
+    @property
+    def subject(self) -> str:
+        """What it is counted under."""
+
+    stats: SerdeStats
 
 
 class ClientMetrics:
@@ -22,8 +39,8 @@ class ClientMetrics:
         registry: Registry | None = None,
         *,
         consumers: Sequence[Consumer] = (),
-        serializers: Sequence[Serializer] = (),
-        deserializers: Sequence[Deserializer] = (),
+        serializers: Sequence[Measured] = (),
+        deserializers: Sequence[Measured] = (),
     ) -> None:
         self._registry = registry
         self._consumers = consumers
@@ -82,6 +99,27 @@ def _serde(stats: Mapping[str, Iterable[tuple[str, SerdeStats]]]) -> Iterator[Me
         for labels, count in counts.items():
             family.add_metric(labels, count)
         yield family
+    yield _latency(stats, seconds)
+
+
+def _latency(
+    stats: Mapping[str, Iterable[tuple[str, SerdeStats]]],
+    seconds: Mapping[tuple[str, str], float],
+) -> Metric:
+    """How long one event took, or one of a batch on average."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for direction, rows in stats.items():
+        for subject, one in rows:
+            known = counts.get((subject, direction), [0] * len(one.by_latency))
+            counts[subject, direction] = list(map(sum, zip(known, one.by_latency, strict=True)))
+    family = HistogramMetricFamily(
+        "serde_latency_seconds", "Of one event.", labels=["subject", "direction"]
+    )
+    bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_S), "+Inf"]
+    for labels, by_latency in counts.items():
+        buckets = list(zip(bounds, accumulate(by_latency), strict=True))
+        family.add_metric(labels, buckets, seconds[labels])
+    return family
 
 
 def _of_consumers(consumers: Iterable[Consumer]) -> Iterator[Metric]:

@@ -98,8 +98,7 @@ class ManyWriter:
             framed = [_DELETE if row is None else next(contents) for row in rows]
         else:
             framed = list(contents)
-        one.stats.events += len(values)
-        one.stats.seconds += time.perf_counter() - start_s
+        one.stats.note(len(values), time.perf_counter() - start_s)
         return framed
 
     def _one_by_one(self, rows: Rows, first_row: int) -> list[Framed]:
@@ -119,8 +118,10 @@ def _are_vector(one: Serializer, rows: Rows) -> bool:
     """Whether there is a kernel for them, and enough of them to be worth it."""
     if isinstance(rows, list) and len(rows) < VECTOR_ROWS_MIN:
         return False
-    # The header form is for each record to carry.
-    return one.contract.form is Form.PREFIX and one.prepare()[1].type is SchemaType.AVRO
+    if one.contract.form is not Form.PREFIX:  # the header form is for each record to carry
+        return False
+    # Dicts of the other languages are as fast one by one, and may be of different messages.
+    return not isinstance(rows, list) or one.prepare()[1].type is SchemaType.AVRO
 
 
 def events_of(rows: Rows) -> list[Any]:

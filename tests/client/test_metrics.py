@@ -1,0 +1,43 @@
+"""Plain counts as Prometheus sees them."""
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from penstock.client.metrics import ClientMetrics
+from penstock.client.serializers import LATENCY_BOUNDS_S, SerdeStats
+
+
+class Counted:
+    """Something that reads or writes."""
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self.stats = SerdeStats()
+
+
+def test_the_latency_of_events_is_a_histogram_by_subject_and_direction() -> None:
+    first, second, writer = Counted("a-value"), Counted("a-value"), Counted("b-value")
+    first.stats.note(1, 3e-6)
+    second.stats.note(1000, 5e-3)  # five microseconds each
+    second.stats.note(1, 100.0)
+    second.stats.note(0, 1.0)  # a batch of nulls: time, and no event that took it
+    writer.stats.note(1, 1e-6)
+    told = CollectorRegistry()
+    told.register(ClientMetrics(serializers=[writer], deserializers=[first, second]))
+    text = generate_latest(told).decode()
+    read = 'direction="read",le="{}",subject="a-value"'
+    for bound, count in (("1e-06", 0), ("4e-06", 1), ("8e-06", 1001), ("+Inf", 1002)):
+        assert f"serde_latency_seconds_bucket{{{read.format(bound)}}} {count}.0" in text
+    assert 'serde_latency_seconds_count{direction="write",subject="b-value"} 1.0' in text
+    assert 'serde_events_total{direction="read",subject="a-value"} 1002.0' in text
+
+
+def test_quantiles_are_told_to_the_bound_above() -> None:
+    stats = SerdeStats()
+    assert stats.latency_s(0.99) == 0
+    stats.note(98, 98 * 5e-6)
+    stats.note(2, 2 * 20e-6)
+    assert stats.latency_s(0.5) == pytest.approx(8e-6)
+    assert stats.latency_s(0.99) == pytest.approx(30e-6)
+    stats.note(100, 100 * 2 * LATENCY_BOUNDS_S[-1])
+    assert stats.latency_s(0.99) == float("inf")
