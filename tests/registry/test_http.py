@@ -376,3 +376,40 @@ def test_the_reference_lists_every_path_and_loads_nothing(http: httpx.Client) ->
         assert f"<code>{path}</code>" in answer.text
     for way_out in ("http://", "https://", "<script", "<link", "<img", "@import", "url("):
         assert way_out not in answer.text
+
+
+def test_tags_are_put_into_the_text_and_taken_out_again(
+    http: httpx.Client, subject: str, record: Record
+) -> None:
+    def tags(kind: str, path: str, *names: str) -> dict[str, Any]:
+        return {"schemaEntity": {"entityType": kind, "entityPath": path}, "tags": names}
+
+    added = [tags("sr_record", "R", "A", "B"), tags("SR_FIELD", "R.a", "PII")]
+    assert register(http, subject, record("a:int"), schemaTagsToAdd=added)["version"] == 1
+    first = http.get(f"/subjects/{subject}/versions/1").json()
+    text = json.loads(first["schema"])
+    assert text["confluent:tags"] == ["A", "B"]
+    assert text["fields"][0]["confluent:tags"] == ["PII"]
+    assert first["metadata"]["properties"] == {"confluent:version": "1"}
+    removed = [tags("sr_record", "R", "B"), tags("sr_field", "R.a", "PII")]
+    register(http, subject, first["schema"], schemaTagsToRemove=removed)
+    second = http.get(f"/subjects/{subject}/versions/2").json()
+    assert json.loads(second["schema"]) == {**json.loads(record("a:int")), "confluent:tags": ["A"]}
+    assert second["metadata"]["properties"] == {"confluent:version": "2"}
+
+
+def test_tags_of_what_is_not_there_are_refused(
+    http: httpx.Client, subject: str, record: Record
+) -> None:
+    for entity, expected in (
+        ({"entityType": "sr_field", "entityPath": "R.b"}, (422, 42201)),
+        ({"entityType": "sr_field", "entityPath": ""}, (422, 42201)),
+        ({"entityType": "sr_enum", "entityPath": "R"}, (400, 400)),
+        ("R", (400, 400)),
+    ):
+        body = {
+            "schema": record("a:int"),
+            "schemaTagsToAdd": [{"schemaEntity": entity, "tags": ["A"]}],
+        }
+        assert code(http.post(f"/subjects/{subject}/versions", json=body)) == expected
+    assert code(http.get(f"/subjects/{subject}/versions")) == (404, 40401)

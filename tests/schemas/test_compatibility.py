@@ -14,6 +14,7 @@ from penstock.schemas.compatibility import (
 )
 from penstock.schemas.languages import parse as parse_source
 from penstock.schemas.model import Difference, InvalidSchema, Policy, SchemaType, Source
+from penstock.schemas.tags import Tagging
 
 
 def text(*fields: tuple[str, str] | tuple[str, str, Any], doc: str | None = None) -> str:
@@ -115,6 +116,9 @@ class OtherLanguage:
     name = None
 
     def normalized(self) -> "OtherLanguage":
+        return self
+
+    def tagged(self, tagging: Tagging) -> "OtherLanguage":
         return self
 
     def formatted(self, form: str) -> str:

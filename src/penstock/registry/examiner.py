@@ -16,6 +16,7 @@ from penstock.schemas.caches import SchemaCache
 from penstock.schemas.compatibility import Earlier, Level, Verdict, check
 from penstock.schemas.model import UNCHECKABLE, Imports, InvalidSchema, ParsedSchema, Policy, Source
 from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
+from penstock.schemas.tags import Tagging
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size
 _SHOWN_CHARACTERS_MAX: Final = 1024
@@ -55,9 +56,11 @@ class Examiner:
         """Nothing more will be asked."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def canonical(self, text: Text, *, normalize: bool, strict: bool) -> Source:
+    async def canonical(
+        self, text: Text, tagging: Tagging | None, *, normalize: bool, strict: bool
+    ) -> Source:
         """The schema as it is stored; declines what is none."""
-        return await self._run(partial(self._canonical, text, normalize, strict))
+        return await self._run(partial(self._canonical, text, tagging, normalize, strict))
 
     async def formatted(self, text: Text, form: str) -> str:
         """A stored schema in another form."""
@@ -88,10 +91,17 @@ class Examiner:
         except InvalidSchema as wrong:
             raise invalid(text.source, str(wrong)) from None
 
-    def _canonical(self, text: Text, normalize: bool, strict: bool) -> Source:
+    def _canonical(
+        self, text: Text, tagging: Tagging | None, normalize: bool, strict: bool
+    ) -> Source:
         if len(text.source.text) > TEXT_CHARACTERS_MAX:
             raise schema_too_large(f"it has more than {TEXT_CHARACTERS_MAX} characters")
         schema = self._parse(text, strict=strict)
+        if tagging is not None:
+            try:
+                schema = schema.tagged(tagging)
+            except InvalidSchema as wrong:
+                raise invalid_schema(str(wrong)) from None
         if normalize:
             schema = schema.normalized()
         return Source(schema.type, schema.canonical, schema.references)

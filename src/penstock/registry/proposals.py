@@ -20,6 +20,7 @@ from penstock.schemas.compatibility import Level, Verdict, messages
 from penstock.schemas.identity import Metadata, RuleSet
 from penstock.schemas.model import InvalidSchema, Policy, SchemaType, Source
 from penstock.schemas.readers import Harm, messages_of_harms
+from penstock.schemas.tags import Tagging
 
 
 class Proposal(NamedTuple):
@@ -33,6 +34,7 @@ class Proposal(NamedTuple):
     version: int = 0
     normalize: bool = False
     force: bool = False  # register whatever the level says
+    tagging: Tagging | None = None  # of what the text says, before it is stored
 
 
 class Judgement(NamedTuple):
@@ -101,7 +103,13 @@ async def _judgement(
 async def _registration(registry: Registry, proposal: Proposal) -> Register:
     text = await _canonical(registry, proposal)
     contents = Contents(text.source, proposal.metadata, proposal.rule_set)
-    command = Register(proposal.subject, contents, proposal.id, proposal.version)
+    command = Register(
+        proposal.subject,
+        contents,
+        proposal.id,
+        proposal.version,
+        is_numbered=proposal.tagging is not None,
+    )
     if proposal.id is not None:
         return command
     equivalents = await _equivalents(registry, proposal.subject, text)
@@ -127,7 +135,7 @@ async def _canonical(registry: Registry, proposal: Proposal) -> Text:
     is_import = proposal.id is not None or store.mode(subject) in (Mode.IMPORT, Mode.FORWARD)
     normalize = proposal.normalize or store.config(subject).normalize or False
     source = await registry.examiner.canonical(
-        given, normalize=normalize and not is_import, strict=not is_import
+        given, proposal.tagging, normalize=normalize and not is_import, strict=not is_import
     )
     return Text(source, imports)
 

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    from penstock.schemas.tags import Tagging
 
 UNCHECKABLE: Final = "UNCHECKABLE"  # a kind of difference that is ours: no verdict can be given
 
@@ -95,6 +98,9 @@ class ParsedSchema(Protocol):
 
     def normalized(self) -> Self:
         """The same schema with everything that has no meaning put in one order."""
+
+    def tagged(self, tagging: "Tagging") -> Self:
+        """The same schema with tags added to its text, or removed from it."""
 
     def formatted(self, form: str) -> str:
         """The text in another form (`resolved`, `serialized` …); canonical for an unknown one."""

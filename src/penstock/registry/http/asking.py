@@ -18,10 +18,13 @@ from penstock.registry.proposals import Proposal
 from penstock.registry.service import Registry
 from penstock.registry.store.documents import (
     Document,
+    read_list,
+    read_map,
     read_metadata,
     read_references,
     read_rule_set,
     read_text,
+    read_texts,
     read_whole,
 )
 from penstock.registry.store.model import Mode, Version
@@ -29,6 +32,7 @@ from penstock.registry.store.state import VERSION_LAST
 from penstock.registry.usage import Use, identify
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.tags import Entity, Tagging
 
 BODY_BYTES_MAX: Final = 8 << 20
 LATEST: Final = -1
@@ -46,6 +50,7 @@ _REFERENCE: Final = {
     "type": "object",
     "properties": {"name": _STRING, "subject": _STRING, "version": {"type": "integer"}},
 }
+_TAGS: Final = {"type": "array", "items": {"type": "object"}}
 SCHEMA_BODY: Final = _described(
     schema=_STRING,
     schemaType={"type": "string", "enum": ["AVRO", "JSON", "PROTOBUF"], "default": "AVRO"},
@@ -54,6 +59,8 @@ SCHEMA_BODY: Final = _described(
     ruleSet={"type": "object"},
     id={"type": "integer"},
     version={"type": "integer"},
+    schemaTagsToAdd=_TAGS,
+    schemaTagsToRemove=_TAGS,
 )
 CONFIG_BODY: Final = _described(
     compatibility={"type": "string", "enum": list(Level)},
@@ -140,7 +147,30 @@ def read_proposal(document: Document, subject: Subject, *, normalize: bool = Fal
         id=id if id is not None and id > 0 else None,
         version=version or 0,
         normalize=normalize,
+        tagging=read_tagging(document),
     )
+
+
+def read_tagging(document: Document) -> Tagging | None:
+    """Tags to put into the text, and to take out of it; None if nothing is said of any."""
+    added = _read_tags(document, "schemaTagsToAdd")
+    removed = _read_tags(document, "schemaTagsToRemove")
+    return Tagging(added, removed) if added or removed else None
+
+
+def _read_tags(document: Document, name: str) -> dict[Entity, tuple[str, ...]]:
+    found: dict[Entity, tuple[str, ...]] = {}
+    for one in read_list(document, name):
+        if not isinstance(one, dict):
+            raise malformed(f"{name} must hold objects")
+        place = read_map(one, "schemaEntity")
+        kind = read_text(place, "entityType") or ""
+        if kind.lower() not in ("sr_record", "sr_field"):
+            raise malformed("entityType must be sr_record or sr_field")
+        entity = Entity(kind.lower() == "sr_record", read_text(place, "entityPath") or "")
+        tags = read_texts(read_list(one, "tags"), "tags")
+        found[entity] = (*found.get(entity, ()), *tags)
+    return found
 
 
 def read_source(document: Document) -> Source:

@@ -15,6 +15,7 @@ class Register(NamedTuple):
     contents: Contents  # text canonical, references with numbers; metadata and rules as given
     id: int | None = None  # given only by an import
     version: int = 0  # 0: whichever is next; -1: only if it is the latest already
+    is_numbered: bool = False  # its number goes into its metadata, as if it had been given
     equivalents: frozenset[int] = frozenset()  # live versions that say the same in other words
     verdict: Verdict = Verdict()
     harms: tuple[Harm, ...] = ()  # to registered readers

@@ -47,7 +47,8 @@ def decide_register(store: Store, command: Register, now: Millis) -> Outcome[Eve
     number = _next_number(store, command.subject)
     if command.version > 0 and command.version != number:
         raise invalid_schema(f"Version {command.version} is not one more than the latest version")
-    if command.version > 0 or (latest is not None and has_version(latest.contents.metadata)):
+    is_numbered = command.is_numbered or command.version > 0
+    if is_numbered or (latest is not None and has_version(latest.contents.metadata)):
         contents = contents._replace(metadata=with_version(contents.metadata, number))
     if not command.verdict.is_compatible:
         level = Level(config.compatibility or Level.BACKWARD)

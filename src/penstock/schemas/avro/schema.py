@@ -9,6 +9,7 @@ from penstock.schemas.avro.printing import print_schema
 from penstock.schemas.avro.reading import Reader
 from penstock.schemas.avro.resolution import Uncheckable, differences
 from penstock.schemas.avro.shape import check_reach, find_shapes
+from penstock.schemas.avro.tagging import tagged
 from penstock.schemas.avro.tree import Kind, Node
 from penstock.schemas.model import (
     NO_IMPORTS,
@@ -21,6 +22,7 @@ from penstock.schemas.model import (
     check_encoding,
     uncheckable,
 )
+from penstock.schemas.tags import Tagging
 
 
 def parse(
@@ -100,6 +102,11 @@ class AvroSchema:
         root = reader.read_value(normal_form(self.root, set(self._known)))
         references = tuple(sorted(set(self._references)))
         return AvroSchema(root, references, self._imports, known, strict=self._strict)
+
+    def tagged(self, tagging: Tagging) -> "AvroSchema":
+        """The same schema with other tags."""
+        text = tagged(self.canonical, tagging)
+        return parse(text, self._references, self._imports, strict=self._strict)
 
     def formatted(self, form: str) -> str:
         """The text with all references written out if `form` is `resolved`; canonical otherwise."""

@@ -9,6 +9,7 @@ from penstock.schemas.json.differences import ALLOWED, described
 from penstock.schemas.json.documents import Documents, read_documents
 from penstock.schemas.json.jsontext import read_json, write_json
 from penstock.schemas.json.pairs import Findings
+from penstock.schemas.json.tagging import tagged
 from penstock.schemas.json.tree import Tree
 from penstock.schemas.json.validity import compiled, error_in
 from penstock.schemas.model import (
@@ -22,6 +23,7 @@ from penstock.schemas.model import (
     check_encoding,
     uncheckable,
 )
+from penstock.schemas.tags import Tagging
 
 
 def parse(
@@ -99,6 +101,11 @@ class JsonSchema:
         """The same schema with the keys of all objects sorted."""
         text = write_json(self.documents.root, in_order=True)
         return parse(text, tuple(sorted(set(self._references))), self._imports, strict=self._strict)
+
+    def tagged(self, tagging: Tagging) -> "JsonSchema":
+        """The same schema with other tags."""
+        text = tagged(self._canonical, tagging)
+        return parse(text, self._references, self._imports, strict=self._strict)
 
     def formatted(self, form: str) -> str:
         """The canonical text: JSON Schema has no other forms."""

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from penstock.schemas.model import InvalidSchema
 from penstock.schemas.protobuf.compiling import compile_schema
-from penstock.schemas.protobuf.known import known_text
+from penstock.schemas.protobuf.known import META, known_text
 from penstock.schemas.protobuf.tokens import BadEscape, unquoted
 from penstock.schemas.protobuf.tree import (
     Aggregate,
@@ -43,7 +43,6 @@ from penstock.schemas.protobuf.tree import (
     Word,
 )
 
-_META: Final = "confluent/meta.proto"
 _LABELS: Final = {1: "optional", 2: "required", 3: "repeated"}
 _VALUE_FIRST: Final = ("precision", "scale")  # the peer once wrote these so, and still does
 # The peer's order where it is not that of the numbers; what is not named here comes after.
@@ -78,12 +77,12 @@ def read_base64(text: str) -> ProtoFile | None:
 def _file_type() -> Any:
     """FileDescriptorProto, of a kind that knows Confluent's options."""
     pool = descriptor_pool.DescriptorPool()
-    text = known_text(_META)
+    text = known_text(META)
     assert text is not None
     # A map is a list of pairs on the wire; read as a list it keeps its order.
     text = text.replace("map<string, string> params", "repeated Pair params")
     text += "message Pair { string key = 1; string value = 2; }"
-    for file in compile_schema(f'syntax = "proto3"; import "{_META}";', {_META: text}):
+    for file in compile_schema(f'syntax = "proto3"; import "{META}";', {META: text}):
         pool.AddSerializedFile(file.SerializeToString())
     found = pool.FindMessageTypeByName(descriptor_pb2.FileDescriptorProto.DESCRIPTOR.full_name)
     return message_factory.GetMessageClass(found)

@@ -28,7 +28,8 @@ def _imported(name: str) -> str:
     return f'import "google/protobuf/{name}.proto";\n'
 
 
-_META: Final = _typed(
+META: Final = "confluent/meta.proto"
+_META_TEXT: Final = _typed(
     "confluent",
     "message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3;"
     " repeated Rule rules = 4; }\n"
@@ -70,7 +71,7 @@ _TIME_OF_DAY: Final = (
 )
 
 WRITTEN_OUT: Final = {
-    "confluent/meta.proto": _META,
+    META: _META_TEXT,
     "confluent/type/decimal.proto": _typed(
         "confluent.type",
         "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",

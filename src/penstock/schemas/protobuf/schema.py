@@ -1,6 +1,7 @@
 """A Protobuf schema as the registry handles it. Immutable; what is costly is computed once."""
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -29,15 +30,18 @@ from penstock.schemas.protobuf.forms import (
     without_extensions,
 )
 from penstock.schemas.protobuf.json_names import without_default_json_names
-from penstock.schemas.protobuf.known import WRITTEN_OUT, known_text
+from penstock.schemas.protobuf.known import META, WRITTEN_OUT, known_text
 from penstock.schemas.protobuf.names import Names
 from penstock.schemas.protobuf.normal import normal_form
 from penstock.schemas.protobuf.printing import print_proto
 from penstock.schemas.protobuf.reading import CHARACTERS_MAX, read_proto
 from penstock.schemas.protobuf.shapes import Shapes
+from penstock.schemas.protobuf.tagging import tagged
 from penstock.schemas.protobuf.tree import Message, ProtoFile
+from penstock.schemas.tags import Tagging
 
 IMPORTS_MAX: Final = 1000
+_META_OPTION: Final = re.compile(r"\(\s*\.?\s*confluent\s*\.")
 
 
 def parse(
@@ -53,7 +57,7 @@ def parse(
     that nobody has is left alone.
     """
     source = _read(text)
-    files = _imported_files(source.file, imports, strict=strict)
+    files = _imported_files(source, imports, strict=strict)
     schema = ProtobufSchema(source, references, files)
     if strict:
         schema.check()
@@ -66,12 +70,25 @@ class Source:
     def __init__(self, file: ProtoFile, text: str | None) -> None:
         self.file = file
         self._text = text
+        # The peer takes its own options from who does not import them; the compiler does not.
+        self.lacks_meta = (
+            text is not None
+            and META not in file.all_imports
+            and _META_OPTION.search(text) is not None
+        )
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Every file this one needs."""
+        return (*self.file.all_imports, META) if self.lacks_meta else self.file.all_imports
 
     def compilable(self, names: Names) -> str:
         """The text as written where there is one, so that errors name lines people can find."""
         if self._text is not None and not needs_respelling(self.file):
-            return self._text
-        return print_proto(for_the_compiler(self.file, names))
+            text = self._text
+        else:
+            text = print_proto(for_the_compiler(self.file, names))
+        return f'{text}\nimport "{META}";\n' if self.lacks_meta else text
 
 
 def _read(text: str) -> Source:
@@ -91,10 +108,10 @@ def _known_source(name: str) -> Source | None:
     return Source(read_proto(text), text) if text is not None else None
 
 
-def _imported_files(file: ProtoFile, imports: Imports, *, strict: bool) -> dict[str, Source]:
-    """Everything the file reaches, by the name it is imported by."""
+def _imported_files(root: Source, imports: Imports, *, strict: bool) -> dict[str, Source]:
+    """Everything a file reaches, by the name it is imported by."""
     found: dict[str, Source] = {}
-    waiting = list(file.all_imports)
+    waiting = list(root.imports)
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -105,7 +122,7 @@ def _imported_files(file: ProtoFile, imports: Imports, *, strict: bool) -> dict[
                 raise InvalidSchema(f'the import "{name}" is not among the references')
             continue
         found[name] = source
-        waiting += source.file.all_imports
+        waiting += source.imports
         if len(found) > IMPORTS_MAX:
             raise InvalidSchema(f"more than {IMPORTS_MAX} files are imported")
     return found
@@ -174,6 +191,13 @@ class ProtobufSchema:
         file = normal_form(self.file, self.names)
         references = tuple(sorted(set(self._references)))
         return ProtobufSchema(Source(file, None), references, self._imports)
+
+    def tagged(self, tagging: Tagging) -> "ProtobufSchema":
+        """The same schema with other tags."""
+        text = print_proto(tagged(self.file, tagging))
+        source = Source(read_proto(text), text)
+        files = {**self._imports, **_imported_files(source, {}, strict=False)}
+        return ProtobufSchema(source, self._references, files)
 
     def formatted(self, form: str) -> str:
         """`serialized` is the FileDescriptorProto in base64; `ignore_extensions` drops options."""
