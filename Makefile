@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test test-all demo bench clean format java
+.PHONY: setup check test test-all demo bench docs pictures clean format java
 
 setup: $(READY)
 
@@ -41,11 +41,21 @@ java:
 		echo "Java 17 or newer is needed here: install it (Debian: apt-get install openjdk-17-jre-headless maven)"; \
 	fi
 
+# Every bench beside its peers; `make bench BENCH=--quick` leaves out those that start Java, `BENCH="serde log"` runs these.
 bench: $(READY) java
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(BENCH)
 
-demo: $(READY)
-	$(BIN)/python examples/hello.py
+# A shop on a platform of its own, until Ctrl-C. ONCE=1 stops by itself; DIR=folder keeps the logs there.
+demo: $(READY) java
+	$(BIN)/python -m examples.demo
+
+# The site, in build/docs.
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+# The terminal that README shows, drawn anew from what the commands say.
+pictures: $(READY)
+	$(BIN)/python -m examples.screenshot docs/pictures/terminal.svg
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/out

@@ -1,0 +1,98 @@
+"""The shop's questions answered by the pipelines of this folder, on Spark.
+
+Spark runs in a process of its own, so that it is gone with all it started when the answers are
+there, and what it says of itself goes to a file that is shown only when something went wrong.
+"""
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from examples.orders import Topics
+from examples.with_client import Found, Step
+
+STOP_S = 30
+SAID_CHARACTERS_MAX = 3_000
+
+
+def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
+    """All of them, one after another; `step` is told what is being done."""
+    ours, theirs = multiprocessing.Pipe()
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+        arguments = (theirs, Path(folder), kafka, registry_url, topics)
+        process = multiprocessing.get_context("spawn").Process(target=_work, args=arguments)
+        process.start()
+        theirs.close()
+        try:
+            while isinstance(told := ours.recv(), str):
+                step(told)
+        except EOFError:
+            said = (Path(folder) / "spark.log").read_text(errors="replace")
+            raise RuntimeError(f"Spark failed:\n{said[-SAID_CHARACTERS_MAX:]}") from None
+        finally:
+            _end(process)
+    found: Found = told
+    return found
+
+
+def _end(process: Any) -> None:
+    """The process and the JVM it started are gone when this returns."""
+    with suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.join(STOP_S)
+        _, left = psutil.wait_procs(family, timeout=STOP_S)
+        for one in left:
+            one.kill()
+    if process.is_alive():
+        process.kill()
+    process.join()
+
+
+def _work(tell: Connection, folder: Path, kafka: str, registry_url: str, topics: Topics) -> None:
+    """In the process of its own: tells each step, and at last what was found."""
+    _say_into(folder / "spark.log")
+    tell.send("starting")
+    from examples import paid_orders, quarantined, windowed_revenue
+    from examples.shop import Shop
+    from penstock.spark.session import session
+
+    spark = session(
+        "penstock demo",
+        master=os.environ.get("SPARK_MASTER", "local[2]"),
+        settings={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+    )
+    shop = Shop(spark, kafka, registry_url, folder / "checkpoints", topics)
+
+    def ask(told: str, pipeline: Any) -> Any:
+        tell.send(told)
+        run: Callable[..., Any] = pipeline.start
+        run(shop).awaitTermination()
+        return pipeline.found(shop)
+
+    found = Found(
+        revenue=ask("orders by hour and country, upserted exactly once", windowed_revenue),
+        paid=ask("payments joined with their orders within an hour", paid_orders),
+        quarantined=ask("what could not be read, to quarantine", quarantined),
+    )
+    spark.stop()
+    tell.send(found)
+
+
+def _say_into(path: Path) -> None:
+    """Whatever is said here and by the JVM goes to a file: the progress display is the demo's."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)

@@ -1,0 +1,74 @@
+"""The site that `make docs` builds, and the pages that are read where they are."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+class Loads(HTMLParser):
+    """What a page makes the browser load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        wanted = LOADING.get(tag)
+        self.found += [value for name, value in attrs if name == wanted and value]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 10
+    outside = {}
+    for page in pages:
+        loads = Loads()
+        loads.feed(page.read_text())
+        strangers = [one for one in loads.found if one.startswith(("http:", "https:", "//"))]
+        if strangers:
+            outside[page.name] = strangers
+    assert not outside
+    styles = "".join(sheet.read_text() for sheet in site.rglob("*.css"))
+    assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']+", styles)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    lost = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
+        lost += [
+            f"{page.relative_to(ROOT)}: {target}"
+            for target in targets
+            if not (page.parent / target).exists()
+        ]
+    assert not lost
+
+
+def test_pictures_are_pictures_that_load_nothing() -> None:
+    pictures = sorted((ROOT / "docs").rglob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        text = picture.read_text()
+        ElementTree.fromstring(text)
+        names = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}
+        addresses = set(re.findall(r"https?://[^\s\"')<]+", text)) - names
+        loaded = [one for one in addresses if f'href="{one}' in text or f"url({one}" in text]
+        assert not loaded, picture.name
