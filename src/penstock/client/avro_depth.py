@@ -3,11 +3,13 @@
 Two kinds of schemas let a few bytes ask for everything: recursive ones, where each byte may open
 another level until the C stack ends; and arrays of what takes no bytes, where a count alone makes
 a billion items. Payloads of such schemas are walked once, with limits, before they are decoded.
-All other schemas are safe as they are: each level and each item costs the payload a byte.
+In all other schemas each level and each item costs the payload a byte. Those whose ints nobody can
+find again in what was read are walked too: an int of more than 32 bits is none.
 """
 
 from typing import Final
 
+from penstock.client.avro_ranges import INT_MAX, INT_MIN, hides_ints
 from penstock.client.errors import Reason
 from penstock.client.frame import BadFrame
 from penstock.schemas.avro.tree import Array, Fixed, Kind, Map, Node, Record, Union
@@ -18,8 +20,8 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 def needs_walk(root: Node) -> bool:
-    """Whether payloads of this schema can ask for more than they weigh."""
-    return _finds_danger(root, ())
+    """Whether payloads of this schema can ask for more than they weigh, or hide rotten ints."""
+    return _finds_danger(root, ()) or hides_ints(root)
 
 
 def _finds_danger(node: Node, above: tuple[Node, ...]) -> bool:
@@ -92,7 +94,10 @@ class _Walk:
                 self._jump(8)
             case Kind.STRING | Kind.BYTES:
                 self._jump(self._varint())
-            case Kind.INT | Kind.LONG | Kind.ENUM:
+            case Kind.INT:
+                if not INT_MIN <= self._varint() <= INT_MAX:
+                    raise self._wrong("an int of more than 32 bits")
+            case Kind.LONG | Kind.ENUM:
                 self._varint()
 
     def _items(self, item: Node, depth: int, *, has_keys: bool) -> None:

@@ -15,6 +15,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
 from penstock.client.avro_depth import check_depth, needs_walk
+from penstock.client.avro_ranges import range_check
 from penstock.client.codec import Misfit, ReadAs, Written
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import BadFrame, Frame
@@ -60,6 +61,8 @@ class AvroDecoder:
         self._reader = None if is_same or reader is None else _compiled(reader)
         self._is_raw = writer.root.kind is Kind.BYTES and self._reader is None
         self._is_risky = needs_walk(writer.root)
+        read_root = writer.root if self._reader is None or reader is None else reader.root
+        self._check = None if self._is_risky else range_check(writer.root, read_root)
 
     def decode(self, frame: Frame) -> Any:
         """The value, all of it; raises Undecodable or BadFrame."""
@@ -80,6 +83,8 @@ class AvroDecoder:
         if buffer.tell() != len(payload):
             left = len(payload) - buffer.tell()
             raise BadFrame(Reason.TRAILING_BYTES, f"{left} bytes after the value", buffer.tell())
+        if self._check is not None and not self._check(value):
+            raise Undecodable(Reason.UNDECODABLE, "an int of more than 32 bits")
         return value
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.client.avro_constants import put_constant
+from penstock.client.avro_matching import matching_branch, same_name, written_fields
 from penstock.client.avro_skipping import Skipping, bytes_min
 from penstock.client.avro_targets import Target, target_for
 from penstock.client.avro_types import (
@@ -30,11 +31,9 @@ from penstock.schemas.avro.logical import logical_type
 from penstock.schemas.avro.tree import (
     Array,
     Enum,
-    Field,
     Fixed,
     Kind,
     Map,
-    Named,
     Node,
     Record,
     Union,
@@ -48,13 +47,6 @@ _DAY_MICROS: Final = 86_400_000_000
 _PER_SECOND: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _INTEGRAL: Final = (Kind.INT, Kind.LONG)
 _TEXTUAL: Final = (Kind.STRING, Kind.BYTES)
-_PROMOTED: Final = {
-    Kind.INT: (Kind.LONG, Kind.FLOAT, Kind.DOUBLE),
-    Kind.LONG: (Kind.FLOAT, Kind.DOUBLE),
-    Kind.FLOAT: (Kind.DOUBLE,),
-    Kind.STRING: (Kind.BYTES,),
-    Kind.BYTES: (Kind.STRING,),
-}
 
 
 def compile_decoder(
@@ -322,30 +314,6 @@ class _Compiler:
         return True
 
 
-def written_fields(writer: Record, reader: Record) -> dict[str, Field]:
-    """Which of the writer's fields each of the reader's is read from; a written one serves once."""
-    found = {
-        field.name: writer.by_name[field.name]
-        for field in reader.fields
-        if field.name in writer.by_name
-    }
-    taken = set(found)
-    for field in reader.fields:
-        if field.name in found:
-            continue
-        for alias in field.aliases:
-            if alias in writer.by_name and alias not in taken:
-                found[field.name] = writer.by_name[alias]
-                taken.add(alias)
-                break
-    return found
-
-
-def same_name(writer: Named, reader: Named) -> bool:
-    """Whether a named type may be read as the other, as the compatibility check has it."""
-    return reader.name.simple == writer.name.simple or writer.full_name in reader.alias_names
-
-
 def same_scale(writer: Node, reader: Node) -> bool:
     """Whether the digits mean the same; what was no decimal to its writer is taken at its word."""
     written, read = logical_type(writer), logical_type(reader)
@@ -361,25 +329,6 @@ def unit_change(written: str, read: str) -> tuple[int, int]:
         return 1, 1
     of, to = (_PER_SECOND[unit] for _, _, unit in units)
     return (to // of, 1) if to >= of else (1, of // to)
-
-
-def matching_branch(writer: Node, reader: Union) -> Node | None:
-    """The branch that reads what `writer` wrote: of the same type if there is one, else promoted.
-
-    Avro's Java library looks for the same type first; a double before it in the union does not
-    take an int away from an int.
-    """
-    alike = [branch for branch in reader.branches if branch.kind is writer.kind]
-    if isinstance(writer, Named):
-        named = [branch for branch in alike if isinstance(branch, Named)]
-        for branch in named:
-            if branch.full_name == writer.full_name:
-                return branch
-        return next((branch for branch in named if same_name(writer, branch)), None)
-    if alike:
-        return alike[0]
-    promoted = _PROMOTED.get(writer.kind, ())
-    return next((branch for branch in reader.branches if branch.kind in promoted), None)
 
 
 def _logical_name(node: Node) -> str:
