@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "contract": ("penstock.cli.contract:app", True),
     "frame": ("penstock.cli.frame:app", True),
     "quarantine": ("penstock.cli.quarantine:app", True),
+    "replay": ("penstock.cli.replay:replay", False),
     "doctor": ("penstock.cli.doctor:doctor", False),
 }
 

@@ -8,23 +8,60 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.spark.aggregates import count, greatest, least, total
+    from penstock.spark.changelog import Changelog, Output
+    from penstock.spark.joins import Timed, join_within
+    from penstock.spark.late import late_events
     from penstock.spark.micro_batch import exactly_once, in_transaction, record_batches
     from penstock.spark.quarantine import split_quarantine, write_quarantine
+    from penstock.spark.replay import Replay
+    from penstock.spark.tables import join_table, table
+    from penstock.spark.windows import sessions, sliding, tumbling
 
 # Never the name of a module here: importing that would put the module in the name's place.
 _EXPORTS: Final = {
+    "Changelog": "penstock.spark.changelog",
+    "Output": "penstock.spark.changelog",
+    "Replay": "penstock.spark.replay",
+    "Timed": "penstock.spark.joins",
+    "count": "penstock.spark.aggregates",
     "exactly_once": "penstock.spark.micro_batch",
+    "greatest": "penstock.spark.aggregates",
     "in_transaction": "penstock.spark.micro_batch",
+    "join_table": "penstock.spark.tables",
+    "join_within": "penstock.spark.joins",
+    "late_events": "penstock.spark.late",
+    "least": "penstock.spark.aggregates",
     "record_batches": "penstock.spark.micro_batch",
+    "sessions": "penstock.spark.windows",
+    "sliding": "penstock.spark.windows",
     "split_quarantine": "penstock.spark.quarantine",
+    "table": "penstock.spark.tables",
+    "total": "penstock.spark.aggregates",
+    "tumbling": "penstock.spark.windows",
     "write_quarantine": "penstock.spark.quarantine",
 }
 
 __all__ = [
+    "Changelog",
+    "Output",
+    "Replay",
+    "Timed",
+    "count",
     "exactly_once",
+    "greatest",
     "in_transaction",
+    "join_table",
+    "join_within",
+    "late_events",
+    "least",
     "record_batches",
+    "sessions",
+    "sliding",
     "split_quarantine",
+    "table",
+    "total",
+    "tumbling",
     "write_quarantine",
 ]
 
