@@ -1,18 +1,23 @@
-"""The tutorial is run, command by command, against a real platform."""
+"""The tutorial and the README are run, command by command, against a real platform."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(600)
 def test_every_command_of_the_tutorial_does_what_the_page_says(
     follow: Callable[[str], int],
 ) -> None:
-    assert follow(TUTORIAL.read_text()) > 10
+    assert follow((ROOT / "docs" / "tutorial.md").read_text()) > 10
+
+
+@pytest.mark.timeout(600)
+def test_every_command_of_the_readme_does_what_it_says(follow: Callable[[str], int]) -> None:
+    assert follow((ROOT / "README.md").read_text()) >= 4
 
 
 @pytest.mark.parametrize(
