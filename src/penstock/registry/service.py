@@ -3,6 +3,10 @@
 All on one event loop. Reads are answered from memory. Writes go one after another: find out,
 decide, append, wait until the reader has applied it, answer. So who was answered finds what was
 written, and what is decided has seen everything before it.
+
+Not on `machine.Runner`: that applies what it appends at once, because nobody else writes its log.
+Here a write may be lost to another node or have an outcome that nobody knows, so the state is made
+of what was read back, and never of what was meant to be written.
 """
 
 import asyncio
@@ -146,6 +150,14 @@ class Registry:
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
+    async def carry_out(self, command: Command) -> object:
+        """As `write`, for a command that needs nothing to be found out."""
+
+        async def prepare() -> Command:
+            return command
+
+        return await self.write(prepare)
+
     async def _check_primary(self) -> None:
         """Raises Elsewhere, or declines when it takes too long to find out who may write."""
         if not self._decided.is_set():
@@ -168,7 +180,7 @@ class Registry:
                 try:
                     if not self._holds_claim:
                         await self._claim()
-                    return await self._carry_out(await prepare())
+                    return await self._decide(await prepare())
                 except (CannotWrite, OutcomeUnknown) as trouble:
                     # Fenced, failed or in doubt: a new claim settles what became of it, and then
                     # the command is decided again on what is there.
@@ -181,7 +193,7 @@ class Registry:
                     raise timed_out("the log was not read to what was written") from None
         raise primary_unknown()
 
-    async def _carry_out(self, command: Command) -> object:
+    async def _decide(self, command: Command) -> object:
         outcome = decide(self.store, command, self.clock())
         if outcome.events:
             records = [write_event(event) for event in outcome.events]

@@ -13,7 +13,6 @@ from penstock.registry.http.asking import CONFIG_BODY, MODE_BODY, Flag, Name, re
 from penstock.registry.names import setting_key
 from penstock.registry.service import Registry
 from penstock.registry.store.commands import (
-    Command,
     RemoveConfig,
     RemoveMode,
     SetConfig,
@@ -81,12 +80,12 @@ async def _change(registry: Registry, scope: str | None, document: Document) -> 
     if not members:
         raise invalid_level()
     given = read_config(document, IN)
-    await _carry_out(registry, SetConfig(scope, given, members))
+    await registry.carry_out(SetConfig(scope, given, members))
     return answered(write_config(given, IN))
 
 
 async def _remove_config(registry: Registry, scope: str | None) -> Response:
-    was = await _carry_out(registry, RemoveConfig(scope))
+    was = await registry.carry_out(RemoveConfig(scope))
     assert isinstance(was, Config)
     return answered(write_config(was, OUT))
 
@@ -145,17 +144,10 @@ async def _change_mode(
     if word is not None and word.upper() not in Mode.__members__:
         raise invalid_mode()
     mode = None if word is None else Mode(word.upper())
-    await _carry_out(registry, SetMode(scope, mode, force))
+    await registry.carry_out(SetMode(scope, mode, force))
     return answered({} if mode is None else {"mode": str(mode)})
 
 
 async def _remove_mode(registry: Registry, scope: str | None, *, recursive: bool) -> Response:
-    was = await _carry_out(registry, RemoveMode(scope, recursive))
+    was = await registry.carry_out(RemoveMode(scope, recursive))
     return answered({"mode": str(was)})
-
-
-async def _carry_out(registry: Registry, command: Command) -> object:
-    async def prepare() -> Command:
-        return command
-
-    return await registry.write(prepare)

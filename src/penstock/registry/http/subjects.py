@@ -22,7 +22,7 @@ from penstock.registry.names import ANY_CONTEXT, Subject, checked, context_of, m
 from penstock.registry.proposals import find, in_form, register
 from penstock.registry.retirement import DAY_MS, judge
 from penstock.registry.service import Registry
-from penstock.registry.store.commands import Command, DeleteSubject, DeleteVersion
+from penstock.registry.store.commands import DeleteSubject, DeleteVersion
 from penstock.registry.store.documents import Document
 from penstock.registry.store.model import Contents, Version
 from penstock.registry.usage import PRODUCER
@@ -74,23 +74,16 @@ def registering(registry: Registry) -> APIRouter:
     async def delete_subject(subject: Name, permanent: Flag = False) -> Response:
         """Hide all versions of a subject, or remove the hidden ones for good."""
         name = checked(subject_named(registry, subject))
-        return answered(await _carry_out(registry, DeleteSubject(name, permanent)))
+        return answered(await registry.carry_out(DeleteSubject(name, permanent)))
 
     @router.delete("/subjects/{subject}/versions/{version}")
     async def delete_version(subject: Name, version: str, permanent: Flag = False) -> Response:
         """Hide one version, or remove it for good if it is hidden."""
         name = checked(subject_named(registry, subject))
         command = DeleteVersion(name, version_number(version), permanent)
-        return answered(await _carry_out(registry, command))
+        return answered(await registry.carry_out(command))
 
     return router
-
-
-async def _carry_out(registry: Registry, command: Command) -> object:
-    async def prepare() -> Command:
-        return command
-
-    return await registry.write(prepare)
 
 
 def listing(registry: Registry) -> APIRouter:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Final
 
 from penstock.schemas.avro.equality import equivalent
 from penstock.schemas.avro.normal import normal_form
@@ -61,6 +62,8 @@ def _reader(imports: Imports, *, strict: bool) -> tuple[Reader, frozenset[str]]:
 class AvroSchema:
     """A parsed Avro schema, with the references it was parsed with."""
 
+    type: Final = SchemaType.AVRO
+
     def __init__(
         self,
         root: Node,
@@ -71,20 +74,10 @@ class AvroSchema:
         strict: bool,
     ) -> None:
         self.root = root
-        self._references = references
+        self.references = references
         self._imports = imports
         self._known = known  # full names that the imports define at their top
         self._strict = strict
-
-    @property
-    def type(self) -> SchemaType:
-        """Always Avro."""
-        return SchemaType.AVRO
-
-    @property
-    def references(self) -> tuple[Reference, ...]:
-        """The schemas this one builds on."""
-        return self._references
 
     @cached_property
     def canonical(self) -> str:
@@ -100,13 +93,13 @@ class AvroSchema:
         """The same schema with everything that has no meaning put in one order."""
         reader, known = _reader(self._imports, strict=self._strict)
         root = reader.read_value(normal_form(self.root, set(self._known)))
-        references = tuple(sorted(set(self._references)))
+        references = tuple(sorted(set(self.references)))
         return AvroSchema(root, references, self._imports, known, strict=self._strict)
 
     def tagged(self, tagging: Tagging) -> "AvroSchema":
         """The same schema with other tags."""
         text = tagged(self.canonical, tagging)
-        return parse(text, self._references, self._imports, strict=self._strict)
+        return parse(text, self.references, self._imports, strict=self._strict)
 
     def formatted(self, form: str) -> str:
         """The text with all references written out if `form` is `resolved`; canonical otherwise."""

@@ -1,6 +1,7 @@
 """A JSON Schema as the registry handles it. Immutable; what is costly is computed once."""
 
 from functools import cached_property
+from typing import Final
 
 import jsonschema_rs
 
@@ -60,6 +61,8 @@ def validate(schema: "JsonSchema", value: object) -> str | None:
 class JsonSchema:
     """A parsed JSON Schema, with the references it was parsed with."""
 
+    type: Final = SchemaType.JSON
+
     def __init__(
         self,
         documents: Documents,
@@ -72,23 +75,13 @@ class JsonSchema:
         self.documents = documents
         self._strict = strict
         self._canonical = canonical
-        self._references = references
+        self.references = references
         self._imports = imports
-
-    @property
-    def type(self) -> SchemaType:
-        """Always JSON Schema."""
-        return SchemaType.JSON
 
     @property
     def canonical(self) -> str:
         """The text as the registry stores it: compact, in the order in which it was written."""
         return self._canonical
-
-    @property
-    def references(self) -> tuple[Reference, ...]:
-        """The schemas this one builds on."""
-        return self._references
 
     @property
     def name(self) -> str | None:
@@ -100,12 +93,12 @@ class JsonSchema:
     def normalized(self) -> "JsonSchema":
         """The same schema with the keys of all objects sorted."""
         text = write_json(self.documents.root, in_order=True)
-        return parse(text, tuple(sorted(set(self._references))), self._imports, strict=self._strict)
+        return parse(text, tuple(sorted(set(self.references))), self._imports, strict=self._strict)
 
     def tagged(self, tagging: Tagging) -> "JsonSchema":
         """The same schema with other tags."""
         text = tagged(self._canonical, tagging)
-        return parse(text, self._references, self._imports, strict=self._strict)
+        return parse(text, self.references, self._imports, strict=self._strict)
 
     def formatted(self, form: str) -> str:
         """The canonical text: JSON Schema has no other forms."""

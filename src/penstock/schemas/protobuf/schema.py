@@ -141,6 +141,8 @@ def _import(name: str, imports: Imports) -> Source | None:
 class ProtobufSchema:
     """A parsed Protobuf schema, with the files it imports."""
 
+    type: Final = SchemaType.PROTOBUF
+
     def __init__(
         self,
         source: Source,
@@ -148,18 +150,8 @@ class ProtobufSchema:
         imports: Mapping[str, Source],
     ) -> None:
         self._source = source
-        self._references = references
+        self.references = references
         self._imports = imports
-
-    @property
-    def type(self) -> SchemaType:
-        """Always Protobuf."""
-        return SchemaType.PROTOBUF
-
-    @property
-    def references(self) -> tuple[Reference, ...]:
-        """The schemas this one builds on."""
-        return self._references
 
     @property
     def file(self) -> ProtoFile:
@@ -189,7 +181,7 @@ class ProtobufSchema:
     def normalized(self) -> "ProtobufSchema":
         """The same schema with everything that has no meaning put in one order."""
         file = normal_form(self.file, self.names)
-        references = tuple(sorted(set(self._references)))
+        references = tuple(sorted(set(self.references)))
         return ProtobufSchema(Source(file, None), references, self._imports)
 
     def tagged(self, tagging: Tagging) -> "ProtobufSchema":
@@ -197,7 +189,7 @@ class ProtobufSchema:
         text = print_proto(tagged(self.file, tagging))
         source = Source(read_proto(text), text)
         files = {**self._imports, **_imported_files(source, {}, strict=False)}
-        return ProtobufSchema(source, self._references, files)
+        return ProtobufSchema(source, self.references, files)
 
     def formatted(self, form: str) -> str:
         """`serialized` is the FileDescriptorProto in base64; `ignore_extensions` drops options."""
@@ -224,8 +216,8 @@ class ProtobufSchema:
     @cached_property
     def side(self) -> Side:
         """This schema as one side of a comparison."""
-        shapes = Shapes(self.file, self.names, self._references)
-        return Side(self.file, self.names, self._references, shapes)
+        shapes = Shapes(self.file, self.names, self.references)
+        return Side(self.file, self.names, self.references, shapes)
 
     def check(self) -> None:
         """Ask the compiler, which raises InvalidSchema with all it found wrong."""
