@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from penstock.client.quarantine import quarantine_topic, read_envelope
 from penstock.client.registry import Registry
 from penstock.client.sieve import OnUndecodable
 from penstock.model import Millis
+from penstock.schemas.model import SchemaType
 
 MakeTopic = Callable[..., str]
 V1 = {
@@ -249,3 +251,38 @@ def test_batches_go_through_an_event_loop(
         return seen
 
     assert asyncio.run(work()) == list(range(30))
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        Contract(
+            'syntax = "proto3"; message O { int64 id = 1; string state = 2; }', SchemaType.PROTOBUF
+        ),
+        Contract(
+            json.dumps(
+                {
+                    "type": "object",
+                    "properties": {"id": {"type": "integer"}, "state": {"type": "string"}},
+                    "required": ["id", "state"],
+                }
+            ),
+            SchemaType.JSON,
+        ),
+    ],
+    ids=["protobuf", "json"],
+)
+@pytest.mark.parametrize("form", Form)
+def test_other_languages_come_as_columns_too(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, contract: Contract, form: Form
+) -> None:
+    topic = make_topic()
+    rows = [{"id": number, "state": f"s{number}"} for number in range(20)]
+    framed = replace(contract, form=form)
+    with Producer(bootstrap, topic, registry=registry, value=framed) as producer:
+        producer.send_many(pa.RecordBatch.from_pylist(rows)).wait(30)
+    rubbish(bootstrap, topic, b"rubbish")
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        found = table(list(consumer.arrow_batches(["id", "state"], idle_s=1)))
+        assert consumer.quarantined == 1
+    assert found.to_pylist() == rows

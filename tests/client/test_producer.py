@@ -22,6 +22,7 @@ from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.partitioner import Unkeyed, assign_partitions
 from penstock.columns.write_kernels import BytesLayout
 from penstock.model import Millis
+from penstock.schemas.model import SchemaType
 
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 MakeTopic = Callable[..., str]
@@ -111,6 +112,28 @@ def test_many_events_are_what_they_are_one_by_one(
     }
     if form is Form.HEADER:
         assert all(one.headers() for one in found)
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        Contract('syntax = "proto3"; message O { int64 id = 1; }', SchemaType.PROTOBUF),
+        Contract('{"type": "object", "required": ["id"]}', SchemaType.JSON),
+        Contract('["long", "string"]'),
+    ],
+    ids=["protobuf", "json", "avro-union"],
+)
+def test_many_events_of_any_language_come_back(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, contract: Contract
+) -> None:
+    topic = make_topic()
+    rows: list[Any] = [{"id": number} for number in range(50)]
+    if contract.type is None:
+        rows = [number if number % 2 else str(number) for number in range(50)]
+    with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
+        assert producer.send_many(rows).wait(30) == 50
+    read = Deserializer(registry, topic, as_dicts=True)
+    assert [read.deserialize(one.value()) for one in read_all(bootstrap, topic)] == rows
 
 
 def test_many_events_may_delete_keys_and_have_keys_under_a_contract(

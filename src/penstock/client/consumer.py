@@ -87,7 +87,7 @@ class Consumer:
             client=group,
         )  # fmt: skip
         self._taken: Sequence[Message] = ()
-        self._registry, self._reader = registry, value
+        self._registry, self._reader, self._plain_indexes = registry, value, plain_indexes
         self._column_readings: dict[tuple[str, ...] | None, ColumnReading] = {}
         limits = flow or FlowLimits()
         more = {**_settings(group, commits, start, limits), **(settings or {})}
@@ -295,7 +295,12 @@ class Consumer:
         key = None if columns is None else tuple(columns)
         found = self._column_readings.get(key)
         if found is None:
-            found = ColumnReading(_needed(self._registry, "an Arrow batch"), self._reader, columns)
+            found = ColumnReading(
+                _needed(self._registry, "an Arrow batch"),
+                self._reader,
+                columns,
+                plain_indexes=self._plain_indexes,
+            )
             self._column_readings[key] = found
         return found
 

@@ -79,11 +79,17 @@ class ColumnReading:
     """How one program reads columns: its reader's schema, and the fields it wants."""
 
     def __init__(
-        self, registry: Registry, reader: Contract | None, columns: Sequence[str] | None
+        self,
+        registry: Registry,
+        reader: Contract | None,
+        columns: Sequence[str] | None,
+        *,
+        plain_indexes: bool = False,
     ) -> None:
         self._registry = registry
         self._reader = reader
         self._columns = columns
+        self._plain_indexes = plain_indexes
         self._deserializers: dict[str, BatchDeserializer] = {}
 
     def stats(self) -> Iterator[tuple[str, SerdeStats]]:
@@ -98,7 +104,11 @@ class ColumnReading:
         one = self._deserializers.get(topic)
         if one is None:
             one = self._deserializers[topic] = BatchDeserializer(
-                self._registry, topic, reader=self._reader, columns=self._columns
+                self._registry,
+                topic,
+                reader=self._reader,
+                columns=self._columns,
+                plain_indexes=self._plain_indexes,
             )
         headers: list[Any] = [message.headers() for message in messages]
         values, wrongs = one.deserialize_many(

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from penstock.client.contract import Contract, Form
+from penstock.client.contract import Contract
 from penstock.client.errors import ClientError, Unencodable
 from penstock.client.frame import Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Framed, Serializer
-from penstock.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class ManyWriter:
     def serialize_many(self, rows: Rows, first_row: int = 0) -> list[Framed]:
         """The rows' bytes, in order; `first_row` is the number of the first one, for errors."""
         one = self._one
-        if not isinstance(one, Serializer) or not _are_vector(one, rows):
+        if not isinstance(one, Serializer) or not _are_vector(rows):
             return self._one_by_one(rows, first_row)
         try:
             return self._as_vector(one, rows)
@@ -91,13 +91,13 @@ class ManyWriter:
             self._vector = BatchSerializer(one.registry, one.topic, one.contract, side=one.side)
         values = [row for row in rows if row is not None] if isinstance(rows, list) else rows
         try:
-            contents = map(Framed, self._vector.serialize_many(values).contents())
+            encoded = self._vector.serialize_many(values)
         except ValueError as wrong:
             raise ClientError(f"these columns are not those of {one.subject}: {wrong}") from None
+        framed = [Framed(content, encoded.headers) for content in encoded.contents()]
         if isinstance(rows, list) and len(values) < len(rows):
-            framed = [_DELETE if row is None else next(contents) for row in rows]
-        else:
-            framed = list(contents)
+            left = iter(framed)
+            framed = [_DELETE if row is None else next(left) for row in rows]
         one.stats.note(len(values), time.perf_counter() - start_s)
         return framed
 
@@ -114,14 +114,11 @@ class ManyWriter:
 _DELETE: Final = Framed(None)
 
 
-def _are_vector(one: Serializer, rows: Rows) -> bool:
-    """Whether there is a kernel for them, and enough of them to be worth it."""
-    if isinstance(rows, list) and len(rows) < VECTOR_ROWS_MIN:
-        return False
-    if one.contract.form is not Form.PREFIX:  # the header form is for each record to carry
-        return False
-    # Dicts of the other languages are as fast one by one, and may be of different messages.
-    return not isinstance(rows, list) or one.prepare()[1].type is SchemaType.AVRO
+def _are_vector(rows: Rows) -> bool:
+    """Whether they have fields, as columns do, and are enough of them to be worth it."""
+    if not isinstance(rows, list):
+        return True
+    return len(rows) >= VECTOR_ROWS_MIN and set(map(type, rows)) <= {dict, NoneType}
 
 
 def events_of(rows: Rows) -> list[Any]:
