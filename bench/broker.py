@@ -46,6 +46,15 @@ class Run:
 
     mb_per_second: float
     cpu_seconds_per_gb: float
+    client_busy_cores: float  # near 1: the client's sending thread is what was measured
+    server_busy_cores: float
+
+    @property
+    def limit(self) -> str:
+        """Who was busy: a rate says little of a server that waits for its client."""
+        return (
+            f"cores busy: client {self.client_busy_cores:.2f}, server {self.server_busy_cores:.2f}"
+        )
 
 
 def measure() -> Iterator[Figure]:
@@ -64,6 +73,7 @@ def measure() -> Iterator[Figure]:
             peer.mb_per_second if peer else None,
             "MB/s",
             load.rate_target,
+            mine.limit,
         )
         yield Figure(
             f"{load.name}: server CPU",
@@ -94,7 +104,12 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
             with cost_of(server.pid) as cost:
                 said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
             gigabytes = load.size * load.count / 1e9
-            runs[load.name] = Run(said["mb_per_second"], cost.cpu_seconds / gigabytes)
+            runs[load.name] = Run(
+                said["mb_per_second"],
+                cost.cpu_seconds / gigabytes,
+                said["busy_cores"],
+                cost.cpu_seconds / said["seconds"],
+            )
             print(f"{type(server).__name__}: {load.name}: {runs[load.name]}", file=sys.stderr)
     return runs, cost.resident_bytes / MB
 

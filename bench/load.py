@@ -134,7 +134,7 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
     for partition in range(options.partitions):
         library.rd_kafka_produce_batch(topic, partition, 0, messages, 1)
     library.rd_kafka_flush(client.handle, 30_000)
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     sent = 0
     while sent < options.count:
         partition = (sent // HAND_OVER) % options.partitions
@@ -146,9 +146,10 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
             library.rd_kafka_poll(client.handle, 5)
     library.rd_kafka_flush(client.handle, 120_000)
     seconds = time.perf_counter() - started
+    cpu_seconds = time.process_time() - cpu_started
     assert library.rd_kafka_outq_len(client.handle) == 0, "not everything was acknowledged in time"
     assert not failures, f"{len(failures)} messages failed with {failures[0]}"
-    return _rates(options.count, options.size, seconds)
+    return _rates(options.count, options.size, seconds, cpu_seconds)
 
 
 def consume(options: argparse.Namespace) -> dict[str, float]:
@@ -178,12 +179,13 @@ def consume(options: argparse.Namespace) -> dict[str, float]:
     batch = np.zeros(HAND_OVER, dtype=np.int64)
     drain(queue, batch.ctypes.data, batch, 1, 0)  # compiled before the clock starts
     library.rd_kafka_assign(client.handle, chosen)
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     taken = drain(queue, batch.ctypes.data, batch, options.count, IDLE_SECONDS_MAX * 1000)
     seconds = time.perf_counter() - started
+    cpu_seconds = time.process_time() - cpu_started
     assert taken >= options.count, f"only {taken} of {options.count} messages came"
     library.rd_kafka_consumer_close(client.handle)
-    return _rates(taken, options.size, seconds)
+    return _rates(taken, options.size, seconds, cpu_seconds)
 
 
 def _compile_drain(library: c.CDLL) -> Callable[..., int]:
@@ -216,9 +218,10 @@ def latency(options: argparse.Namespace) -> dict[str, float]:
     return measure_latency(options)
 
 
-def _rates(count: int, size: int, seconds: float) -> dict[str, float]:
+def _rates(count: int, size: int, seconds: float, cpu_seconds: float) -> dict[str, float]:
     return {
         "seconds": seconds,
+        "busy_cores": cpu_seconds / seconds,
         "messages_per_second": count / seconds,
         "mb_per_second": count * size / seconds / 1e6,
     }
