@@ -121,7 +121,7 @@ class EmbeddedBroker:
     def free_disk(self) -> None:
         """There is room again."""
         if self._is_full:
-            _limit_files(self._running.pid, resource.RLIM_INFINITY)
+            _limit_files(self._running.pid, None)
             self._is_full = False
 
     def add_latency(self, latency_ms: int) -> None:
@@ -178,8 +178,8 @@ class EmbeddedBroker:
         return self._process
 
 
-def _limit_files(pid: int, size_bytes: int) -> None:
-    """How far the files of a process and its children may grow.
+def _limit_files(pid: int, size_bytes: int | None) -> None:
+    """How far the files of a process and its children may grow; None is as far as they ever may.
 
     The limit answers a write with "file too large" where a disk says "no space left": the broker
     treats every error of a write alike, and no mount, quota or root is needed.
@@ -187,4 +187,5 @@ def _limit_files(pid: int, size_bytes: int) -> None:
     family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     for member in family:
         _, most = resource.prlimit(member, resource.RLIMIT_FSIZE)
-        resource.prlimit(member, resource.RLIMIT_FSIZE, (size_bytes, most))
+        limit = most if size_bytes is None else size_bytes
+        resource.prlimit(member, resource.RLIMIT_FSIZE, (limit, most))
