@@ -13,7 +13,8 @@ from penstock.client.contracts.model import understood
 from penstock.client.contracts.registry_api import RegistryApi
 from penstock.client.contracts.registry_shelf import RegistryShelf
 from penstock.client.schema_documents import schema_body
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.compatibility import Level
+from penstock.schemas.model import Policy, SchemaType, Source
 
 TABLES = Path(__file__).parents[2] / "schemas"
 DIALECTS = {
@@ -72,14 +73,14 @@ def json_schema(text: str, dialect: str) -> Source:
     return Source(SchemaType.JSON, text)
 
 
-@pytest.mark.parametrize(
-    ("name", "cases"),
-    [
-        ("avro", list(avro_cases())),
-        ("protobuf", list(protobuf_cases())),
-        ("json", list(json_cases())),
-    ],
-)
+TABLES_BY_NAME = {
+    "avro": list(avro_cases()),
+    "protobuf": list(protobuf_cases()),
+    "json": list(json_cases()),
+}
+
+
+@pytest.mark.parametrize(("name", "cases"), TABLES_BY_NAME.items())
 def test_the_gate_says_what_the_registry_says(
     name: str, cases: list[Case], api: RegistryApi
 ) -> None:
@@ -98,6 +99,31 @@ def test_the_gate_says_what_the_registry_says(
             for finding, reason in zip(found, reasons, strict=True)
         ):
             differing.append((subject, said, found))
+    assert differing == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [(name, Policy.STRICT) for name in TABLES_BY_NAME] + [("json", Policy.LENIENT)],
+)
+def test_the_gate_passes_what_the_registry_passes_at_every_level(
+    name: str, policy: Policy, api: RegistryApi
+) -> None:
+    context = f":.{name}-{policy.lower()}-levels:"
+    api.set_config(context, {"compatibility": "FULL", "compatibilityPolicy": str(policy)})
+    passes = {}
+    for number, case in enumerate(TABLES_BY_NAME[name]):
+        subject = f"{context}case-{number}"
+        api.register(subject, schema_body(case.old))
+        passes[subject] = judged(api, subject, case.new).passes
+    differing = []
+    for level in Level:
+        api.set_config(context, {"compatibility": str(level)})
+        for (subject, allowed), case in zip(passes.items(), TABLES_BY_NAME[name], strict=True):
+            if (level in allowed) != (not api.objections(subject, schema_body(case.new))):
+                differing.append((subject, level, allowed))
     assert differing == []
 
 
