@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.client.avro_checking import are_taken
 from penstock.client.avro_encode_program import compile_encoder
+from penstock.client.avro_gathering import NotTaken, gathered
 from penstock.client.avro_inputs import Filler, columns_of, has_wide_union, input_types
 from penstock.client.avro_program import compile_decoder, wanted_names
 from penstock.client.avro_row_writing import RowWriter, batch_rows
@@ -190,11 +190,10 @@ class AvroEncoder:
 
     def _struct_of(self, rows: Sequence[Mapping[str, Any]]) -> "ArrowArray | None":
         """The rows as an Arrow array; None if Arrow would not take them as they are."""
-        if not set(map(type, rows)) <= {dict} or not are_taken(self._root, rows):
+        if not set(map(type, rows)) <= {dict}:
             return None
         ready = [self._filler.filled(row) for row in rows] if self._filler.is_needed else rows
         try:
-            struct: ArrowArray = pa.array(ready, self._struct)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return gathered(self._root, ready, self._struct)
+        except NotTaken:
             return None
-        return struct
