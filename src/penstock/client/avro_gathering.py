@@ -54,9 +54,10 @@ class NotTaken(Exception):
 def gathered(node: Node, values: Sequence[Any], kind: Any) -> ArrowArray:
     """Values of `node` as an array of the Arrow type `kind`; raises NotTaken."""
     try:
-        return _gathered(node, values, kind)
+        array: ArrowArray = _gathered(node, values, kind)
     except _UNFIT as wrong:
         raise NotTaken(str(wrong)) from None
+    return array
 
 
 def _gathered(node: Node, values: Sequence[Any], kind: Any) -> Any:
