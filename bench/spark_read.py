@@ -377,7 +377,7 @@ def read_with_fastavro(batches: Any, schemas: dict[int, str]) -> Iterator[pa.Rec
         customers, totals = [], []
         for value in batch.column(0).to_pylist():
             writer = parsed[int.from_bytes(value[1:5], "big")]
-            one = fastavro.schemaless_reader(io.BytesIO(value[5:]), writer)
+            one: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), writer)
             customers.append(one["customer_id"])
             totals.append(one["total"])
         yield pa.RecordBatch.from_pydict(

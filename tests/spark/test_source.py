@@ -21,6 +21,7 @@ from penstock.client.serializers import Serializer
 from penstock.errors import Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
+from penstock.schemas.model import SchemaType
 from penstock.spark.decoding import UnreadableRecord
 from penstock.spark.source import batch_reader, read_schema, stream_reader
 from penstock.spark.spark_types import arrow_schema
@@ -424,3 +425,28 @@ def test_a_topic_deleted_and_made_again_is_refused_or_read_anew(topic: Topic) ->
     bold, schema = stream(topic.options, failOnDataLoss="false")
     found = rows(bold, bold.partitions(end, moved(bold, end)), schema)
     assert found.column("value").to_pylist() == [b"c", b"d", b"e"]
+
+
+PROTOBUF = 'syntax = "proto3"; message Order { int64 id = 1; uint32 pieces = 2; }'
+JSON_SCHEMA = json.dumps(
+    {
+        "title": "Order",
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "pieces": {"type": "integer"}},
+        "required": ["id"],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("coding", "schema"), [(SchemaType.PROTOBUF, PROTOBUF), (SchemaType.JSON, JSON_SCHEMA)]
+)
+def test_protobuf_and_json_are_columns_as_avro_is(
+    topic: Topic, coding: SchemaType, schema: str
+) -> None:
+    write = Serializer(topic.registry, topic.name, Contract(schema, type=coding))
+    topic.put(write.serialize({"id": 7, "pieces": 3}).content, b"rubbish")
+    for told in ("auto", coding.lower()):
+        found = table(topic.decoded, value=told, columns="pieces,id,_error").to_pylist()
+        assert (found[0]["id"], found[0]["pieces"]) == (7, 3)
+        assert found[1]["_error"]["reason"] == "not_framed"
