@@ -6,17 +6,17 @@ are dropped; `/contexts/{context}/...` becomes what it stands for.
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from penstock.registry.errors import Declined
 from penstock.registry.http.answers import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
 from penstock.registry.http.schemas import by_id_document
+from penstock.registry.http.shelf import Known, Ready, Shelf
 from penstock.registry.http.wire import REQUEST, Repeated
 from penstock.registry.names import ANY_CONTEXT, context_from_path, context_of
 from penstock.registry.service import Registry
 from penstock.registry.store.codec import to_json
-from penstock.registry.store.model import Event, Marked
 from penstock.registry.usage import CLIENT_CHARACTERS_MAX, CONSUMER, Use, identify
 
 Scope = MutableMapping[str, Any]
@@ -24,37 +24,12 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-SHELF_MAX: Final = 10_000
-SHELF_BYTES_MAX: Final = 64 << 20
 _BY_ID: Final = b"/schemas/ids/"
 _ROOTS: Final = frozenset(
     (b"", b"subjects", b"schemas", b"config", b"mode", b"compatibility", b"contexts")
 )
 _HOT_OPTIONS: Final = frozenset(("subject", "fetchmaxid"))
 _BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
-
-
-class Ready(NamedTuple):
-    """An answer, but for the sending."""
-
-    body: bytes
-    context: str
-    id: int
-
-    def start(self, media: str) -> dict[str, Any]:
-        """The beginning of the answer, in one of its types."""
-        headers = [
-            (b"content-type", media.encode()),
-            (b"content-length", str(len(self.body)).encode()),
-        ]
-        return {"type": "http.response.start", "status": 200, "headers": headers}
-
-
-class Known(NamedTuple):
-    """The answer to a request in just these words, and who uses what by it."""
-
-    answer: Repeated
-    use: Use
 
 
 class Front:
@@ -65,23 +40,12 @@ class Front:
         self.hits = 0
         self._app = app
         self._registry = registry
-        self._shelf: dict[tuple[bytes, bytes], Ready] = {}  # by path and query
-        self._shelf_bytes = 0
-        self._known: dict[bytes, Known] = {}  # by the whole request; bodies are those of the shelf
-        registry.listeners.append(self._on_event)
-
-    def _on_event(self, event: Event) -> None:
-        if self._shelf and not isinstance(event, Marked):
-            self._clear()
-
-    def _clear(self) -> None:
-        self._shelf.clear()
-        self._known.clear()
-        self._shelf_bytes = 0
+        self._shelf = Shelf()
+        registry.listeners.append(self._shelf.on_event)
 
     def repeat(self, request: bytes) -> Repeated | None:
-        """The answer to a request that was answered in the same words since the last change."""
-        known = self._known.get(request)
+        """The answer to a request that came in the same words before, if it still holds."""
+        known = self._shelf.repeat(request)
         if known is None:
             return None
         self._count(known.use)
@@ -100,7 +64,7 @@ class Front:
             return
         path: bytes = scope["raw_path"]
         if path.startswith(_BY_ID) and scope["method"] == "GET":
-            ready = self._shelf.get((path, scope["query_string"])) or self._prepare(scope)
+            ready = self._shelf.find((path, scope["query_string"])) or self._prepare(scope)
             if ready is not None:
                 await self._answer(ready, scope, send)
                 return
@@ -116,16 +80,12 @@ class Front:
         use = Use(ready.context, ready.id, who, role)
         self._count(use)
         start = ready.start(media)
-        self._remember(scope, Known(Repeated(_head(start), ready.body), use))
-        await send(start)
-        await send({"type": "http.response.body", "body": ready.body})
-
-    def _remember(self, scope: Scope, known: Known) -> None:
         request = scope.get("extensions", {}).get(REQUEST)
         if request is not None:
-            if len(self._known) >= SHELF_MAX:
-                self._known.clear()
-            self._known[request["bytes"]] = known
+            known = Known(Repeated(_head(start), ready.body), use)
+            self._shelf.remember(request["bytes"], ready, known)
+        await send(start)
+        await send({"type": "http.response.body", "body": ready.body})
 
     def _prepare(self, scope: Scope) -> Ready | None:
         """An answer to keep; None for what needs a closer look."""
@@ -143,11 +103,8 @@ class Front:
             )
         except Declined:
             return None
-        ready = Ready(to_json(document), context_of(version.subject), version.id)
-        if len(self._shelf) >= SHELF_MAX or self._shelf_bytes >= SHELF_BYTES_MAX:
-            self._clear()
-        self._shelf[path, query] = ready
-        self._shelf_bytes += len(ready.body)
+        ready = Ready(to_json(document), context_of(version.subject), version.id, max_id)
+        self._shelf.keep((path, query), ready)
         return ready
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
