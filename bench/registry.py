@@ -61,7 +61,7 @@ def measure() -> Iterator[Figure]:
     yield Figure(f"{at_rate}, p50", steady["p50_ms"], None, "ms")
     yield Figure(
         "first registrations, one client", ours.registrations, peer and peer.registrations,
-        "registrations/s", note="ours go through a replicated log, the peer's into memory",
+        "registrations/s", note="ours go to a log on disk, the peer's into memory",
     )  # fmt: skip
 
 
