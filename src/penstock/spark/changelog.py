@@ -46,8 +46,8 @@ from penstock.spark.changelog_topic import (
     records,
 )
 from penstock.spark.connecting import cluster, kafka_properties
-from penstock.spark.micro_batch import TransactionalBatch, batch_name, in_transaction
 from penstock.spark.keyed_state import LATE, KeyedState, Rules, Update
+from penstock.spark.micro_batch import TransactionalBatch, batch_name, in_transaction, run_through
 from penstock.spark.partials import (
     END,
     KIND,
@@ -317,7 +317,7 @@ class States:
 
             try:
                 name = batch_name(changes, batch_id, log.query, log.topic)
-                in_transaction(name, log.properties, put, topics=topics)
+                run_through(changes, in_transaction(name, log.properties, put, topics=topics))
             finally:
                 if requests:
                     changes.unpersist()

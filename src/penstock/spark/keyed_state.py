@@ -49,6 +49,7 @@ class KeyedState(StatefulProcessor):
         """Spark's: before the first key."""
         self._handle = handle
         self._state = handle.getValueState("state", self._rules.state)
+        self._watermark: tuple[str | None, int] | None = None  # of which batch, and what it is
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Spark's: the rows of one key in this batch."""
@@ -67,10 +68,10 @@ class KeyedState(StatefulProcessor):
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[Row]:
         """Spark's: the watermark has passed the end of a window."""
-        if self._state.exists():
-            window = self._now()[WINDOW]
+        held = self._now()
+        if held is not None:
             self._state.clear()
-            yield self._row(STATE, key[1], None, window=window)
+            yield self._row(STATE, key[1], None, window=held[WINDOW])
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
         """Spark's: what the changelog topic says of a key, before the first batch."""
@@ -82,7 +83,7 @@ class KeyedState(StatefulProcessor):
         """Spark's: nothing is held."""
 
     def _change(self, name: str, rows: list[Row]) -> Iterator[Row]:
-        before = self._now() if self._state.exists() else None
+        before = self._now()
         window = rows[0][WINDOW] if self._rules.size_us is not None else None
         if self._rules.update is not None:
             own = None if before is None else {one: before[one] for one in self._rules.names}
@@ -101,7 +102,8 @@ class KeyedState(StatefulProcessor):
 
     def _advance(self, key: Any, column: str, value: Any) -> Iterator[Row]:
         """A state that only grows."""
-        if self._state.exists() and self._now()[column] >= value:
+        before = self._now()
+        if before is not None and before[column] >= value:
             return
         self._keep({column: value})
         yield self._row(key[0], key[1], {column: value})
@@ -116,21 +118,28 @@ class KeyedState(StatefulProcessor):
     def _is_late(self, row: Row, timer_values: Any) -> bool:
         if self._rules.size_us is None:
             return False
-        watermark_ms = timer_values.getCurrentWatermarkInMs()
+        watermark_us = self._watermark_ms(timer_values) * _MILLI_US
+        return bool(row[WINDOW] + self._rules.size_us <= watermark_us)
+
+    def _watermark_ms(self, timer_values: Any) -> int:
+        """In force for this batch; asked for once, because asking is a call to the JVM."""
         context = TaskContext.get()
-        if context is not None and context.getLocalProperty("streaming.sql.batchId") == "0":
-            watermark_ms = max(watermark_ms, self._rules.watermark_ms)
-        return bool(row[WINDOW] + self._rules.size_us <= watermark_ms * _MILLI_US)
+        batch_id = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+        if self._watermark is None or self._watermark[0] != batch_id:
+            known_ms = timer_values.getCurrentWatermarkInMs()
+            if batch_id == "0":
+                known_ms = max(known_ms, self._rules.watermark_ms)
+            self._watermark = (batch_id, known_ms)
+        return self._watermark[1]
 
     def _watch(self, window: int | None) -> None:
         """Have Spark say when the window is over."""
         if window is not None and self._rules.size_us is not None:
             self._handle.registerTimer((window + self._rules.size_us) // _MILLI_US)
 
-    def _now(self) -> dict[str, Any]:
+    def _now(self) -> dict[str, Any] | None:
         held = self._state.get()
-        assert held is not None, "only asked where there is a state"
-        return dict(zip(self._rules.state.names, held, strict=True))
+        return None if held is None else dict(zip(self._rules.state.names, held, strict=True))
 
     def _keep(self, told: Mapping[str, Any]) -> None:
         self._state.update(tuple(told.get(name) for name in self._rules.state.names))

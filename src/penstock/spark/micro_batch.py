@@ -245,13 +245,23 @@ class ExactlyOnce:
         told = request.topic or request.topic_column or "topics"
         name = batch_name(frame, batch_id, self._query, told)
         _claims.claim(name, run_of(frame), self)
-        in_transaction(
+        outcome = in_transaction(
             name,
             request.properties,
             lambda batch: batch.write(frame, request),
             topics=[] if request.topic is None else [request.topic],
             timeout_ms=self._timeout_ms,
         )
+        run_through(frame, outcome)
+
+
+def run_through(frame: "DataFrame", outcome: Outcome) -> None:
+    """Run a batch that was written before, for the state of its query: nothing else moves that on.
+
+    Without it Spark would look for the state of a batch that it has never worked out.
+    """
+    if outcome is Outcome.WRITTEN_BEFORE:
+        frame.write.format("noop").mode("overwrite").save()
 
 
 class _Claims:
