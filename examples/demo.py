@@ -53,6 +53,9 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         console.print("Stopped before the results were there.")
         return INTERRUPTED
+    except (RuntimeError, TimeoutError) as failure:
+        console.print(str(failure), style="red", markup=False, highlight=False)
+        return 1
 
 
 def read_options(arguments: list[str]) -> argparse.Namespace:
