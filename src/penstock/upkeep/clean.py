@@ -312,14 +312,14 @@ def _sizes(job: CleanJob) -> list[SegmentSize]:
             base_offset,
             end_offset,
             os.path.getsize(segment_path(job.folder, base_offset, "log")),
-            _size_or_none(segment_path(job.folder, base_offset, "index")),
-            _size_or_none(segment_path(job.folder, base_offset, "timeindex")),
+            _size_or_zero(segment_path(job.folder, base_offset, "index")),
+            _size_or_zero(segment_path(job.folder, base_offset, "timeindex")),
         )
         for base_offset, end_offset in zip(job.base_offsets, ends, strict=True)
     ]
 
 
-def _size_or_none(path: str) -> int:
+def _size_or_zero(path: str) -> int:
     try:
         return os.path.getsize(path)
     except FileNotFoundError:

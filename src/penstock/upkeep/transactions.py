@@ -26,7 +26,8 @@ class WalkedTransactions:
     def on_batch(self, producer_id: ProducerId, last_offset: Offset) -> bool:
         """A transactional batch; True when it was aborted."""
         self._move_to(last_offset)
-        if producer_id in self._aborted:
+        entry = self._aborted.get(producer_id)
+        if entry is not None and last_offset <= entry.last_offset:
             self._seen_aborted.add(producer_id)
             return True
         self._seen_committed.add(producer_id)
@@ -54,4 +55,5 @@ class WalkedTransactions:
     def _move_to(self, offset: Offset) -> None:
         while self._ahead and self._ahead[0].first_offset <= offset:
             entry = self._ahead.popleft()
-            self._aborted.setdefault(entry.producer_id, entry)
+            # A producer has one transaction at a time: an earlier one ended, its marker is gone.
+            self._aborted[entry.producer_id] = entry
