@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from penstock.broker.cluster import ClusterController
-from penstock.broker.hosting import NOBODY, HostedMachine, host_led
+from penstock.broker.coordinators import Coordinators, partition_of, refused
+from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.partitions import Partition, Partitions
-from penstock.broker.transactions import partition_of
 from penstock.config.group import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION_TIMEOUT
 from penstock.config.resolve import Values
 from penstock.coordination.controller.state import ConfigScope
@@ -58,41 +58,32 @@ class Groups:
         clock: Callable[[], Millis],
     ) -> None:
         self.settings = settings
-        self._partitions = partitions
         self._cluster = cluster
         self._clock = clock
         self._machine = GroupMachine(settings)
-        self._coordinators: dict[int, Coordinator] = {}
+        self._coordinators = Coordinators(OFFSETS_TOPIC, partitions, cluster, self._host)
         self._catalogue = NO_TOPICS
         self._is_catalogue_old = True
         self._dropped: set[str] = set()
         self._default_rules: GroupRules | None = None
-        self._started = False
 
     # The life of coordinators
 
     def start(self) -> None:
         """Coordinate what this broker leads. Needs the running event loop."""
-        self._started = True
-        self.follow(OFFSETS_TOPIC)
+        self._coordinators.start()
 
     def follow(self, topic: str) -> None:
         """The controller's word on a topic changed: coordinate exactly what is led here."""
         self._is_catalogue_old = True
-        if not self._started:
-            return
-        if topic != OFFSETS_TOPIC:
-            if self._cluster.topic(topic) is None:
-                self._drop_later(topic)
-            return
-        host_led(self._partitions.topics.get(OFFSETS_TOPIC), self._coordinators, self._host)
+        if topic == OFFSETS_TOPIC:
+            self._coordinators.follow()
+        elif self._coordinators.is_started and self._cluster.topic(topic) is None:
+            self._drop_later(topic)
 
     def close(self) -> None:
         """Refuse what still waits."""
-        self._started = False
-        for coordinator in self._coordinators.values():
-            coordinator.close()
-        self._coordinators.clear()
+        self._coordinators.close()
 
     def _host(self, partition: Partition) -> Coordinator:
         coordinator: Coordinator = HostedMachine(
@@ -117,7 +108,7 @@ class Groups:
     def _drop(self) -> None:
         gone = frozenset(topic for topic in self._dropped if self._cluster.topic(topic) is None)
         self._dropped.clear()
-        for coordinator in self._coordinators.values():
+        for coordinator in self._coordinators:
             coordinator.tell(DropTopics(NOBODY, gone))
 
     # What handlers ask
@@ -127,30 +118,18 @@ class Groups:
         try:
             coordinator = self.coordinator_of(group_id)
         except Refused as refusal:
-            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            refused.set_exception(refusal)
-            return refused
+            return refused(refusal)
         return coordinator.submit(command)
 
     def coordinator_of(self, group_id: str) -> Coordinator:
         """The machine that has this group; Refused when it is not here."""
         if not group_id:
             raise Refused(ErrorCode.invalid_group_id, "group.id is empty")
-        topic = self._cluster.topic(OFFSETS_TOPIC)
-        if topic is None:
-            raise Refused(ErrorCode.not_coordinator, "nobody has asked for a coordinator yet")
-        index = partition_of_group(group_id, len(topic.partitions))
-        coordinator = self._coordinators.get(index)
-        if coordinator is not None:
-            return coordinator
-        partition = self._partitions.find(OFFSETS_TOPIC, index)
-        if partition is not None and partition.is_led_here:
-            raise Refused(ErrorCode.coordinator_load_in_progress, "it is being loaded; try again")
-        raise Refused(ErrorCode.not_coordinator, "another broker coordinates it; find it again")
+        return self._coordinators.of(group_id, partition_of_group)
 
     def list_groups(self) -> list[asyncio.Future[Any]]:
         """The groups of this broker, one future per coordinator."""
-        return [coordinator.submit(ListGroups) for coordinator in self._coordinators.values()]
+        return [coordinator.submit(ListGroups) for coordinator in self._coordinators]
 
     def catalogue(self) -> TopicCatalogue:
         """The topics as they are now; the same object until one of them changes."""

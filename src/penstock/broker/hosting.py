@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
-from penstock.broker.partitions import HostedTopic, Partition
+from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, Machine, Runner
 from penstock.model import Millis
@@ -251,23 +251,6 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         for future in callers.values():
             if not future.done():
                 future.set_exception(refusal)
-
-
-def host_led(
-    topic: HostedTopic | None,
-    hosted: dict[int, HostedMachine[StateT, CommandT, EventT]],
-    host: Callable[[Partition], HostedMachine[StateT, CommandT, EventT]],
-) -> None:
-    """Let there be a machine for each partition of a topic that is led here, and for no other."""
-    held = {} if topic is None else topic.partitions
-    led = {index: partition for index, partition in held.items() if partition.is_led_here}
-    for index, machine in tuple(hosted.items()):
-        if led.get(index) is not machine.partition:
-            del hosted[index]
-            machine.close()
-    for index, partition in led.items():
-        if index not in hosted:
-            hosted[index] = host(partition)
 
 
 def _moved() -> Refused:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.hosting import NOBODY, HostedMachine, host_led
+from penstock.broker.coordinators import Coordinators, partition_of, refused
+from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.markers import MarkerWriter
 from penstock.broker.partitions import Partition, Partitions
 from penstock.broker.producer_ids import ProducerIds
@@ -67,33 +68,25 @@ class Transactions:
         clock: Callable[[], Millis],
     ) -> None:
         self.producer_ids = ProducerIds(producer_ids.allocate_producer_ids)
-        self._partitions = partitions
-        self._cluster = cluster
         self._clock = clock
         self._machine = TransactionMachine(settings)
         self._markers = MarkerWriter(partitions, cluster, clock)
-        self._coordinators: dict[int, Coordinator] = {}
-        self._started = False
+        self._coordinators = Coordinators(STATE_TOPIC, partitions, cluster, self._host)
 
     # The life of coordinators
 
     def start(self) -> None:
         """Coordinate what this broker leads. Needs the running event loop."""
-        self._started = True
-        self.follow(STATE_TOPIC)
+        self._coordinators.start()
 
     def follow(self, topic: str) -> None:
         """The controller's word on a topic changed: coordinate exactly what is led here."""
-        if topic != STATE_TOPIC or not self._started:
-            return
-        host_led(self._partitions.topics.get(STATE_TOPIC), self._coordinators, self._host)
+        if topic == STATE_TOPIC:
+            self._coordinators.follow()
 
     def close(self) -> None:
         """Refuse what still waits."""
-        self._started = False
-        for coordinator in self._coordinators.values():
-            coordinator.close()
-        self._coordinators.clear()
+        self._coordinators.close()
 
     def _host(self, partition: Partition) -> Coordinator:
         index = partition.topic_partition.partition
@@ -140,7 +133,7 @@ class Transactions:
         """What is known of all transactional ids of this broker, one future per coordinator."""
         return [
             cast("asyncio.Future[tuple[Transaction, ...]]", coordinator.submit(ListIds))
-            for coordinator in self._coordinators.values()
+            for coordinator in self._coordinators
         ]
 
     def verify(
@@ -171,36 +164,20 @@ class Transactions:
 
     # Between the machines and the world
 
-    def coordinator_of(self, transactional_id: str) -> Coordinator:
-        """The machine that has this transactional id; Refused when it is not here."""
-        topic = self._cluster.topic(STATE_TOPIC)
-        if topic is None:
-            raise Refused(ErrorCode.not_coordinator, "nobody has used a transactional id yet")
-        index = partition_of(transactional_id, len(topic.partitions))
-        coordinator = self._coordinators.get(index)
-        if coordinator is not None:
-            return coordinator
-        partition = self._partitions.find(STATE_TOPIC, index)
-        if partition is not None and partition.is_led_here:
-            raise Refused(ErrorCode.coordinator_load_in_progress, "it is being loaded; try again")
-        raise Refused(ErrorCode.not_coordinator, "another broker coordinates it; find it again")
-
     def _ask(self, command: Asked) -> asyncio.Future[Any]:
         try:
-            coordinator = self.coordinator_of(command.transactional_id)
+            coordinator = self._coordinators.of(command.transactional_id, partition_of)
             if isinstance(command, InitProducer | EndTransaction) and needs_producer_id(
                 coordinator.state, command
             ):
                 command = command._replace(minted_producer_id=self.producer_ids.take())
         except Refused as refusal:
-            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            refused.set_exception(refusal)
-            return refused
+            return refused(refusal)
         asked = command
         return coordinator.submit(lambda caller: asked._replace(caller=caller))
 
     def _on_send(self, index: int, message: object) -> None:
-        coordinator = self._coordinators.get(index)
+        coordinator = self._coordinators.at(index)
         if coordinator is None:
             return  # resigned meanwhile: its successor reads from the log what is to be done
         match message:
@@ -227,16 +204,6 @@ class Transactions:
             coordinator.tell(MarkersWritten(message.transactional_id, message.producer, written))
 
         self._markers.write(marker, message.partitions, report)
-
-
-def partition_of(transactional_id: str, partition_count: int) -> int:
-    """Where a transactional id is coordinated: Java's string hash, as every Kafka client's."""
-    units = transactional_id.encode("utf-16-be", "surrogatepass")
-    hashed = 0
-    for position in range(0, len(units), 2):
-        unit = units[position] << 8 | units[position + 1]
-        hashed = (31 * hashed + unit) & 0xFFFFFFFF
-    return (hashed & 0x7FFFFFFF) % partition_count
 
 
 def _check_all_in(answer: Missed) -> None:

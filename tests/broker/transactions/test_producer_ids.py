@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from penstock.broker.coordinators import partition_of
 from penstock.broker.producer_ids import BLOCK_COUNT, REFILL_BELOW, ProducerIds
-from penstock.broker.transactions import partition_of
 from penstock.errors import ErrorCode, Refused
 from penstock.model import ProducerId
 

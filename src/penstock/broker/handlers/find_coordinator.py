@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.broker.broker import Endpoint
+from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.controlling import controller_of, respond
-from penstock.broker.transactions import partition_of
 from penstock.errors import ErrorCode, Refused
 
 FIND_COORDINATOR: Final = 10

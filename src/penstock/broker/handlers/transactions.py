@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from kio.static.protocol import Entity
 
+from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.controlling import controller_of
 from penstock.broker.handlers.gathering import when_all_decided, when_decided
-from penstock.broker.transactions import partition_of
 from penstock.coordination.transactions import Missed, Missing, Producer
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (

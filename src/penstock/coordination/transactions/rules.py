@@ -236,8 +236,10 @@ def _decide_raising_end(
         _check_producer_id(transaction, command.producer.producer_id)
     if not _is_epoch_fit(transaction, epoch, is_retry=is_retry):
         raise _fenced()
+    minted = command.minted_producer_id
     if transaction.state is TransactionState.ONGOING:
-        return _ending(_raised(transaction, command, now), command, now)
+        after = _raised(transaction, minted, commit=command.commit, now=now)
+        return _ending(after, command, now)
     if transaction.state is _prepare(command.commit):
         raise _concurrent()
     if is_retry and transaction.state is _complete(command.commit):
@@ -245,7 +247,7 @@ def _decide_raising_end(
     if is_retry or command.commit or transaction.state.is_ending:
         raise _impossible(transaction, command.commit)
     # an abort of nothing is allowed: a client cannot know whether its first write arrived
-    return _ending(_raised(transaction, command, now), command, now)
+    return _ending(_raised(transaction, minted, commit=False, now=now), command, now)
 
 
 def _is_epoch_fit(transaction: Transaction, epoch: ProducerEpoch, *, is_retry: bool) -> bool:
@@ -257,14 +259,14 @@ def _is_epoch_fit(transaction: Transaction, epoch: ProducerEpoch, *, is_retry: b
     return is_current
 
 
-def _raised(transaction: Transaction, command: EndTransaction, now: Millis) -> Transaction:
+def _raised(
+    transaction: Transaction, minted_producer_id: ProducerId, *, commit: bool, now: Millis
+) -> Transaction:
     return decided(
         transaction,
-        commit=command.commit,
+        commit=commit,
         raises_epoch=True,
-        next_producer_id=command.minted_producer_id
-        if transaction.is_epoch_exhausted
-        else NO_PRODUCER,
+        next_producer_id=minted_producer_id if transaction.is_epoch_exhausted else NO_PRODUCER,
         now=now,
     )
 
@@ -278,13 +280,7 @@ def _ending(after: Transaction, command: EndTransaction, now: Millis) -> Outcome
 
 def fenced(transaction: Transaction, minted_producer_id: ProducerId, now: Millis) -> Transaction:
     """Abort for a producer that is gone, under an epoch it does not know."""
-    return decided(
-        transaction,
-        commit=False,
-        raises_epoch=True,
-        next_producer_id=minted_producer_id if transaction.is_epoch_exhausted else NO_PRODUCER,
-        now=now,
-    )
+    return _raised(transaction, minted_producer_id, commit=False, now=now)
 
 
 def ending_outcome(after: Transaction, now: Millis, *replies: Reply) -> Outcome[Event]:
