@@ -30,6 +30,7 @@ def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
         process = multiprocessing.get_context("spawn").Process(target=_work, args=arguments)
         process.start()
         theirs.close()
+        told: Any = None
         try:
             while isinstance(told := ours.recv(), str):
                 step(told)
@@ -37,22 +38,26 @@ def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
             said = (Path(folder) / "spark.log").read_text(errors="replace")
             raise RuntimeError(f"Spark failed:\n{said[-SAID_CHARACTERS_MAX:]}") from None
         finally:
-            _end(process)
+            _end(process, within_s=STOP_S if isinstance(told, Found) else 0)
     found: Found = told
     return found
 
 
-def _end(process: Any) -> None:
+def _end(process: Any, *, within_s: float) -> None:
     """The process and the JVM it started are gone when this returns."""
-    with suppress(psutil.NoSuchProcess):
+    try:
         family = psutil.Process(process.pid).children(recursive=True)
-        process.join(STOP_S)
-        _, left = psutil.wait_procs(family, timeout=STOP_S)
-        for one in left:
-            one.kill()
+    except psutil.NoSuchProcess:
+        family = []
+    process.join(within_s)
     if process.is_alive():
         process.kill()
     process.join()
+    _, left = psutil.wait_procs(family, timeout=within_s)
+    for one in left:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    psutil.wait_procs(left, timeout=STOP_S)
 
 
 def _work(tell: Connection, folder: Path, kafka: str, registry_url: str, topics: Topics) -> None:
