@@ -32,9 +32,9 @@ PRODUCE, PRODUCE_VERSION = 0, 10  # what librdkafka sends
 FETCH, FETCH_VERSION = 1, 16
 TOPIC = "bench"
 PARTITIONS = 4
-ROUNDS = 25  # the best counts: noise only ever adds
+ROUNDS = 15  # the best counts: noise only ever adds
 READ_BYTES = 128 << 10  # what one read of a busy connection brings
-ROUND_BYTES_MAX = 64 << 20
+ROUND_BYTES_MAX = 16 << 20
 
 
 class Transport:

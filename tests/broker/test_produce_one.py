@@ -168,10 +168,13 @@ def test_a_disk_that_fails_is_told_as_on_the_long_way(
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
+    assert wire.produce("t", make_batch()).base_offset == 0
     with monkeypatch.context() as failing:
         failing.setattr(OpenFiles, "write", staticmethod(fail))
-        assert wire.produce("t", make_batch()).error_code == ErrorCode.kafka_storage_error
-    assert wire.produce("t", make_batch()).base_offset == 0
+        answer = wire.produce("t", make_batch())
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.kafka_storage_error, -1)
+    assert answer.error_message == "the log: No space left on device"
+    assert wire.produce("t", make_batch()).base_offset == 1
 
 
 def test_who_waits_for_records_is_woken_by_the_short_way(

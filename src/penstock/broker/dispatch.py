@@ -88,15 +88,16 @@ class Dispatcher:
             return context, refuse(context, refusal)
 
     def encode(self, context: Context, answered: Answered) -> list[Buffer]:
-        """A whole response frame, in pieces."""
-        if isinstance(answered, list):
-            return [_start(context, sum(map(len, answered))), *answered]
-        if not isinstance(answered, bytes):
-            assert answered is not None
-            if context.throttle_ms:
-                answered = _throttled(answered, context.throttle_ms)
-            answered = encode(answered)
-        return [_start(context, len(answered)), answered]
+        """A whole response frame, in pieces; no piece when there is no response."""
+        if answered is None:
+            return []
+        body = answered if isinstance(answered, list) else [_packed(context, answered)]
+        start = response_start(
+            correlation_id=context.correlation_id,
+            body_bytes=sum(map(len, body)),
+            has_tags=context.has_tags,
+        )
+        return [start, *body]
 
     def _find_route(self, api_key: int, api_version: int) -> Route | None:
         row = self._broker.api_table.find(api_key, api_version)
@@ -128,10 +129,12 @@ class Dispatcher:
         return answer
 
 
-def _start(context: Context, body_bytes: int) -> bytes:
-    return response_start(
-        correlation_id=context.correlation_id, body_bytes=body_bytes, has_tags=context.has_tags
-    )
+def _packed(context: Context, answered: Entity | bytes) -> bytes:
+    if isinstance(answered, bytes):
+        return answered
+    if context.throttle_ms:
+        answered = _throttled(answered, context.throttle_ms)
+    return encode(answered)
 
 
 def refuse(context: Context, refusal: Refused) -> Answered:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from penstock.broker.dispatch import Dispatcher, refuse
-from penstock.broker.handler import Answered, Client, Context, Disconnect, Held
+from penstock.broker.handler import Client, Context, Disconnect, Held
 from penstock.broker.receiving import Receiver, Rooms
 from penstock.broker.settings import NetworkSettings
 from penstock.errors import Malformed, Refused
@@ -184,10 +184,10 @@ class Connection(asyncio.BufferedProtocol):
             answer.add_done_callback(partial(self._on_answered, pending))
         elif self._pending:
             pending = _Pending(context, None)
-            pending.response = self._encode(context, answer)
+            pending.response = self._dispatcher.encode(context, answer)
             self._await_turn(pending)
         else:
-            self._queue(self._encode(context, answer))
+            self._queue(self._dispatcher.encode(context, answer))
 
     def _await_turn(self, pending: _Pending) -> None:
         self._pending.append(pending)
@@ -220,9 +220,6 @@ class Connection(asyncio.BufferedProtocol):
 
     # Replies out.
 
-    def _encode(self, context: Context, answered: Answered) -> list[Buffer]:
-        return [] if answered is None else self._dispatcher.encode(context, answered)
-
     def _on_answered(self, pending: _Pending, answer: asyncio.Future[Any]) -> None:
         if self.transport is None:
             return
@@ -245,8 +242,8 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, context: Context, answer: asyncio.Future[Any]) -> list[Buffer]:
         error = answer.exception()
         if isinstance(error, Refused):
-            return self._encode(context, refuse(context, error))
-        return self._encode(context, answer.result())
+            return self._dispatcher.encode(context, refuse(context, error))
+        return self._dispatcher.encode(context, answer.result())
 
     def _send_answered(self) -> None:
         """Everything from the front of the line that has its answer."""

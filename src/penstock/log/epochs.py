@@ -50,7 +50,9 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> LeaderEpoch:
-        entries = self.entries
+        entries = self._entries
+        if entries is None:
+            entries = self.entries
         return entries[-1].epoch if entries else NO_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:

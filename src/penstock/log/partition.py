@@ -29,13 +29,7 @@ from penstock.log.segment import NOTHING, Segment
 from penstock.log.segments import LogSlice, Segments
 from penstock.log.snapshots import save_snapshot, snapshot_offsets, snapshot_path
 from penstock.log.swap import Replacement
-from penstock.log.timestamps import (
-    Candidate,
-    Found,
-    find_by_timestamp,
-    find_candidate,
-    newest_timestamp,
-)
+from penstock.log.timestamps import Found, find_by_timestamp, newest_timestamp
 from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
 from penstock.protocol.batch import BatchHeader
@@ -223,7 +217,7 @@ class PartitionLog:
 
     def _make_room(self, placement: Placement, size_bytes: int, now: Millis) -> None:
         if must_roll(
-            self.active,
+            self._segments.active,
             self.settings,
             size_bytes=size_bytes,
             end_offset=placement.end_offset,
@@ -239,7 +233,7 @@ class PartitionLog:
         try:
             for transaction in aborted:
                 segment.transaction_index.append(transaction)
-            position = segment.append(batches)
+            position = segment.log.append(batches)
         except OSError:
             if aborted:
                 segment.transaction_index.cut(self.end_offset)
@@ -322,21 +316,9 @@ class PartitionLog:
         limit = self.end_offset if end_offset is None else end_offset
         return find_by_timestamp(self.segments, timestamp, self.start_offset, limit)
 
-    def candidate_by_timestamp(
-        self, timestamp: Millis, *, start_offset: Offset, end_offset: Offset
-    ) -> Candidate | None:
-        """As `offset_by_timestamp`, up to where a batch would have to be opened."""
-        start_offset = max(start_offset, self.start_offset)
-        return find_candidate(self.segments, timestamp, start_offset, end_offset)
-
-    @property
-    def max_timestamp(self) -> Millis | None:
-        """The largest of all records; None when none has one."""
-        return newest_timestamp(self.segments)
-
     def offset_of_max_timestamp(self) -> Found | None:
         """The first record that has the largest timestamp of all."""
-        newest = self.max_timestamp
+        newest = newest_timestamp(self.segments)
         return None if newest is None else self.offset_by_timestamp(newest)
 
     # Taking away

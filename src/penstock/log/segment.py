@@ -14,7 +14,6 @@ from penstock.log.scan import scan_headers
 from penstock.log.txn_index import TransactionIndex
 from penstock.model import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
 from penstock.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
-from penstock.protocol.primitives import Buffer
 
 SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".log")  # the log last: it is the truth
 NOTHING: Final = memoryview(b"")
@@ -133,9 +132,6 @@ class Segment:
         """The files there may be; the log last."""
         stem = self.log.path.removesuffix(".log")
         return tuple(stem + suffix for suffix in SUFFIXES)
-
-    def append(self, chunk: Buffer) -> int:
-        return self.log.append(chunk)
 
     def note_batch(
         self, position: int, header: BatchHeader, base_offset: Offset, interval_bytes: int

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
-from penstock.log.timestamps import Candidate, Found
+from penstock.log.partition import PartitionLog
+from penstock.log.timestamps import Candidate, Found, find_candidate, newest_timestamp
 from penstock.model import NO_OFFSET, Millis, Offset
 from penstock.protocol.answers.list_offsets import (
     PartitionAnswer,
@@ -91,7 +92,8 @@ async def _search(search: _Search) -> PartitionAnswer:
         found = await loop.run_in_executor(None, candidate.open)
         if found is not None:
             return _found(search.partition_index, found)
-        candidate = search.partition.log.candidate_by_timestamp(
+        candidate = _candidate(
+            search.partition.log,
             candidate.timestamp,
             start_offset=candidate.header.end_offset,
             end_offset=candidate.end_offset,
@@ -126,7 +128,7 @@ def _find(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return PartitionAnswer(index, 0, -1, NO_OFFSET, -1)
     if timestamp == MAX_TIMESTAMP:
-        newest = log.max_timestamp
+        newest = newest_timestamp(log.segments)
         if newest is None:
             return PartitionAnswer(index)
         return _find_time(partition, index, newest, log.end_offset)
@@ -136,8 +138,8 @@ def _find(
 def _find_time(partition: Partition, index: int, timestamp: Millis, end_offset: Offset) -> _Row:
     start_offset = Offset(0)
     while True:
-        candidate = partition.log.candidate_by_timestamp(
-            timestamp, start_offset=start_offset, end_offset=end_offset
+        candidate = _candidate(
+            partition.log, timestamp, start_offset=start_offset, end_offset=end_offset
         )
         if candidate is None:
             return PartitionAnswer(index)
@@ -147,6 +149,12 @@ def _find_time(partition: Partition, index: int, timestamp: Millis, end_offset: 
         if found is not None:
             return _found(index, found)
         start_offset = candidate.header.end_offset
+
+
+def _candidate(
+    log: PartitionLog, timestamp: Millis, *, start_offset: Offset, end_offset: Offset
+) -> Candidate | None:
+    return find_candidate(log.segments, timestamp, max(start_offset, log.start_offset), end_offset)
 
 
 def _found(index: int, found: Found) -> PartitionAnswer:

@@ -91,10 +91,15 @@ _Topics = list[tuple[TopicRecords, list[_Part]]]
 def produce(context: Context, request: ProduceRequest | OneBatch) -> Answer:
     """Append what may be appended; answer for every partition."""
     if isinstance(request, OneBatch):
-        answered = produce_one(context, request)
-        if answered is not None:
-            return answered
-        request = request.as_any()
+        try:
+            answered = produce_one(context, request)
+        except OSError as error:
+            return _refuse_one(context, request, _storage_error(error))
+        return _produce_any(context, request.as_any()) if answered is None else answered
+    return _produce_any(context, request)
+
+
+def _produce_any(context: Context, request: ProduceRequest) -> Answer:
     now = context.broker.clock()
     waits = False
     size_bytes = 0
@@ -202,7 +207,18 @@ def _append(part: _Part, now: Millis) -> None:
     try:
         part.appended = partition.append(part.batch, now=now)
     except OSError as error:
-        raise Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}") from error
+        raise _storage_error(error) from error
+
+
+def _storage_error(error: OSError) -> Refused:
+    return Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}")
+
+
+def _refuse_one(context: Context, one: OneBatch, refusal: Refused) -> Answered:
+    request = one.as_any()
+    part = _Part(one.partition)
+    part.refusal = refusal
+    return _answer(context, request, [(request.topics[0], [part])])
 
 
 def _waiting(acks: int, topics: _Topics) -> dict[asyncio.Future[None], _Part]:

@@ -14,7 +14,7 @@ from penstock.protocol.produce_request import OneBatch
 
 
 def produce_one(context: Context, request: OneBatch) -> bytes | None:
-    """Append and answer; None: it has to go the long way."""
+    """Append and answer; None: it has to go the long way. OSError: the disk did not take it."""
     broker = context.broker
     acks, _, topic, index, records = request
     table = broker.partitions
@@ -38,8 +38,8 @@ def produce_one(context: Context, request: OneBatch) -> bytes | None:
         return None
     try:
         appended = partition.append_one(records, header, now=now)
-    except (Refused, OSError):
-        return None  # nothing was changed: what is wrong will be found again
+    except Refused:
+        return None  # before a byte was touched: what is wrong will be found again
     return pack_produced(
         topic, index, base_offset=appended.base_offset, log_start_offset=appended.start_offset
     )
