@@ -1,13 +1,22 @@
 """The examples find what plain Python works out from the same story."""
 
 import importlib
+import os
+import shutil
+import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
+
+from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.registry_process import EmbeddedRegistry
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +65,61 @@ def test_an_example_finds_what_plain_python_does(
 ) -> None:
     example = importlib.import_module(f"examples.{name}")
     query = example.start(shop)
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(600)
     wanted = getattr(examples.expected(story), result)
     assert wanted
     assert example.found(shop) == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_declared_pipelines_find_what_plain_python_does(examples: Any, tmp_path: Path) -> None:
+    story = examples.tell(seed=6, orders=300)
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "examples" / "pipelines", project)
+    told = (project / "spark-pipeline.yml").read_text()
+    told = told.replace("file:///tmp/penstock-pipelines", f"file://{tmp_path}/storage")
+    (project / "spark-pipeline.yml").write_text(told)
+    with EmbeddedBroker() as broker, EmbeddedRegistry(broker.bootstrap) as service:
+        examples.publish(story, broker.bootstrap, service.url, partitions=2)
+        run_pipelines(project, broker.bootstrap, service.url)
+    tables = {
+        folder.name: ds.dataset(folder, format="parquet").to_table().to_pylist()
+        for folder in (project / "spark-warehouse").iterdir()
+    }
+    wanted = examples.expected(story)
+    assert {
+        (round(row["window_start"].timestamp() * 1000), row["country"]): (
+            row["orders"],
+            row["cents"],
+        )
+        for row in tables["windowed_revenue"]
+    } == wanted.revenue
+    assert {
+        row["order_id"]: (row["payment_id"], row["wait_ms"]) for row in tables["paid_orders"]
+    } == wanted.paid
+    assert Counter(row["reason"] for row in tables["quarantine"]) == wanted.quarantined
+    assert {
+        row["customer"]: (row["orders"], row["cents"]) for row in tables["customers"]
+    } == wanted.customers
+
+
+def run_pipelines(project: Path, bootstrap: str, registry_url: str) -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("spark-pipelines")), "run", "--remote", "local[2]"],
+        cwd=project,
+        env={
+            **os.environ,
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
+            "PENSTOCK_BOOTSTRAP": bootstrap,
+            "PENSTOCK_REGISTRY": registry_url,
+            "TZ": "UTC",
+        },
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

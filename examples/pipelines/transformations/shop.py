@@ -1,0 +1,84 @@
+"""The shop's pipelines, declared: Spark finds out what depends on what, and runs it.
+
+Every order is read once, good and bad; everything else is made of that table.
+"""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.spark.joins import Timed, join_within
+from penstock.spark.windows import tumbling
+
+BOOTSTRAP = os.environ.get("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
+REGISTRY = os.environ.get("PENSTOCK_REGISTRY", "http://127.0.0.1:8081")
+LATENESS = "10 minutes"
+
+
+def topic(name: str, columns: str) -> DataFrame:
+    """A topic as a stream from its beginning."""
+    spark = SparkSession.active()
+    reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
+    reader = reader.option("registry", REGISTRY).option("columns", columns)
+    return reader.option("subscribe", name).option("startingOffsets", "earliest").load()
+
+
+@dp.table
+def all_orders() -> DataFrame:
+    """Orders as they come, under whichever schema; those that cannot be read have an `_error`."""
+    own = "_topic,_partition,_offset,_timestamp,_schema_id,_value,_error"
+    return topic("orders", f"order_id,customer,country,cents,at,{own}")
+
+
+@dp.table
+def payments() -> DataFrame:
+    """Payments as they come."""
+    return topic("payments", "payment_id,order_id,method,paid_at")
+
+
+@dp.table
+def quarantine() -> DataFrame:
+    """Events that could not be read: why, where they are, and their bytes."""
+    bad = SparkSession.active().readStream.table("all_orders").where("_error is not null")
+    return bad.select("_error.reason", "_error.detail", "_topic", "_partition", "_offset", "_value")
+
+
+@dp.materialized_view
+def windowed_revenue() -> DataFrame:
+    """Revenue by hour and country."""
+    orders = SparkSession.active().read.table("all_orders").where("_error is null")
+    return tumbling(
+        orders,
+        "at",
+        "1 hour",
+        lateness=LATENESS,
+        by=["country"],
+        orders=F.count("*"),
+        cents=F.sum("cents"),
+    )
+
+
+@dp.table
+def paid_orders() -> DataFrame:
+    """Orders joined with their payments, if those came within an hour."""
+    spark = SparkSession.active()
+    orders = spark.readStream.table("all_orders").where("_error is null")
+    joined = join_within(
+        Timed(orders.select("order_id", "customer", "country", "cents", "at"), "at", LATENESS),
+        Timed(spark.readStream.table("payments"), "paid_at", LATENESS),
+        on=["order_id"],
+        within="1 hour",
+    )
+    wait = F.unix_millis("paid_at") - F.unix_millis("at")
+    return joined.withColumn("wait_ms", wait).drop("at", "paid_at")
+
+
+@dp.materialized_view
+def customers() -> DataFrame:
+    """A row for each customer, always the latest."""
+    orders = SparkSession.active().read.table("all_orders").where("_error is null")
+    return orders.groupBy("customer").agg(
+        F.count("*").alias("orders"), F.sum("cents").alias("cents")
+    )
