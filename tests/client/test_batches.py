@@ -88,6 +88,16 @@ def test_schemas_are_mixed_rows_keep_their_order_and_the_wrong_have_reasons(
     ]
 
 
+def test_writers_that_take_turns_keep_their_order(registry: Registry, topic: str) -> None:
+    old, new = (Serializer(registry, topic, contract(one)) for one in (FIRST, SECOND))
+    values = [
+        (old if number // 50 % 2 else new).serialize({"id": number, "tags": ["x"]}).content
+        for number in range(400)
+    ]
+    batch, wrongs = BatchDeserializer(registry, topic).deserialize_many(values)
+    assert (batch["id"].to_pylist(), wrongs) == (list(range(400)), [])
+
+
 def test_the_columns_are_known_before_any_value(registry: Registry, topic: str) -> None:
     Serializer(registry, topic, contract(FIRST)).prepare()
     read = BatchDeserializer(registry, topic, columns=["tags", "id"])

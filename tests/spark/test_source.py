@@ -13,11 +13,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from penstock.client import batches
 from penstock.client.contract import Contract, Form
 from penstock.client.errors import RegistryUnavailable
 from penstock.client.frame import Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
+from penstock.columns.payloads import Limits
 from penstock.errors import Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
@@ -84,11 +86,11 @@ def table(options: dict[str, str], **more: str) -> pa.Table:
 
 def rows(reader: Any, partitions: Any, schema: Any) -> pa.Table:
     wanted = arrow_schema(schema)
-    batches = [batch for one in partitions for batch in reader.read(one)]
-    for batch in batches:
+    read = [batch for one in partitions for batch in reader.read(one)]
+    for batch in read:
         assert batch.schema.equals(wanted)
         batch.validate(full=True)
-    return pa.Table.from_batches(batches, schema=wanted)
+    return pa.Table.from_batches(read, schema=wanted)
 
 
 def test_raw_rows_are_those_of_sparks_own_source(topic: Topic) -> None:
@@ -123,6 +125,19 @@ def test_values_of_several_versions_are_read_as_the_latest_in_offset_order(topic
     ids = found.column("_schema_id").to_pylist()
     assert ids[0] == ids[2] == ids[4] != ids[1]
     assert ids[3] is None
+
+
+def test_rows_that_are_too_much_at_once_come_in_several_batches(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = topic.orders(V1, *range(50)), topic.orders(V2, *range(50, 100))
+    topic.put(*(one for pair in zip(first, second, strict=True) for one in pair))
+    monkeypatch.setattr(batches, "USUAL_LIMITS", Limits(output_bytes_max=500))
+    found = table(topic.decoded, columns="id,note,_error")
+    assert found.column("id").num_chunks >= 4
+    assert found.column("id").to_pylist() == [
+        half + 50 * odd for half in range(50) for odd in (0, 1)
+    ]
 
 
 def test_a_reader_is_chosen_by_number_or_text(topic: Topic) -> None:

@@ -11,7 +11,7 @@ registry cannot be asked for now raises RegistryUnavailable.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,7 @@ __all__ = [
     "to_arrow",
 ]
 
+RUN_ROWS_MIN: Final = 32  # shorter runs of one schema are gathered row by row
 Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.RecordBatch"
 
 
@@ -300,11 +301,18 @@ def _in_order(
         return parts[0]
     if sum(part.nbytes for part in parts) > USUAL_LIMITS.output_bytes_max:
         raise OutputTooLarge(len(order[0]), rows, USUAL_LIMITS.output_bytes_max)
-    table = pa.Table.from_batches([empty, *parts], schema=empty.schema).combine_chunks()
     place = np.full(rows, -1, dtype=np.int64)
     if order:
         everything = np.concatenate(order)
         place[everything] = np.arange(len(everything))
-    places: Any = pa.array(place, mask=place < 0)
-    batches = table.take(places).combine_chunks().to_batches()
+    table = pa.Table.from_batches([empty, *parts], schema=empty.schema)
+    cuts = np.flatnonzero(np.diff(place) != 1) + 1
+    if len(cuts) < rows // RUN_ROWS_MIN and len(order) and (place >= 0).all():
+        # Writers take turns by the batch: their runs are put together as they are.
+        starts, ends = [0, *cuts.tolist()], [*cuts.tolist(), rows]
+        runs = [table.slice(place[at], end - at) for at, end in zip(starts, ends, strict=True)]
+        batches = pa.concat_tables(runs).combine_chunks().to_batches()
+    else:
+        places: Any = pa.array(place, mask=place < 0)
+        batches = table.combine_chunks().take(places).combine_chunks().to_batches()
     return batches[0] if batches else empty

@@ -12,6 +12,8 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.columns.opening import Limits, open_pages
+from penstock.columns.payloads import OutputTooLarge
+from penstock.columns.shape import RecordColumns
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.offsets import Isolation
 from penstock.link.ranges import Chunk, FetchSettings, OffsetGone, fetch_range
@@ -25,8 +27,8 @@ from penstock.spark.tasks import ReadTask
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES: Final = 4 << 20  # fetched at a time; the next is under way meanwhile
-_PAGE: Final = Limits(page_bytes=8 << 20)  # of opened records: what is compressed may grow a lot
+CHUNK_BYTES: Final = 2 << 20  # fetched at a time; the next is under way meanwhile
+_PAGE: Final = Limits(page_bytes=4 << 20)  # of opened records: what is compressed may grow a lot
 
 
 def read_ranges(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -72,28 +74,37 @@ def _after_loss(task: ReadTask, asked: OffsetRange, gone: OffsetGone) -> OffsetR
 def _opened(
     task: ReadTask, maker: RowMaker, chunk: Chunk, asked: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
-    is_committed = task.isolation is Isolation.READ_COMMITTED
-    pages = open_pages(
-        chunk.records,
-        start_offset=chunk.start_offset,
-        end_offset=asked.end,
-        wanted=parts_wanted(task.decoding),
-        aborted=chunk.aborted if is_committed else None,
-        limits=_PAGE,
-    )
-    while True:
+    """The rows of a chunk that are in the range."""
+    for page in _pages(task, chunk, asked):
+        if not len(page):
+            continue
         try:
-            page = next(pages, None)
-        except Malformed as wrong:
-            raise Refused(
-                ErrorCode.corrupt_message,
-                f"{asked.partition} has a corrupt batch at offset"
-                f" {_offset_at(chunk, wrong.position)}: {wrong.reason}",
-            ) from wrong
-        if page is None:
-            return
-        if len(page):
             yield maker.rows(page)
+        except OutputTooLarge:
+            if len(page) == 1:
+                raise
+            # Small payloads may say of themselves that they are huge: half as many at a time.
+            first, middle = Offset(int(page.offsets[0])), Offset(int(page.offsets[len(page) // 2]))
+            for start, end in ((first, middle), (middle, page.end_offset)):
+                yield from _opened(task, maker, chunk, asked._replace(start=start, end=end))
+
+
+def _pages(task: ReadTask, chunk: Chunk, asked: OffsetRange) -> Iterator[RecordColumns]:
+    try:
+        yield from open_pages(
+            chunk.records,
+            start_offset=max(chunk.start_offset, asked.start),
+            end_offset=asked.end,
+            wanted=parts_wanted(task.decoding),
+            aborted=chunk.aborted if task.isolation is Isolation.READ_COMMITTED else None,
+            limits=_PAGE,
+        )
+    except Malformed as wrong:
+        raise Refused(
+            ErrorCode.corrupt_message,
+            f"{asked.partition} has a corrupt batch at offset"
+            f" {_offset_at(chunk, wrong.position)}: {wrong.reason}",
+        ) from wrong
 
 
 def _offset_at(chunk: Chunk, position: int) -> Offset:
