@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from penstock.client.closing import AsyncClosing
 from penstock.client.consumer import ARROW_RECORDS_MAX, Consumer
 from penstock.client.event import Event
 from penstock.client.frame import SchemaKey
@@ -54,7 +54,7 @@ class AsyncRegistry:
         return await asyncio.to_thread(ask)
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """`Producer` for asyncio: `placed = await producer.send(...)`."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -95,19 +95,8 @@ class AsyncProducer:
         """Deliver what is under way, and stop."""
         await asyncio.to_thread(self.producer.close)
 
-    async def __aenter__(self) -> "AsyncProducer":
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
-class AsyncConsumer:
+class AsyncConsumer(AsyncClosing):
     """`Consumer` for asyncio: `async for event in consumer`."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -149,17 +138,6 @@ class AsyncConsumer:
         """Leave the group."""
         await self.run(self.consumer.close)
         self._thread.shutdown()
-
-    async def __aenter__(self) -> "AsyncConsumer":
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def run(self, step: Callable[[], _Answer]) -> _Answer:
         """Do something on the consumer's own thread: `await consumer.run(consumer.consumer.…)`."""

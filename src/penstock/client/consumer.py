@@ -12,11 +12,11 @@ comes. While the registry is down, events with schemas seen before go on, and ot
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Message
 
+from penstock.client.closing import Closing
 from penstock.client.consuming import Offsets
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
@@ -44,7 +44,7 @@ _TAKE_S: Final = 0.5  # how often an idle iteration looks around
 _Found = TypeVar("_Found")
 
 
-class Consumer:
+class Consumer(Closing):
     """Reads topics, alone or with others of its group. For one thread of the program.
 
     `value` is the reader's contract: events come as its schema sees them; without one, as they were
@@ -233,17 +233,6 @@ class Consumer:
         finally:
             self._intake.close()
             self._sieve.quarantine.close()
-
-    def __enter__(self) -> "Consumer":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _rounds(
         self, step: Callable[[float], _Found | None], idle_s: float | None

@@ -12,9 +12,9 @@ Thin over librdkafka: what it can do, `settings` can ask for.
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import islice, repeat
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.client.closing import Closing
 from penstock.client.consuming import Consuming
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError
@@ -42,7 +42,7 @@ _NO_KEY: Final = Framed(None)
 _END: Final = object()
 
 
-class Producer:
+class Producer(Closing):
     """Writes events to one topic. Safe for threads.
 
     `value` and `key` are contracts; without one, bytes and text are sent as they are. `partitioner`
@@ -150,17 +150,6 @@ class Producer:
     def close(self, timeout_s: float = CLOSE_WAIT_S) -> None:
         """Deliver what is under way, and stop."""
         self._outbox.close(timeout_s)
-
-    def __enter__(self) -> "Producer":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _record(
         self,

@@ -10,10 +10,10 @@ Works with any registry that speaks Confluent's API.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from penstock.client.closing import Closing
 from penstock.client.errors import RegistryUnavailable, UnknownSchema
 from penstock.client.frame import SchemaId, SchemaKey
 from penstock.client.registry_http import (
@@ -67,7 +67,7 @@ class _Document(NamedTuple):
     version: int | None
 
 
-class Registry:
+class Registry(Closing):
     """A client of a schema registry. Share one per process: its caches are what makes it fast.
 
     registry = Registry("http://127.0.0.1:8081", client="fraud-scorer 7")
@@ -251,17 +251,6 @@ class Registry:
     def close(self) -> None:
         """Close its connections; what is cached can still be read."""
         self.http.close()
-
-    def __enter__(self) -> "Registry":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _characters(found: KnownSchema) -> int:

@@ -7,9 +7,9 @@ because what is compared and changed must be what is there now.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final
 
+from penstock.client.closing import Closing
 from penstock.client.contracts.model import CannotCheck
 from penstock.client.errors import UnknownSchema
 from penstock.client.registry_http import RegistryHttp, as_object, quoted
@@ -17,7 +17,7 @@ from penstock.client.registry_http import RegistryHttp, as_object, quoted
 TIMEOUT_S: Final = 30.0
 
 
-class RegistryApi:
+class RegistryApi(Closing):
     """One registry: the addresses of its nodes, separated by commas, or a client's connections."""
 
     def __init__(self, at: str | RegistryHttp, *, auth: tuple[str, str] | None = None) -> None:
@@ -95,17 +95,6 @@ class RegistryApi:
     def close(self) -> None:
         """Close its connections."""
         self._http.close()
-
-    def __enter__(self) -> "RegistryApi":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _ask(
         self,

@@ -1,0 +1,183 @@
+"""The client beside confluent-kafka's own: CPU per event, and how soon backpressure takes hold.
+
+Orders under an Avro contract, over one broker. The peer is confluent-kafka with its AvroSerializer
+and AvroDeserializer, one event at a time, as its users write it; ours sends dicts with `send_many`
+and reads Arrow batches. CPU is the whole process's, librdkafka's threads included. The pause is
+the time from the queue's high-water mark to the last record that still came; the peer's figure is
+the budget of 100 ms.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import Producer as KafkaProducer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from bench.figures import Figure, report
+from penstock.client.consumer import Consumer
+from penstock.client.contract import Contract
+from penstock.client.flow import FlowLimits
+from penstock.client.producer import Producer
+from penstock.client.registry import Registry
+from penstock.testing.platform import Platform
+
+EVENTS = 100_000
+PAUSES = 15
+WATCH_S = 0.25  # after a pause: would anything still come
+PAUSE_BUDGET_MS = 100.0
+UNIT = "CPU us/event"
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "customer", "type": "string"},
+            {"name": "total", "type": "double"},
+            {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["NEW", "PAID"]}},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+            {"name": "note", "type": ["null", "string"], "default": None},
+        ],
+    }
+)
+QUEUE = {"queue.buffering.max.messages": 500_000}
+
+
+def orders() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": number,
+            "customer": f"customer-{number % 1000}",
+            "total": number / 4,
+            "state": "PAID" if number % 3 else "NEW",
+            "tags": ["express", "gift"][: number % 3],
+            "note": None if number % 5 else "ring twice",
+        }
+        for number in range(EVENTS)
+    ]
+
+
+def cpu_us(work: Callable[[], None]) -> float:
+    start_s = time.process_time()
+    work()
+    return (time.process_time() - start_s) / EVENTS * 1e6
+
+
+def measure() -> Iterator[Figure]:
+    platform = Platform("bench").start()
+    try:
+        with Registry(platform.registry_url) as registry:
+            yield from compared(platform.bootstrap, registry)
+        slowest_ms = pause_ms(platform.bootstrap)
+        note = f"the slowest of {PAUSES}"
+        yield Figure("a pause takes hold", slowest_ms, PAUSE_BUDGET_MS, "ms", "<= 1.0", note)
+    finally:
+        platform.stop()
+
+
+def compared(bootstrap: str, registry: Registry) -> Iterator[Figure]:
+    ours, peer = send_ours(bootstrap, registry), send_peer(bootstrap, registry.url)
+    yield Figure("produce dicts", ours, peer, UNIT, "<= 0.5")
+    peer = read_peer(bootstrap, registry.url)
+    for name, columns in (("all columns", None), ("two columns", ["id", "total"])):
+        arrow = read_ours(bootstrap, registry, columns)
+        yield Figure(f"consume to Arrow, {name}", arrow, peer, UNIT, "<= 0.25")
+
+
+def send_ours(bootstrap: str, registry: Registry) -> float:
+    rows, contract = orders(), Contract(SCHEMA)
+    with Producer(bootstrap, "ours", registry=registry, value=contract, settings=QUEUE) as producer:
+        producer.send_many(rows[:100]).wait()  # what is compiled once is compiled
+        return cpu_us(lambda: check(producer.send_many(rows).wait()))
+
+
+def check(count: int) -> None:
+    assert count == EVENTS
+
+
+def send_peer(bootstrap: str, url: str) -> float:
+    rows = orders()
+    write = AvroSerializer(SchemaRegistryClient({"url": url}), SCHEMA)
+    context = SerializationContext("peer", MessageField.VALUE)
+    producer = KafkaProducer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUEUE}
+    )
+    heard = []
+
+    def work() -> None:
+        for row in rows:
+            producer.produce(
+                "peer", write(row, context), on_delivery=lambda error, message: heard.append(error)
+            )
+            producer.poll(0)
+        producer.flush()
+
+    spent = cpu_us(work)
+    assert heard == [None] * EVENTS
+    return spent
+
+
+def read_ours(bootstrap: str, registry: Registry, columns: list[str] | None) -> float:
+    with Consumer(bootstrap, "ours", f"read-{columns}", registry=registry) as consumer:
+        batches = consumer.arrow_batches(columns)
+        seen = len(next(batches))
+
+        def work() -> None:
+            nonlocal seen
+            while seen < EVENTS:
+                seen += len(next(batches))
+
+        return cpu_us(work)
+
+
+def read_peer(bootstrap: str, url: str) -> float:
+    read = AvroDeserializer(SchemaRegistryClient({"url": url}), SCHEMA)
+    context = SerializationContext("peer", MessageField.VALUE)
+    consumer = KafkaConsumer(
+        {"bootstrap.servers": bootstrap, "group.id": "peer", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["peer"])
+    rows: list[Any] = []
+
+    def work() -> None:
+        while len(rows) < EVENTS:
+            rows.extend(read(one.value(), context) for one in consumer.consume(500, 1.0))
+
+    spent = cpu_us(work)
+    consumer.close()
+    return spent
+
+
+def pause_ms(bootstrap: str) -> float:
+    """The slowest of some: from the moment the queue is full to the last record that came."""
+    limits = FlowLimits(high_records=1_000, low_records=100)
+    slowest_ms, wait = 0.0, threading.Event()
+    with Consumer(bootstrap, "ours", "paused", flow=limits) as consumer:
+        stats = consumer.flow_stats
+        for number in range(1, PAUSES + 1):
+            while stats.pauses < number:
+                if stats.arrived - stats.taken <= limits.low_records:
+                    wait.wait(0.0005)
+                else:
+                    consumer.take(100, 0)
+            full_s = last_s = time.perf_counter()
+            arrived = stats.arrived
+            while time.perf_counter() - full_s < WATCH_S:
+                if stats.arrived != arrived:
+                    arrived, last_s = stats.arrived, time.perf_counter()
+                wait.wait(0.0005)
+            slowest_ms = max(slowest_ms, (last_s - full_s) * 1000)
+            assert stats.pauses == number, "nothing was taken"
+            while stats.arrived - stats.taken > limits.low_records:
+                consumer.take(100, 0)
+    return slowest_ms
+
+
+if __name__ == "__main__":
+    report(measure(), __doc__)
