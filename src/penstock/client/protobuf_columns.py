@@ -20,7 +20,7 @@ from penstock.client.errors import ClientError, Reason
 from penstock.client.frame import BadFrame, read_indexes
 from penstock.client.protobuf_batches import ProtobufDecoder, Wrong
 from penstock.client.protobuf_batches import ProtobufEncoder as BatchEncoder
-from penstock.client.protobuf_event import MessageTypes, ProtobufEncoder
+from penstock.client.protobuf_event import UNFIT, MessageTypes, ProtobufEncoder
 from penstock.client.protobuf_types import TimeUnit
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.model import InvalidSchema, ParsedSchema
@@ -188,13 +188,19 @@ class ProtobufRows:
                 row = int(np.flatnonzero(errors)[0])
                 raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
             return buffer, offsets
-        payloads = []
-        for row, value in enumerate(rows):
+        if set(map(type, rows)) <= {dict}:
+            make = self._message_type
             try:
-                payload, indexes = self._one.encode(value)
-            except Misfit as wrong:
-                raise Misfit(f"row {row}: {wrong}") from None
-            if indexes != self.indexes:
-                raise Misfit(f"row {row}: another message of the schema than the others")
-            payloads.append(prefix + payload)
-        return joined(payloads)
+                return joined([prefix + make(**row).SerializeToString() for row in rows])
+            except UNFIT:
+                pass  # which row it was, and why, is found below
+        return joined([prefix + self._written(row, value) for row, value in enumerate(rows)])
+
+    def _written(self, row: int, value: Any) -> bytes:
+        try:
+            payload, indexes = self._one.encode(value)
+        except Misfit as wrong:
+            raise Misfit(f"row {row}: {wrong}") from None
+        if indexes != self.indexes:
+            raise Misfit(f"row {row}: another message of the schema than the others")
+        return payload

@@ -7,7 +7,7 @@ schema, the plain one is tried.
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError, Message
@@ -19,6 +19,7 @@ from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 
 _FIRST = (0,)
+UNFIT: Final = (TypeError, ValueError, AttributeError, KeyError, EncodeError)  # raised by upb
 
 
 class ProtobufEncoder:
@@ -38,7 +39,7 @@ class ProtobufEncoder:
         try:
             message = self._types.at(self.indexes)(**value)
             return Written(message.SerializeToString(), self.indexes)
-        except (TypeError, ValueError, AttributeError, KeyError, EncodeError) as wrong:
+        except UNFIT as wrong:
             raise Misfit(str(wrong)) from None
 
     def _encode_message(self, value: Message) -> Written:

@@ -1,0 +1,156 @@
+"""Protobuf events per second of CPU, in frames: ours in batches, beside confluent-kafka and upb.
+
+The event is the order of the Avro bench as a proto3 message. The peer reads frames into messages
+and writes dicts, made into messages, as frames, one by one; ours reads frames into an Arrow batch
+(all columns, or two of them) and writes dicts or an Arrow batch as frames. Messages are not yet
+columns: upb's figure includes taking them apart into dicts and `pa.array`, as one would to get
+there. The peer finds its schema in its own client's cache, so no request is in any figure.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from bench import serde
+from bench.figures import Figure, report
+from bench.serde import EVENTS, PEER_EVENTS, TWO, UNIT, best
+from penstock.client.protobuf_batches import ProtobufDecoder, ProtobufEncoder
+from penstock.client.protobuf_columns import ProtobufRows
+from penstock.client.protobuf_event import MessageTypes, as_dict
+from penstock.schemas.protobuf import parse
+
+PREFIX_BYTES = 6  # the id, and [0] in one byte
+SCHEMA = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Order {
+  string order_id = 1;
+  int64 customer_id = 2;
+  google.protobuf.Timestamp created_at = 3;
+  Status status = 4;
+  string currency = 5;
+  sint64 total = 6;
+  optional string coupon = 7;
+  string shipping_address = 8;
+  string email = 9;
+  bool express = 10;
+  optional string note = 11;
+  repeated Item items = 12;
+}
+message Item {
+  string sku = 1;
+  string title = 2;
+  int32 quantity = 3;
+  double price = 4;
+  optional string gift_note = 5;
+}
+enum Status { NEW = 0; PAID = 1; SHIPPED = 2; CANCELLED = 3; }
+"""
+
+
+def main() -> None:
+    report(measure(), __doc__)
+
+
+def measure() -> Iterator[Figure]:
+    """Ours and the peers take turns; the best round of each counts."""
+    orders = [order(number) for number in range(EVENTS)]
+    confluent = Confluent()
+    ours = Ours(confluent.write(orders))
+    some = orders[:PEER_EVENTS]
+    framed = confluent.write(some)
+    note = f"{sum(map(len, framed)) / len(framed):.0f} B per event"
+
+    whole, theirs = best(ours.read_all, lambda: confluent.read(framed))
+    yield Figure("frames to Arrow, peer to messages", whole, theirs, UNIT, "", note)
+    two, theirs = best(ours.read_two, lambda: confluent.read(framed))
+    yield Figure("frames to two columns, peer to messages", two, theirs, UNIT)
+    whole, theirs = best(ours.read_all, lambda: ours.upb_to_arrow(framed))
+    yield Figure("frames to Arrow, upb by way of dicts", whole, theirs, UNIT, ">= 20")
+    two, theirs = best(ours.read_two, lambda: ours.upb_to_arrow(framed))
+    yield Figure("frames to two columns, upb by way of dicts", two, theirs, UNIT, ">= 40")
+    rows, theirs = best(lambda: ours.write_rows(orders), lambda: len(confluent.write(some)))
+    yield Figure("dicts to frames", rows, theirs, UNIT)
+    batch, theirs = best(ours.write_batch, lambda: len(confluent.write(some)))
+    yield Figure("Arrow to frames, peer from dicts", batch, theirs, UNIT, ">= 4")
+
+
+def order(number: int) -> dict[str, Any]:
+    """The Avro bench's event, with what Protobuf has other types for."""
+    made = serde.order(random.Random(number), number)
+    millis = made["created_at"]
+    made["created_at"] = {"seconds": millis // 1000, "nanos": millis % 1000 * 1_000_000}
+    made["total"] = int(made["total"] * 100)
+    return made
+
+
+class Ours:
+    """Batches of frames; each way as a user of ours would go."""
+
+    def __init__(self, framed: list[bytes]) -> None:
+        schema = parse(SCHEMA)
+        self._type = MessageTypes(schema).named("shop.Order")
+        self._rows = ProtobufRows(schema, "shop.Order")
+        self._encoder = ProtobufEncoder(self._type)
+        self._whole = ProtobufDecoder(self._type)
+        self._two = ProtobufDecoder(self._type, TWO)
+        self._prefix = framed[0][:PREFIX_BYTES]
+        self._buffer = b"".join(framed)
+        sizes = np.array([len(frame) for frame in framed], dtype=np.int64)
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes + PREFIX_BYTES
+        self._batch = self._read(self._whole)
+
+    def read_all(self) -> int:
+        return self._read(self._whole).num_rows
+
+    def read_two(self) -> int:
+        return self._read(self._two).num_rows
+
+    def _read(self, decoder: ProtobufDecoder) -> pa.RecordBatch:
+        batch, errors = decoder.decode(self._buffer, self._starts, self._ends)
+        assert not errors.any()
+        return batch
+
+    def upb_to_arrow(self, framed: list[bytes]) -> int:
+        rows = [as_dict(self._type.FromString(frame[PREFIX_BYTES:])) for frame in framed]
+        return len(pa.array(rows))
+
+    def write_rows(self, orders: list[Any]) -> int:
+        buffer, offsets = self._rows.write(orders, self._prefix)
+        assert buffer.tobytes() == self._buffer, "the peer's own bytes"
+        return len(offsets) - 1
+
+    def write_batch(self) -> int:
+        buffer, _, errors = self._encoder.encode(self._batch, self._prefix)
+        assert not errors.any()
+        assert buffer.tobytes() == self._buffer, "the peer's own bytes"
+        return len(errors)
+
+
+class Confluent:
+    """The client library's serializers over its own registry client of the mock kind."""
+
+    def __init__(self) -> None:
+        client = SchemaRegistryClient.new_client({"url": "mock://bench-protobuf"})
+        self._type = MessageTypes(parse(SCHEMA)).named("shop.Order")
+        settings = {"use.deprecated.format": False}
+        self._serializer = ProtobufSerializer(self._type, client, settings)
+        self._deserializer = ProtobufDeserializer(self._type, settings, client)
+        self._context = SerializationContext("orders", MessageField.VALUE)
+
+    def write(self, orders: list[Any]) -> list[bytes]:
+        return [self._serializer(self._type(**one), self._context) for one in orders]
+
+    def read(self, framed: list[bytes]) -> int:
+        return len([self._deserializer(frame, self._context) for frame in framed])
+
+
+if __name__ == "__main__":
+    main()
