@@ -1,0 +1,195 @@
+"""Rows per second from Spark into a topic: ours exactly once, beside Spark's own at least once.
+
+The same stream of files goes through both, in micro-batches of the same size, with keys, into a
+topic of four partitions, with record batches of the same largest size and no compression. Ours puts
+each micro-batch into one transaction; Spark's sink writes and hopes. One session runs both in turn
+and the best round of each counts; the CPU time is that of the driver's whole family of processes.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.figures import Figure, report
+from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
+from penstock.spark import exactly_once
+from penstock.spark.session import session
+from penstock.testing.spark_jars import spark_jars
+
+ROWS = 1_000_000
+FILES = 4  # a micro-batch each
+VALUE_BYTES = 350
+PARTITIONS = 4
+ROUNDS = 3
+BATCH_BYTES = "1000000"
+SMALL_ROWS = 1_000
+PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "67108864"}
+
+
+def main() -> None:
+    report(measure(), __doc__)
+
+
+def measure() -> Iterator[Figure]:
+    """Against our broker, then against Apache Kafka where it can be had."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        try:
+            jars = spark_jars()
+        except PeerUnavailable:
+            jars = ""
+        spark = session(
+            "bench",
+            master="local[2]",
+            settings={
+                "spark.ui.enabled": "false",
+                "spark.driver.memory": "2g",
+                "spark.local.dir": folder,
+                "spark.jars": jars,
+            },
+        )
+        try:
+            bench = Bench(spark, Path(folder), has_peer=bool(jars))
+            for name, server in (("Penstock", penstock), ("Apache Kafka", apache_kafka)):
+                try:
+                    yield from bench.against(name, server)
+                except PeerUnavailable:
+                    continue
+        finally:
+            spark.stop()
+
+
+class Bench:
+    """The stream's input, and the two ways it goes."""
+
+    def __init__(self, spark: SparkSession, folder: Path, *, has_peer: bool) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._has_peer = has_peer
+        self._runs = 0
+        self._large = self._input("large", ROWS)
+        self._small = self._input("small", SMALL_ROWS * FILES)
+
+    def _input(self, name: str, rows: int) -> Path:
+        folder = self._folder / name
+        folder.mkdir()
+        filler = "x" * (VALUE_BYTES - 20)
+        for part in range(FILES):
+            numbers = range(part * rows // FILES, (part + 1) * rows // FILES)
+            table = pa.table(
+                {
+                    "key": [f"customer-{number % 50_000}" for number in numbers],
+                    "value": [f"{number:020d}{filler}" for number in numbers],
+                }
+            )
+            pq.write_table(table, folder / f"{part}.parquet", row_group_size=50_000)
+        return folder
+
+    def against(self, name: str, server: Callable[[], Server]) -> Iterator[Figure]:
+        """Both sinks into one server."""
+        with server() as broker:
+            ours: list[tuple[float, float]] = []
+            theirs: list[tuple[float, float]] = []
+            self._run(self._small, broker.bootstrap, self._ours)
+            if self._has_peer:
+                self._run(self._small, broker.bootstrap, self._theirs)
+            for _ in range(ROUNDS):
+                ours.append(self._run(self._large, broker.bootstrap, self._ours))
+                if self._has_peer:
+                    theirs.append(self._run(self._large, broker.bootstrap, self._theirs))
+            small = min(self._run(self._small, broker.bootstrap, self._ours)[0] for _ in range(2))
+            peer_small = (
+                min(self._run(self._small, broker.bootstrap, self._theirs)[0] for _ in range(2))
+                if self._has_peer
+                else None
+            )
+        wall, cpu = _best(ours)
+        peer_wall, peer_cpu = _best(theirs) if theirs else (None, None)
+        yield Figure(
+            f"rows into {name}",
+            ROWS / wall,
+            None if peer_wall is None else ROWS / peer_wall,
+            "rows/s",
+            ">= 1.0",
+        )
+        yield Figure(
+            f"CPU per row into {name}",
+            cpu / ROWS * 1e6,
+            None if peer_cpu is None else peer_cpu / ROWS * 1e6,
+            "us",
+            "<= 1.0",
+        )
+        yield Figure(
+            f"micro-batch of {SMALL_ROWS} rows into {name}",
+            small / FILES * 1e3,
+            None if peer_small is None else peer_small / FILES * 1e3,
+            "ms",
+            note="with the start of the query",
+        )
+
+    def _run(
+        self, source: Path, bootstrap: str, write: Callable[[DataFrame, str, str, Path], None]
+    ) -> tuple[float, float]:
+        """One query over all files, into a fresh topic: wall and CPU seconds."""
+        self._runs += 1
+        topic = f"sink-{self._runs}"
+        make_topic(bootstrap, topic, partitions=PARTITIONS)
+        frame = (
+            self._spark.readStream.schema("key string, value string")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(source))
+        )
+        cpu, start = _cpu_seconds(), time.perf_counter()
+        write(frame, bootstrap, topic, self._folder / f"checkpoint-{self._runs}")
+        return time.perf_counter() - start, _cpu_seconds() - cpu
+
+    def _ours(self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> None:
+        sink = exactly_once(topic, bootstrap_servers=bootstrap, batch_size=BATCH_BYTES)
+        query = (
+            frame.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def _theirs(self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> None:
+        writer = frame.writeStream.format("kafka").option("topic", topic)
+        writer = writer.option("kafka.bootstrap.servers", bootstrap)
+        for name, value in PRODUCER.items():
+            writer = writer.option(f"kafka.{name}", value)
+        query = (
+            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        )
+        query.awaitTermination()
+
+
+def _best(rounds: list[tuple[float, float]]) -> tuple[float, float]:
+    walls, cpus = zip(*rounds, strict=True)
+    return min(walls), min(cpus)
+
+
+def _cpu_seconds() -> float:
+    """Of this process, the JVM and its Python workers; not of the broker, which is another's."""
+    own = psutil.Process()
+    total = 0.0
+    for process in (own, *own.children(recursive=True)):
+        if not _is_sparks(process):
+            continue
+        times = process.cpu_times()
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _is_sparks(process: psutil.Process) -> bool:
+    command = " ".join(process.cmdline())
+    return "pyspark" in command or "spark_sink" in command
+
+
+if __name__ == "__main__":
+    main()

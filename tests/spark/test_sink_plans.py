@@ -1,0 +1,252 @@
+"""From what users ask of the sink to records: plans, encoding and packing, without Spark."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+
+from penstock.client.contract import Contract
+from penstock.client.errors import ClientError, RegistryRefused, UnknownSchema
+from penstock.client.registry import Registry
+from penstock.client.serializers import Deserializer, Serializer
+from penstock.columns.opening import open_batches
+from penstock.errors import Refused
+from penstock.protocol.codecs import Codec
+from penstock.schemas.model import SchemaType
+from penstock.spark.connecting import kafka_properties
+from penstock.spark.encoding import Encoder
+from penstock.spark.micro_batch import cause_of, exactly_once
+from penstock.spark.packing import Packer, gathered
+from penstock.spark.write_options import (
+    WriteRequest,
+    contract_of,
+    framing_of,
+    prepared,
+    request_from_options,
+)
+
+MakeTopic: TypeAlias = Callable[..., str]
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+ORDER = """{"type": "record", "name": "Order", "fields": [
+  {"name": "id", "type": "long"}, {"name": "store", "type": "string"}]}"""
+NARROW = """{"type": "record", "name": "Order", "fields": [
+  {"name": "id", "type": "string"}, {"name": "store", "type": "string"}]}"""
+JSON = '{"type": "object", "title": "Order", "properties": {"id": {"type": "integer"}}}'
+
+
+def asked(**fields: Any) -> WriteRequest:
+    return WriteRequest(NOWHERE, **fields)
+
+
+def test_kafkas_own_column_names_are_taken_where_nothing_is_said() -> None:
+    plan = asked().plan(["key", "value", "topic", "headers", "partition", "timestamp"])
+    assert plan.topic_column == "topic"
+    assert plan.key is not None
+    assert plan.key.columns == ("key",)
+    assert plan.value.columns == ("value",)
+    assert (plan.headers, plan.partition, plan.timestamp) == ("headers", "partition", None)
+
+
+def test_rows_of_our_source_may_be_written_as_they_are() -> None:
+    names = ["_key", "_value", "_topic", "_partition", "_offset", "_timestamp", "_headers"]
+    plan = asked(topic="copy").plan(names)
+    assert plan.columns == ["_key", "_value", "_headers"]
+
+
+def test_under_a_contract_the_whole_row_is_the_value() -> None:
+    names = ["id", "store", "_key", "_offset", "_headers", "where"]
+    plan = asked(topic="orders", schema=Contract(ORDER), partition="where").plan(names)
+    assert plan.value.columns == ("id", "store")
+    assert plan.key is not None
+    assert plan.key.columns == ("_key",)
+    assert plan.headers == "_headers"
+
+
+@pytest.mark.parametrize(
+    ("fields", "names", "why"),
+    [
+        ({}, ["value"], "which topic"),
+        ({"topic": "t"}, ["key"], "no column `value`"),
+        ({"topic": "t", "value": "amount"}, ["value"], "no column 'amount'"),
+        ({"topic": "t", "value": ["a", "b"]}, ["a", "b"], "needs a schema"),
+        ({"topic": "t", "headers": "h"}, ["value"], "no column 'h'"),
+    ],
+)
+def test_what_cannot_be_planned_says_why(
+    fields: dict[str, Any], names: list[str], why: str
+) -> None:
+    with pytest.raises(Refused, match=why):
+        asked(**fields).plan(names)
+
+
+def test_options_are_the_same_in_other_words() -> None:
+    request = request_from_options(
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "kafka.compression.type": "zstd",
+            "kafka.batch.size": "65536",
+            "topic": "orders",
+            "key": "store",
+            "value": "id, store",
+            "schema": ORDER,
+            "registry": "http://127.0.0.1:1",
+        }
+    )
+    assert (request.topic, request.key, request.value) == ("orders", "store", ("id", "store"))
+    assert request.schema == Contract(ORDER)
+    assert (request.framing.codec, request.framing.batch_bytes_max) == (Codec.ZSTD, 65536)
+
+
+@pytest.mark.parametrize("properties", [{"compression.type": "brotli"}, {"batch.size": "huge"}])
+def test_producer_settings_that_cannot_be_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(Refused):
+        framing_of(properties)
+
+
+def test_a_schema_is_a_text_a_file_or_the_latest() -> None:
+    assert contract_of(ORDER) == Contract(ORDER)
+    assert contract_of("order.avsc") == Contract(Path("order.avsc"))
+    assert contract_of("latest") == Contract()
+    assert contract_of(None) is None
+
+
+def test_a_contract_without_a_registry_is_refused_at_once() -> None:
+    with pytest.raises(Refused, match="registry"):
+        prepared(asked(topic="t", schema=Contract(ORDER)))
+
+
+def test_an_incompatible_schema_stops_the_job_before_it_starts(
+    bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    Serializer(registry, topic, Contract(ORDER)).prepare()
+    with pytest.raises(RegistryRefused):
+        exactly_once(topic, schema=NARROW, registry=registry_url, bootstrap_servers=bootstrap)
+    with pytest.raises(UnknownSchema):
+        exactly_once(
+            make_topic(1),
+            schema=Contract(ORDER, auto_register=False),
+            registry=registry_url,
+            bootstrap_servers=bootstrap,
+        )
+
+
+def test_a_topic_that_does_not_exist_stops_the_job_before_it_starts(bootstrap: str) -> None:
+    with pytest.raises(Refused, match="does not exist"):
+        exactly_once("no-such-topic", value="value", bootstrap_servers=bootstrap)
+
+
+def encoded(request: WriteRequest, rows: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
+    return dict(Encoder(request.plan(rows.schema.names)).encode(rows))
+
+
+def test_rows_are_written_under_their_contract(
+    registry: Registry, registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    request = prepared(asked(topic=topic, schema=Contract(ORDER), registry_url=registry_url))
+    rows = pa.RecordBatch.from_pydict({"id": [1, 2], "store": ["north", "south"]})
+    values = encoded(request, rows)[topic].column("value").to_pylist()
+    reader = Deserializer(registry, topic)
+    assert [reader.deserialize(value) for value in values] == rows.to_pylist()
+
+
+def test_a_struct_that_is_null_deletes_its_key(
+    registry: Registry, registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    request = prepared(
+        asked(topic=topic, value="order", schema=Contract(ORDER), registry_url=registry_url)
+    )
+    orders = [{"id": 1, "store": "north"}, None, {"id": 3, "store": "south"}]
+    rows = pa.RecordBatch.from_pydict({"order": orders})
+    values: list[Any] = encoded(request, rows)[topic].column("value").to_pylist()
+    reader = Deserializer(registry, topic)
+    assert [reader.deserialize(value) for value in values] == orders
+
+
+def test_json_goes_row_by_row_under_its_contract(
+    registry: Registry, registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    contract = Contract(JSON, type=SchemaType.JSON)
+    request = prepared(asked(topic=topic, schema=contract, registry_url=registry_url))
+    rows = pa.RecordBatch.from_pydict({"id": [1, 2]})
+    values = encoded(request, rows)[topic].column("value").to_pylist()
+    reader = Deserializer(registry, topic)
+    assert [reader.deserialize(value) for value in values] == [{"id": 1}, {"id": 2}]
+
+
+def test_a_frame_that_does_not_fit_its_contract_names_the_column(
+    registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    request = prepared(asked(topic=topic, schema=Contract(ORDER), registry_url=registry_url))
+    with pytest.raises(ClientError, match="store"):
+        encoded(request, pa.RecordBatch.from_pydict({"id": [1]}))
+
+
+def test_a_key_that_is_no_text_is_refused_with_what_to_do() -> None:
+    rows = pa.RecordBatch.from_pydict({"key": [1], "value": ["a"]})
+    with pytest.raises(Refused, match="Cast it"):
+        encoded(asked(topic="t"), rows)
+
+
+def test_each_row_goes_to_the_topic_in_its_column() -> None:
+    rows = pa.RecordBatch.from_pydict({"topic": ["a", "b", "a"], "value": ["1", "2", "3"]})
+    found = encoded(asked(), rows)
+    assert {topic: some.column("value").to_pylist() for topic, some in found.items()} == {
+        "a": ["1", "3"],
+        "b": ["2"],
+    }
+    empty = pa.RecordBatch.from_pydict({"topic": ["a", None], "value": ["1", "2"]})
+    with pytest.raises(Refused, match="no topic"):
+        encoded(asked(), empty)
+
+
+def test_rows_of_a_task_keep_their_order_in_a_partition(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(3)
+    properties = kafka_properties({"kafka.bootstrap.servers": bootstrap})
+    framing = framing_of({"batch.size": "1024"})
+    request = WriteRequest(properties, topic=topic, framing=framing, headers="headers")
+    numbers = range(1000)
+    kind = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "key": [str(number % 17) for number in numbers],
+            "value": [str(number) for number in numbers],
+            "headers": pa.array([[{"key": "n", "value": b"1"}]] * 1000, kind),
+        }
+    )
+    packed = list(Packer(request.plan(rows.schema.names), 7).pack(iter([rows])))
+    found: dict[int, list[int]] = {}
+    order: list[tuple[int, int]] = []
+    for some in packed:
+        for row in some.to_pylist():
+            assert row["lane"] == row["partition"]
+            columns = open_batches(memoryview(row["batch"]))
+            assert columns.values is not None
+            values: list[Any] = columns.values.to_arrow().to_pylist()
+            assert len(values) == row["records"]
+            found.setdefault(row["partition"], []).extend(map(int, values))
+            order.append((row["task"], row["number"]))
+    assert order == [(7, number) for number in range(len(order))]
+    assert len(order) > 3
+    assert all(values == sorted(values) for values in found.values())
+    assert sorted(value for values in found.values() for value in values) == list(numbers)
+
+
+def test_small_batches_are_gathered_and_empty_ones_left_out() -> None:
+    batches = [pa.RecordBatch.from_pydict({"a": list(range(size))}) for size in (0, 3, 2, 0, 4)]
+    found = [batch.num_rows for batch in gathered(iter(batches), 40)]
+    assert found == [5, 4]
+
+
+def test_the_cause_is_told_without_the_trace() -> None:
+    text = "An error\n  File x\npenstock.errors.Refused: message_too_large: row 3\n\n\tat org."
+    assert cause_of(text) == "penstock.errors.Refused: message_too_large: row 3"
+    assert cause_of("no such line") == "no such line"
