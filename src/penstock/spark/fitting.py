@@ -51,7 +51,11 @@ def fit_rows(array: ArrowArray, wanted: pa.DataType) -> tuple[ArrowArray, Bools]
     try:
         return fit(array, wanted), np.zeros(len(array), dtype=np.bool_)
     except pa.ArrowInvalid:
-        pass  # rare enough for a loop
+        return _row_by_row(array, wanted)
+
+
+def _row_by_row(array: ArrowArray, wanted: pa.DataType) -> tuple[ArrowArray, Bools]:
+    """What does not fit is rare enough for a loop."""
     parts: list[ArrowArray] = []
     unfit = np.zeros(len(array), dtype=np.bool_)
     for row in range(len(array)):

@@ -7,6 +7,7 @@ the log is an error that names topic, partition and offset. Imports no pyspark.
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -110,11 +111,9 @@ def _pages(task: ReadTask, chunk: Chunk, asked: OffsetRange) -> Iterator[RecordC
 def _offset_at(chunk: Chunk, position: int) -> Offset:
     """The first offset of the batch that a byte is in."""
     found = chunk.start_offset
-    try:
+    with suppress(Malformed):  # the headers before it are right, and the last of them is noted
         for start, header in iterate_headers(chunk.records):
             if start > position:
                 break
             found = Offset(header.base_offset)
-    except Malformed:
-        pass  # the headers before it are right: the last of them was noted
     return found
