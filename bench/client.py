@@ -83,7 +83,7 @@ def measure() -> Iterator[Figure]:
 
 def compared(bootstrap: str, registry: Registry) -> Iterator[Figure]:
     ours, peer = send_ours(bootstrap, registry), send_peer(bootstrap, registry.url)
-    yield Figure("produce dicts", ours, peer, UNIT, "<= 0.5")
+    yield Figure("produce dicts", ours, peer, UNIT, "<= 1.0")
     peer = read_peer(bootstrap, registry.url)
     for name, columns in (("all columns", None), ("two columns", ["id", "total"])):
         arrow = read_ours(bootstrap, registry, columns)

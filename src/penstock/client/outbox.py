@@ -60,7 +60,8 @@ class Deliveries:
     """What becomes of many records: how many are there, which are not, and up to where they go."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # taken as it is for each record: a condition costs more
+        self._changed = threading.Condition(self._lock)
         self.sent = 0
         self.delivered = 0
         self.failures: list[DeliveryFailed] = []
@@ -106,7 +107,7 @@ class Deliveries:
             raise
 
     def _on_delivery(self, row: int, error: KafkaError | None, message: Message) -> None:
-        with self._changed:
+        with self._lock:
             if error is None:
                 self.delivered += 1
                 self._last_offsets[message.topic(), message.partition()] = message.offset()
