@@ -14,6 +14,11 @@ from penstock.testing.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 900
+# Little data: two tasks after each shuffle where Spark takes two hundred.
+SMALL = (
+    "--driver-memory 1g --conf spark.sql.shuffle.partitions=2 --conf spark.ui.enabled=false "
+    "pyspark-shell"
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS_MAX + 300)]
 
@@ -47,7 +52,7 @@ def test_a_pipeline_runs_on_a_master_and_two_workers_as_it_does_on_a_laptop(tmp_
             done = subprocess.run(
                 [*command, "--folder", str(tmp_path)],
                 cwd=ROOT,
-                env={**cluster.environment, "SPARK_DRIVER_MEMORY": "1g"},
+                env={**cluster.environment, "PYSPARK_SUBMIT_ARGS": SMALL},
                 capture_output=True,
                 text=True,
                 timeout=SECONDS_MAX,
