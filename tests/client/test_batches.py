@@ -242,6 +242,23 @@ def test_protobuf_frames_that_lead_elsewhere_are_wrong(registry: Registry, topic
             assert refused.value.reason is wrong.reason
 
 
+def test_a_string_of_proto2_that_is_no_text_is_refused_alone_and_in_a_batch(
+    registry: Registry, topic: str
+) -> None:
+    old = Contract(
+        'syntax = "proto2"; message Row { optional string name = 1; }', SchemaType.PROTOBUF
+    )
+    sound = content_of(Serializer(registry, topic, old).serialize({"name": "a"}))
+    rotten = sound[:-1] + b"\xff"
+    batch, wrongs = BatchDeserializer(registry, topic).deserialize_many([sound, rotten])
+    assert batch["name"].to_pylist() == ["a", None]
+    assert [(wrong.row, wrong.reason) for wrong in wrongs] == [(1, Reason.UNDECODABLE)]
+    one = Deserializer(registry, topic, as_dicts=True)
+    assert one.deserialize(sound) == {"name": "a"}
+    with pytest.raises(Undecodable, match="not UTF-8"):
+        one.deserialize(rotten)
+
+
 def test_json_rows_are_validated_and_typed(registry: Registry, topic: str) -> None:
     of_order = Contract(json.dumps(JSON_ORDER), SchemaType.JSON)
     rows: list[dict[str, Any]] = [

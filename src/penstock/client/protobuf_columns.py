@@ -6,6 +6,7 @@ where the zigzag reading leads to no message of the schema, the plain one is tri
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -190,10 +191,8 @@ class ProtobufRows:
             return buffer, offsets
         if set(map(type, rows)) <= {dict}:
             make = self._message_type
-            try:
+            with suppress(*UNFIT):  # which row it was, and why, is found below
                 return joined([prefix + make(**row).SerializeToString() for row in rows])
-            except UNFIT:
-                pass  # which row it was, and why, is found below
         return joined([prefix + self._written(row, value) for row, value in enumerate(rows)])
 
     def _written(self, row: int, value: Any) -> bytes:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from penstock.client.codec import Misfit, ReadAs, Written
@@ -76,7 +77,12 @@ class ProtobufDecoder:
             message = message_type.FromString(payload)
         except DecodeError as wrong:
             raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {wrong}") from None
-        return as_dict(message) if self._wanted.as_dicts else message
+        if not self._wanted.as_dicts:
+            return message
+        try:
+            return as_dict(message)
+        except UnicodeError as wrong:
+            raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {wrong}") from None
 
     def _named(self, frame: Frame) -> tuple[str, bytes]:
         """The message's full name by the writer's schema, and its bytes."""
@@ -133,6 +139,7 @@ def as_dict(message: Any) -> dict[str, Any]:
     """A message as plain values: enums by name, bytes as bytes, nothing for what is not set.
 
     Fields without presence (proto3's plain ones) are always there, with their default if need be.
+    UnicodeError for a string that is no text, which upb lets pass in proto2.
     """
     return {
         field.name: _value_of(field, getattr(message, field.name))
@@ -157,6 +164,8 @@ def _one(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
+    if type(value) is bytes and field.type == FieldDescriptor.TYPE_STRING:
+        raise UnicodeError(f"the string {field.name} is not UTF-8")
     return value
 
 
