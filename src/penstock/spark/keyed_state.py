@@ -155,5 +155,5 @@ class KeyedState(StatefulProcessor):
 
 def _unpacked(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     for row in rows:
-        for one in row[ROWS]:
-            yield one.asDict(recursive=True)
+        for one in row[ROWS]:  # structs inside a list come as dicts already
+            yield one.asDict(recursive=True) if isinstance(one, Row) else dict(one)

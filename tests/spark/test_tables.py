@@ -1,0 +1,118 @@
+"""Compacted topics as tables: the latest of each key, also while a stream goes on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client.contract import Contract
+from penstock.client.registry import Registry
+from penstock.client.serializers import Serializer
+from penstock.errors import Refused
+from penstock.spark.table_reading import latest_by_key
+from penstock.spark.tables import join_table, table
+
+MakeTopic = Callable[..., str]
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Customer",
+        "fields": [{"name": "customer", "type": "string"}, {"name": "city", "type": "string"}],
+    }
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 9)))))
+def test_the_last_row_of_each_key_is_the_latest(rows: list[tuple[str, int | None]]) -> None:
+    keys, values = [key for key, _ in rows], [value for _, value in rows]
+    whole = pa.table(
+        {
+            "key": pa.array(keys, pa.string()),
+            "value": pa.array(values, pa.int64()),
+            "offset": pa.array(np.arange(len(rows))),
+        }
+    )
+    found = latest_by_key(whole).to_pylist()
+    assert {row["key"]: row["value"] for row in found} == dict(rows)
+    assert [row["offset"] for row in found] == sorted(row["offset"] for row in found)
+
+
+class Customers:
+    """A compacted topic, written to by hand."""
+
+    def __init__(self, bootstrap: str, registry: Registry, topic: str) -> None:
+        self.topic = topic
+        self._write = Serializer(registry, topic, Contract(SCHEMA))
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+
+    def put(self, customer: str, city: str | None) -> None:
+        value = None if city is None else {"customer": customer, "city": city}
+        self._producer.produce(self.topic, self._write.serialize(value).content, customer)
+        assert self._producer.flush(20) == 0
+
+
+@pytest.fixture
+def customers(bootstrap: str, registry: Registry, make_topic: MakeTopic) -> Customers:
+    return Customers(bootstrap, registry, make_topic(2, **{"cleanup.policy": "compact"}))
+
+
+def told(frame: DataFrame) -> dict[str, str]:
+    return {row["customer"]: row["city"] for row in frame.collect()}
+
+
+def test_a_table_has_the_latest_value_of_each_key(
+    spark: SparkSession, customers: Customers, bootstrap: str, registry_url: str
+) -> None:
+    customers.put("ann", "Oslo")
+    customers.put("bob", "Rome")
+    customers.put("ann", "Bonn")
+    customers.put("bob", None)
+    customers.put("cyd", "Kyiv")
+    options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
+    frame = table(spark, customers.topic, options)
+    assert frame.columns == ["customer", "city", "_key"]
+    assert told(frame) == {"ann": "Bonn", "cyd": "Kyiv"}
+    customers.put("bob", "Nice")
+    assert told(frame) == {"ann": "Bonn", "cyd": "Kyiv", "bob": "Nice"}
+    with pytest.raises(Refused, match="no column city_id"):
+        join_table(spark.range(1), frame, on=["city_id"])
+
+
+@pytest.mark.slow
+def test_a_stream_meets_the_table_as_it_is_when_its_batch_runs(
+    spark: SparkSession, customers: Customers, bootstrap: str, registry_url: str, tmp_path: Path
+) -> None:
+    orders = tmp_path / "orders"
+    orders.mkdir()
+    customers.put("zoe", "Riga")  # the schema is registered, so that the table has columns
+    options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
+    events = spark.readStream.schema("id long, customer string").json(str(orders))
+    joined = join_table(events, table(spark, customers.topic, options), on=["customer"])
+    seen: list[Any] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        seen.extend((row["id"], row["city"]) for row in batch.collect())
+
+    query = (
+        joined.writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        for number, city in enumerate(["Oslo", "Bonn", None]):
+            customers.put("ann", city)
+            line = json.dumps({"id": number, "customer": "ann"})
+            (tmp_path / "next").write_text(line)
+            (tmp_path / "next").rename(orders / f"{number}.json")
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert seen == [(0, "Oslo"), (1, "Bonn"), (2, None)]
