@@ -53,39 +53,37 @@ def replay(
     """Read a topic again, on Spark, into a topic or Parquet. Stopped, it can be started again."""
     if (to_topic is None) == (to_parquet is None):
         raise typer.BadParameter("say where to: --to-topic NAME or --to-parquet FOLDER")
-    bounds = (_edge("--from", start), _edge("--to", end))
+    replaying, session = _spark_parts()
+    if on_bad not in set(replaying.OnBad):
+        raise typer.BadParameter(f"--on-bad is one of {', '.join(replaying.OnBad)}")
+    bounds = replaying.Bounds(_edge("--from", start), _edge("--to", end))
+    options = {"kafka.bootstrap.servers": bootstrap}
+    if registry.lower() != _NO_REGISTRY:
+        options["registry"] = registry
+    source = replaying.Source(topic, options, _schema(schema), replaying.OnBad(on_bad))
+    target = replaying.TopicTarget(to_topic or "")
+    if to_parquet is not None:
+        target = replaying.ParquetTarget(to_parquet)
     check_reachable(bootstrap)
+    spark = session("penstock replay", master=master)
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        doing = replaying.Replay(spark, source, target, bounds=bounds, job=job, part_offsets=part)
+        _run(doing, as_json)
+    except (Refused, ClientError) as refused:
+        fail(str(refused))
+    finally:
+        spark.stop()
+
+
+def _spark_parts() -> tuple[Any, Any]:
+    """What runs it: loaded here, because no other command needs Spark."""
     try:
         from penstock.spark import replay as replaying
         from penstock.spark.session import session
     except ImportError:
         fail("replay runs on Spark: install it with pip install 'penstock[spark]' (and Java 17)")
-    if on_bad not in set(replaying.OnBad):
-        raise typer.BadParameter(f"--on-bad is one of {', '.join(replaying.OnBad)}")
-    options = {"kafka.bootstrap.servers": bootstrap}
-    if registry.lower() != _NO_REGISTRY:
-        options["registry"] = registry
-    source = replaying.Source(topic, options, _schema(schema), replaying.OnBad(on_bad))
-    target: Any = replaying.TopicTarget(to_topic or "")
-    if to_parquet is not None:
-        target = replaying.ParquetTarget(to_parquet)
-    try:
-        spark = session("penstock replay", master=master)
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            doing = replaying.Replay(
-                spark,
-                source,
-                target,
-                bounds=replaying.Bounds(*bounds),
-                job=job,
-                part_offsets=part,
-            )
-            _run(doing, as_json)
-        finally:
-            spark.stop()
-    except (Refused, ClientError) as refused:
-        fail(str(refused))
+    return replaying, session
 
 
 def _run(doing: "Replay", as_json: bool) -> None:

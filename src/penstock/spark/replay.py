@@ -119,7 +119,7 @@ class Replay:
         source: Source,
         target: Target,
         *,
-        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+        bounds: Bounds = Bounds(),  # noqa: B008 - nobody can change it
         job: str | None = None,
         part_offsets: int = PART_OFFSETS,
     ) -> None:
