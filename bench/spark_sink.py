@@ -27,7 +27,7 @@ FILES = 4  # a micro-batch each
 VALUE_BYTES = 350
 PARTITIONS = 4
 ROUNDS = 3
-BATCH_BYTES = "1000000"
+BATCH_BYTES = "200000"
 SMALL_ROWS = 1_000
 PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "67108864"}
 

@@ -9,7 +9,7 @@ Where nothing is said, columns are taken by Kafka's own names, as Spark's Kafka 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,8 @@ METADATA: Final = frozenset(  # what the source adds to a row; never part of a v
     }
 )
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
-BATCH_BYTES: Final = 1_000_000
+BATCH_BYTES: Final = 200_000  # as one row in the shuffle; Java's collectors dislike larger ones
+USUAL_FRAMING: Final = Framing(batch_bytes_max=BATCH_BYTES)
 _BATCH_BYTES_LEAST: Final = 1_024
 _BATCH_BYTES_MAX: Final = 64 << 20
 _LATEST: Final = "latest"
@@ -64,7 +65,7 @@ class WritePlan:
     partition: str | None = None
     timestamp: str | None = None
     registry_url: str | None = None
-    framing: Framing = field(default_factory=Framing)
+    framing: Framing = USUAL_FRAMING
 
     @property
     def columns(self) -> list[str]:
@@ -89,7 +90,7 @@ class WriteRequest:
     partition: str | None = None
     timestamp: str | None = None
     registry_url: str | None = None
-    framing: Framing = field(default_factory=Framing)
+    framing: Framing = USUAL_FRAMING
 
     def plan(self, names: Sequence[str]) -> WritePlan:
         """The plan for a frame with these columns."""
