@@ -1,0 +1,97 @@
+"""A driver to be killed: hourly revenue with its state in a topic, as one process.
+
+Called with a JSON document: bootstrap, registry, checkpoint, suffix, batch size, and where to die,
+"before:N" or "after:N" the write of batch N. It dies with every process of its group, by kill -9.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from penstock.spark.aggregates import count, total
+from penstock.spark.changelog import Changelog, Output, States
+from penstock.spark.session import session
+
+
+def main(told: dict[str, Any]) -> None:
+    spark = session(
+        "killed",
+        master="local[2]",
+        settings={
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            # Many short lives: the first compiler is enough.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.streaming.minBatchesToRetain": "2",
+        },
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    suffix = told["suffix"]
+    log = Changelog(
+        spark,
+        f"state{suffix}",
+        query=f"revenue{suffix}",
+        options={"kafka.bootstrap.servers": told["bootstrap"]},
+        partitions=2,
+    )
+    orders = log.read(
+        subscribe="orders",
+        registry=told["registry"],
+        columns="at,country,cents,_topic,_partition,_offset,_error",
+        maxOffsetsPerTrigger=str(told["offsets"]),
+    )
+    hourly = log.windows(
+        orders.where("_error is null"),
+        "at",
+        "1 hour",
+        lateness="10 minutes",
+        by=["country"],
+        orders=count(),
+        cents=total("cents"),
+    )
+    query = start(hourly, told)
+    query.awaitTermination()
+    spark.stop()
+
+
+def start(hourly: States, told: dict[str, Any]) -> Any:
+    suffix = told["suffix"]
+    outputs = [
+        Output(f"revenue{suffix}", rows=as_text),
+        Output(f"late{suffix}", rows=as_text, late=True),
+    ]
+    write = dying(hourly.writer(outputs), told.get("die", ""))
+    writer = hourly.changes().writeStream.outputMode("update").foreachBatch(write)
+    writer = writer.option("checkpointLocation", told["checkpoint"])
+    return writer.trigger(availableNow=True).start()
+
+
+def as_text(changes: DataFrame) -> DataFrame:
+    return changes.where("not gone").selectExpr(
+        "concat_ws(' ', unix_millis(window_start), country) as key",
+        "concat_ws(' ', orders, cents) as value",
+    )
+
+
+def dying(write: Callable[[DataFrame, int], None], die: str) -> Callable[[DataFrame, int], None]:
+    when, _, number = die.partition(":")
+
+    def run(frame: DataFrame, batch_id: int) -> None:
+        is_it = bool(die) and batch_id == int(number)
+        if is_it and when == "before":
+            os.killpg(0, signal.SIGKILL)
+        write(frame, batch_id)
+        if is_it:
+            os.killpg(0, signal.SIGKILL)
+
+    return run
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
