@@ -6,6 +6,7 @@ there, and what it says of itself goes to a file that is shown only when somethi
 
 import multiprocessing
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,8 @@ from examples.orders import Topics
 from examples.with_client import Found, Step
 
 STOP_S = 30
-SAID_CHARACTERS_MAX = 3_000
+CAUSES_MAX = 6
+CAUSE_CHARACTERS_MAX = 300
 
 
 def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
@@ -36,11 +38,20 @@ def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
                 step(told)
         except EOFError:
             said = (Path(folder) / "spark.log").read_text(errors="replace")
-            raise RuntimeError(f"Spark failed:\n{said[-SAID_CHARACTERS_MAX:]}") from None
+            raise RuntimeError(f"Spark failed:\n{_causes(said)}") from None
         finally:
             _end(process, within_s=STOP_S if isinstance(told, Found) else 0)
     found: Found = told
     return found
+
+
+def _causes(said: str) -> str:
+    """The lines that name an error: a query's plan and a trace of Java's say little to anybody."""
+    lines = [line.strip() for line in said.splitlines()]
+    named = [
+        line for line in lines if re.match(r"(Caused by: )?[\w.]*(Error|Exception|Refused)\b", line)
+    ]
+    return "\n".join(dict.fromkeys(line[:CAUSE_CHARACTERS_MAX] for line in named[-CAUSES_MAX:]))
 
 
 def _end(process: Any, *, within_s: float) -> None:
