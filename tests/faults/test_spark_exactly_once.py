@@ -144,9 +144,8 @@ class Reader:
         with Cluster(self._bootstrap) as cluster:
             while not self._stop.is_set():
                 try:
-                    self._look(cluster)
-                except (OSError, Refused):
-                    pass  # the broker is being killed
+                    with suppress(OSError, Refused):  # the broker is being killed
+                        self._look(cluster)
                 except BaseException as failure:  # noqa: BLE001 - told to the test, which raises it
                     self.failure = failure
                     return

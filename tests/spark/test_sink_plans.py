@@ -16,7 +16,7 @@ from penstock.errors import Refused
 from penstock.protocol.codecs import Codec
 from penstock.schemas.model import SchemaType
 from penstock.spark.connecting import kafka_properties
-from penstock.spark.encoding import Encoder
+from penstock.spark.encoding import Encoder, check_columns
 from penstock.spark.micro_batch import cause_of, exactly_once
 from penstock.spark.packing import Packer, gathered
 from penstock.spark.write_options import (
@@ -184,8 +184,11 @@ def test_a_frame_that_does_not_fit_its_contract_names_the_column(
 ) -> None:
     topic = make_topic(1)
     request = prepared(asked(topic=topic, schema=Contract(ORDER), registry_url=registry_url))
+    rows = pa.RecordBatch.from_pydict({"id": [1]})
     with pytest.raises(ClientError, match="store"):
-        encoded(request, pa.RecordBatch.from_pydict({"id": [1]}))
+        encoded(request, rows)
+    with pytest.raises(ClientError, match="store"):
+        check_columns(request.plan(["id"]), rows.schema)
 
 
 def test_a_key_that_is_no_text_is_refused_with_what_to_do() -> None:

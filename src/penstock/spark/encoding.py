@@ -78,6 +78,13 @@ class Encoder:
         return SideWriter(self._plan.registry_url, topic, side, plan)
 
 
+def check_columns(plan: WritePlan, columns: pa.Schema) -> None:
+    """Raises what any row of a frame with these columns would: a misfit shows before the first."""
+    rows = pa.RecordBatch.from_pylist([], schema=columns)
+    for _ in Encoder(plan).encode(rows):
+        continue
+
+
 def plain_column(rows: pa.RecordBatch, name: str, side: Side) -> Any:
     """Bytes or text as they are."""
     column = rows.column(name)

@@ -22,6 +22,7 @@ from penstock.link.transactions import Handle
 from penstock.model import Offset, TopicPartition
 from penstock.model import Sequence as SequenceNumber
 from penstock.spark.connecting import cluster, kafka_properties
+from penstock.spark.encoding import check_columns
 from penstock.spark.packing import PACKED, PACKED_NAMES, Packer
 from penstock.spark.transacting import (
     TIMEOUT_MS,
@@ -238,6 +239,7 @@ class ExactlyOnce:
         self._request = request
         self._query = query
         self._timeout_ms = timeout_ms
+        self._checked: object = None  # the columns that are known to fit
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write the batch, unless it has been."""
@@ -245,6 +247,9 @@ class ExactlyOnce:
         told = request.topic or request.topic_column or "topics"
         name = batch_name(frame, batch_id, self._query, told)
         _claims.claim(name, run_of(frame), self)
+        if frame.schema != self._checked:
+            check_frame(frame, request.plan(frame.columns))
+            self._checked = frame.schema
         outcome = in_transaction(
             name,
             request.properties,
@@ -299,6 +304,13 @@ def batch_name(frame: "DataFrame", batch_id: int, query: str | None, told: str) 
     return BatchName(query or f"{told}.{checkpoint}", checkpoint, batch_id)
 
 
+def check_frame(frame: "DataFrame", plan: WritePlan) -> None:
+    """Raises if the columns cannot be written as planned, before any row is looked at."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    check_columns(plan, to_arrow_schema(frame.select(*map(_quoted, plan.columns)).schema))
+
+
 def run_of(frame: "DataFrame") -> str:
     """Which start of the query this is; another one after a restart on the same checkpoint."""
     return str(frame.sparkSession.sparkContext.getLocalProperty(_RUN_ID))
@@ -309,10 +321,11 @@ def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
     lanes = frame.sparkSession.sparkContext.defaultParallelism
     if plan.topic is not None:
         lanes = min(lanes, len(cluster(plan.properties).run(partitions_of([plan.topic]))))
-    packed = frame.select(*[_quoted(name) for name in plan.columns]).mapInArrow(
-        _packing(plan), PACKED
-    )
-    return packed.repartitionById(lanes, "lane").sortWithinPartitions("lane", "task", "number")
+    packed = frame.select(*map(_quoted, plan.columns)).mapInArrow(_packing(plan), PACKED)
+    placed = packed.repartitionById(lanes, "lane")
+    if frame.isStreaming:  # Spark sorts no streams; its shuffle keeps the order of each task
+        return placed
+    return placed.sortWithinPartitions("lane", "task", "number")
 
 
 def _quoted(name: str) -> str:

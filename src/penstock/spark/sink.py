@@ -23,11 +23,13 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.transactions import Handle
 from penstock.spark.connecting import cluster, kafka_properties
+from penstock.spark.encoding import check_columns
 from penstock.spark.packing import PACKED_NAMES, Packer
 from penstock.spark.transacting import (
     TIMEOUT_MS,
@@ -214,7 +216,9 @@ def _job(
         return Job(kafka_properties(options), None, topics), said
     request: WriteRequest = prepared(request_from_options(options))
     topics = () if request.topic is None else (request.topic,)
-    return Job(request.properties, request.plan(schema.names), topics), said
+    plan = request.plan(schema.names)
+    check_columns(plan, to_arrow_schema(schema))
+    return Job(request.properties, plan, topics), said
 
 
 def _query_of(said: Mapping[str, str], job: Job) -> str:

@@ -53,6 +53,7 @@ class PartitionWriter:
         self._writer = writer
         self._sequences: dict[TopicPartition, Sequence] = {}
         self._counts: dict[TopicPartition, int] = {}
+        self._numbers: dict[tuple[TopicPartition, int], int] = {}  # of the last, by who packed it
         self._waiting: dict[TopicPartition, list[bytearray]] = {}
         self._waiting_bytes = 0
 
@@ -60,15 +61,27 @@ class PartitionWriter:
         """Write all rows of PACKED; what was written where, once all is acknowledged."""
         for rows in packed:
             topics, partitions = rows.column("topic"), rows.column("partition")
+            tasks, numbers = rows.column("task"), rows.column("number")
             contents = rows.column("batch")
             for index in range(rows.num_rows):
                 place = TopicPartition(topics[index].as_py(), partitions[index].as_py())
+                self._check_order(place, tasks[index].as_py(), numbers[index].as_py())
                 self._add(place, contents[index].as_buffer())
         self._send()
         return [
             Written(place, count, self._sequences[place], self._writer)
             for place, count in self._counts.items()
         ]
+
+    def _check_order(self, place: TopicPartition, task: int, number: int) -> None:
+        last = self._numbers.get((place, task), -1)
+        if number <= last:
+            raise Refused(
+                ErrorCode.invalid_record,
+                f"{self._writer}: the batches of task {task} for {place} come in another order than"
+                " they were packed in",
+            )
+        self._numbers[place, task] = number
 
     def _add(self, place: TopicPartition, content: Any) -> None:
         handle = self._target.handle
