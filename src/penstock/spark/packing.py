@@ -13,6 +13,7 @@ from binascii import crc32
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.columns.building import build_batches
@@ -84,7 +85,7 @@ class Packer:
                 pa.array([self._task] * len(rows), pa.int32()),
                 pa.array(numbers, pa.int32()),
                 pa.array([batch.record_count for _, _, batch in rows], pa.int32()),
-                pa.array([batch.content for _, _, batch in rows], pa.binary()),
+                batches_column([batch.content for _, _, batch in rows]),
             ],
             schema=PACKED_SCHEMA,
         )
@@ -94,6 +95,13 @@ class Packer:
             places = cluster(self._plan.properties).run(partitions_of([topic]))
             self._counts[topic] = len(places)
         return self._counts[topic]
+
+
+def batches_column(batches: list[memoryview]) -> Any:
+    """The batches as one column. `pa.array` would keep every memoryview it is given, for ever."""
+    ends = np.cumsum([0, *map(len, batches)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(batches))]
+    return pa.Array.from_buffers(pa.binary(), len(batches), buffers)
 
 
 def gathered(batches: Iterator[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:
