@@ -306,9 +306,9 @@ def batch_name(frame: "DataFrame", batch_id: int, query: str | None, told: str) 
 
 def check_frame(frame: "DataFrame", plan: WritePlan) -> None:
     """Raises if the columns cannot be written as planned, before any row is looked at."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from penstock.spark.spark_types import arrow_schema
 
-    check_columns(plan, to_arrow_schema(frame.select(*map(_quoted, plan.columns)).schema))
+    check_columns(plan, arrow_schema(frame.select(*map(_quoted, plan.columns)).schema))
 
 
 def run_of(frame: "DataFrame") -> str:

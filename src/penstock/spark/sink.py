@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
@@ -31,6 +30,7 @@ from penstock.link.transactions import Handle
 from penstock.spark.connecting import cluster, kafka_properties
 from penstock.spark.encoding import check_columns
 from penstock.spark.packing import PACKED_NAMES, Packer
+from penstock.spark.spark_types import arrow_schema
 from penstock.spark.transacting import (
     TIMEOUT_MS,
     BatchName,
@@ -217,7 +217,7 @@ def _job(
     request: WriteRequest = prepared(request_from_options(options))
     topics = () if request.topic is None else (request.topic,)
     plan = request.plan(schema.names)
-    check_columns(plan, to_arrow_schema(schema))
+    check_columns(plan, arrow_schema(schema))
     return Job(request.properties, plan, topics), said
 
 
