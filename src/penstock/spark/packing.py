@@ -22,6 +22,7 @@ from penstock.link.offsets import partitions_of
 from penstock.model import Millis
 from penstock.spark.connecting import cluster
 from penstock.spark.encoding import Encoder
+from penstock.spark.workers import freeze_loaded
 from penstock.spark.write_options import WritePlan
 
 PACKED: Final = (
@@ -58,6 +59,7 @@ class Packer:
         for rows in gathered(batches, _ROWS_BYTES):
             for topic, records in self._encoder.encode(rows):
                 yield self._packed(topic, records)
+        freeze_loaded("packing")
 
     def _packed(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
         count = self._partition_count(topic)

@@ -19,6 +19,7 @@ from penstock.model import Sequence, TopicPartition
 from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
 from penstock.spark.connecting import cluster
 from penstock.spark.transacting import SEQUENCE_MASK, Written, sequence_of
+from penstock.spark.workers import freeze_loaded
 
 WRITTEN: Final = "topic string, partition int, records long, end_sequence long, writer string"
 _FIELDS: Final[list[Any]] = [
@@ -68,6 +69,7 @@ class PartitionWriter:
                 self._check_order(place, tasks[index].as_py(), numbers[index].as_py())
                 self._add(place, contents[index].as_buffer())
         self._send()
+        freeze_loaded("writing")
         return [
             Written(place, count, self._sequences[place], self._writer)
             for place, count in self._counts.items()
