@@ -3,6 +3,7 @@
 Each test has topics and subjects of its own.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -41,6 +42,8 @@ def registry(registry_url: str) -> Iterator[Registry]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17 or newer (make java)")
     folder = tmp_path_factory.mktemp("spark")
     spark = session(
         "penstock tests",
