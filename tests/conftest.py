@@ -57,8 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def penstock_settings() -> dict[str, str]:
-    """The broker that tests share compacts so often that a test can wait for it."""
-    return {"log.cleaner.backoff.ms": "300"}
+    """The broker that tests share compacts so often that a test can wait for it.
+
+    It keeps what is old: tests write events of any time, and a run outlasts a round of retention.
+    """
+    return {"log.cleaner.backoff.ms": "300", "log.retention.ms": "-1"}
 
 
 @pytest.fixture
