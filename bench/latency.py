@@ -20,6 +20,7 @@ NANOS = 1_000_000_000
 COPY = 2  # RD_KAFKA_MSG_F_COPY
 PAUSE_US = 50  # no spinning: the server shares two cores with this load
 TAKEN_MAX = 1000
+IDLE_WAIT_MS = 100
 PAYLOAD_AT = Message.payload.offset
 
 
@@ -180,8 +181,10 @@ def compile_take(library: c.CDLL) -> Callable[..., int]:
         taken = 0
         idle_ms = 0
         while taken < waits_ns.size and idle_ms < idle_ms_max:
-            size = take(queue, 100, address, batch.size)
-            idle_ms = 0 if size > 0 else idle_ms + 100
+            # It waits until the batch is full or the time is up: so for one, then what is there.
+            size = take(queue, IDLE_WAIT_MS, address, 1)
+            idle_ms = 0 if size > 0 else idle_ms + IDLE_WAIT_MS
+            size += take(queue, 0, address + 8, batch.size - 1) if size > 0 else 0
             clock_gettime(CLOCK_MONOTONIC, scratch_address)
             now_ns = scratch[0] * NANOS + scratch[1]
             for index in range(size):
