@@ -1,7 +1,7 @@
 """Produce and consume throughput, server CPU and memory: Penstock beside Apache Kafka.
 
 Both servers are warmed up with the same load first. One server runs at a time, so that each has
-the machine to itself. Every load runs several times, and the round of middle speed counts: single
+the machine to itself. Every load runs several times, and the middle of each quantity counts: single
 rounds of a few seconds differ by a third on a machine that others share.
 """
 
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 
 from bench.figures import Figure, report
 from bench.peers import Cost, PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
@@ -102,8 +103,18 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
                 run, cost = measure_load(server, load, number)
                 print(f"{type(server).__name__}: {load.name}: {run}", file=sys.stderr)
                 rounds.append(run)
-            runs[load.name] = sorted(rounds, key=lambda run: run.mb_per_second)[ROUNDS // 2]
+            runs[load.name] = middle_of(rounds)
     return runs, cost.resident_bytes / MB
+
+
+def middle_of(rounds: list[Run]) -> Run:
+    """The median of every quantity by itself."""
+    return Run(
+        median(run.mb_per_second for run in rounds),
+        median(run.cpu_seconds_per_gb for run in rounds),
+        median(run.client_busy_cores for run in rounds),
+        median(run.server_busy_cores for run in rounds),
+    )
 
 
 def measure_load(server: Server, load: Load, number: int) -> tuple[Run, Cost]:
