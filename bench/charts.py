@@ -12,8 +12,8 @@ from typing import Final
 
 from bench.figures import Figure
 
-WIDTH: Final = 860
-LABEL_WIDTH: Final = 330  # the names, to the left of the bars
+WIDTH: Final = 920
+LABEL_WIDTH: Final = 390  # the names, to the left of the bars
 VALUE_WIDTH: Final = 150  # the numbers, to the right of them
 BARS_WIDTH: Final = WIDTH - LABEL_WIDTH - VALUE_WIDTH
 TOP: Final = 64
