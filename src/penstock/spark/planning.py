@@ -6,7 +6,8 @@ on another cluster or years later, has the same tasks with the same ranges.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -14,6 +15,9 @@ from penstock.errors import ErrorCode, Refused
 from penstock.model import Offset, TopicId, TopicPartition
 
 BUNDLE_OFFSETS: Final = 20_000  # ranges shorter than this together are one task's work
+TASKS_MAX: Final = 10_000  # about: beyond, Spark is busier with its tasks than they with records
+_BEGINNING: Final = Offset(0)
+_partition: Any = partial(tuple.__new__, TopicPartition)  # of a pair: a third of the time, in bulk
 _NO_ID: Final = UUID(int=0)  # what a broker says that has none
 
 
@@ -60,11 +64,10 @@ class Position:
     def from_spark(cls, told: Mapping[str, Any]) -> "Position":
         """From the checkpoint; Refused if another source wrote it."""
         try:
-            offsets = {
-                TopicPartition(topic, int(index)): Offset(int(offset))
-                for topic, rows in told["offsets"].items()
-                for index, offset in rows.items()
-            }
+            offsets: dict[TopicPartition, Any] = {}
+            for topic, rows in told["offsets"].items():
+                places = map(_partition, zip(repeat(topic), map(int, rows)))
+                offsets.update(zip(places, map(int, rows.values()), strict=True))
             ids = {topic: TopicId(UUID(one)) for topic, one in told["topic_ids"].items()}
         except (AttributeError, KeyError, TypeError, ValueError):
             raise Refused(
@@ -94,11 +97,11 @@ def made_again(start: Position, end: Position) -> list[str]:
 
 def losses(start: Position, end: Position) -> list[str]:
     """What can no longer be read of what comes after `start`, in words."""
+    anew = frozenset(made_again(start, end))
     told = [
         f"topic {topic} was deleted and made again: its offsets are of another log"
-        for topic in made_again(start, end)
+        for topic in sorted(anew)
     ]
-    anew = frozenset(made_again(start, end))
     for place, offset in sorted(start.offsets.items()):
         if place.topic in anew:
             continue
@@ -112,11 +115,13 @@ def losses(start: Position, end: Position) -> list[str]:
 def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
     """What lies between two positions; a partition that is new begins at 0."""
     anew = frozenset(made_again(start, end))
+    begins, topic_ids = start.offsets, end.topic_ids
     ranges = []
     for place, stop in sorted(end.offsets.items()):
-        begin = Offset(0) if place.topic in anew else start.offsets.get(place, Offset(0))
+        topic = place[0]
+        begin = _BEGINNING if topic in anew else begins.get(place, _BEGINNING)
         if begin < stop:
-            ranges.append(OffsetRange(place, begin, stop, end.topic_ids.get(place.topic)))
+            ranges.append(OffsetRange(place, begin, stop, topic_ids.get(topic)))
     return ranges
 
 
@@ -128,12 +133,13 @@ def deal(
 ) -> list[tuple[OffsetRange, ...]]:
     """A tuple of ranges for each task.
 
-    Short ranges share a task: starting one costs more than reading a few thousand records. Who
-    asks for a number of tasks or for their size gets a range in each.
+    Short ranges share a task: starting one costs more than reading a few thousand records. So do
+    longer ones where there are very many. Who asks for a number of tasks or for their size gets a
+    range in each.
     """
-    if partitions_min is None and records_per_partition_max is None:
-        return list(_bundled(ranges))
     total = sum(one.end - one.start for one in ranges)
+    if partitions_min is None and records_per_partition_max is None:
+        return list(_bundled(ranges, max(BUNDLE_OFFSETS, total // TASKS_MAX)))
     pieces: list[tuple[OffsetRange, ...]] = []
     for one in ranges:
         size = one.end - one.start
@@ -142,16 +148,17 @@ def deal(
             parts = -(-size // records_per_partition_max)
         if partitions_min is not None and partitions_min > len(ranges):
             parts = max(parts, -(-size * partitions_min // total))
-        pieces += [(piece,) for piece in _split(one, min(parts, size))]
+        pieces += [(piece,) for piece in _split(one, min(parts, size))] if parts > 1 else [(one,)]
     return pieces
 
 
-def _bundled(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
+def _bundled(ranges: Iterable[OffsetRange], most: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Neighbours together, as long as they have at most so many offsets."""
     bundle: list[OffsetRange] = []
     held = 0
     for one in ranges:
         size = one.end - one.start
-        if bundle and held + size > BUNDLE_OFFSETS:
+        if bundle and held + size > most:
             yield tuple(bundle)
             bundle, held = [], 0
         bundle.append(one)

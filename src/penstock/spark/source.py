@@ -34,6 +34,7 @@ from penstock.spark.progress import Progress
 from penstock.spark.read_options import Anchor, AtTimes, ReadOptions, read_options
 from penstock.spark.settling import read_schema, read_task, without_notes
 from penstock.spark.tasks import ReadTask
+from penstock.spark.workers import no_collection
 
 __all__ = ["batch_reader", "read_schema", "stream_reader"]
 
@@ -167,8 +168,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition for each task: the same for the same offsets, whenever it is asked."""
-        ranges = ranges_between(Position.from_spark(start), Position.from_spark(end))
-        return _partitions(self._options, ranges)
+        with no_collection():  # there may be a hundred thousand of them
+            ranges = ranges_between(Position.from_spark(start), Position.from_spark(end))
+            return _partitions(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows of one partition."""

@@ -6,6 +6,8 @@ longer than many a task. Imports no pyspark.
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 
@@ -14,3 +16,15 @@ def freeze_loaded(work: str) -> None:
     """To be called at the end of a task: once for each kind of work, what it has loaded stays."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """For work that makes very many small things, none of them in circles: a third of its time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
