@@ -1,8 +1,9 @@
 """Orders and payments of a shop, made up from a seed. Pure: no clock, no file, no network.
 
 Three programs write orders at the same time, each with another version of the schema; a fourth is
-broken. Event times run over `SPAN_MS` and arrive out of order by at most `JITTER_MS`, so a
-watermark of ten minutes drops nothing, however the events are cut into batches.
+broken. Event times run over `SPAN_MS` and are out of order by at most `JITTER_MS`. Who reads all
+of them at once, or a partition at the pace of the others, drops nothing with a watermark of ten
+minutes; who cuts a few hundred events into small batches runs ahead in one partition by as much.
 """
 
 import random

@@ -263,7 +263,6 @@ class States:
         if self.windows is not None:
             rows = rows.withColumn(_CLOCK, F.timestamp_micros(NEWEST))
             rows = rows.withWatermark(_CLOCK, self.lateness)
-        size_us = 0 if self.windows is None else self.windows.size_us
         return rows.groupBy(KIND, ID).transformWithState(
             KeyedState(self._rules()),
             StructType(
@@ -276,7 +275,7 @@ class States:
             ),
             "Update",
             "None" if self.windows is None else "EventTime",
-            initial_states(self.log.known, self.state, self._watermark_us(), size_us),
+            initial_states(self.log.known, self.state),
         )
 
     def start(

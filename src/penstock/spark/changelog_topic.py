@@ -92,21 +92,22 @@ def read_known(spark: SparkSession, properties: Mapping[str, str], topic: str) -
     return Known(offsets, newest_us, latest)
 
 
-def initial_states(known: Known, state: StructType, watermark_us: int | None, size_us: int) -> Any:
-    """The states as `transformWithState` takes them; without those of windows that are over."""
+def initial_states(known: Known, state: StructType) -> Any:
+    """The states as `transformWithState` takes them.
+
+    Those of windows that are over are among them: once Spark's watermark has passed them they are
+    dropped, and that is how their records are deleted.
+    """
     parsed = F.from_json("value", state, JSON_FORMAT)
     window = F.get_json_object("key", "$.window_us").cast("long")
-    rows = known.states.select(
+    return known.states.select(
         F.get_json_object("key", "$.kind").alias(KIND),
         F.col("key").alias(ID),
         *[
             window.alias(WINDOW) if name == WINDOW else parsed[name].alias(name)
             for name in state.names
         ],
-    )
-    if watermark_us is not None:
-        rows = rows.where(F.col(WINDOW).isNull() | (F.col(WINDOW) + size_us > watermark_us))
-    return rows.groupBy(KIND, ID)
+    ).groupBy(KIND, ID)
 
 
 def identity(keys: tuple[str, ...]) -> Column:
