@@ -179,9 +179,12 @@ def _cpu_seconds() -> float:
     own = psutil.Process()
     total = 0.0
     for process in (own, *own.children(recursive=True)):
-        if not _is_sparks(process):
+        try:
+            if not _is_sparks(process):
+                continue
+            times = process.cpu_times()
+        except psutil.Error:  # it has just ended: a worker's time is then in its parent's children
             continue
-        times = process.cpu_times()
         total += times.user + times.system + times.children_user + times.children_system
     return total
 

@@ -17,8 +17,9 @@ from penstock.protocol.codecs import Codec
 from penstock.schemas.model import SchemaType
 from penstock.spark.connecting import kafka_properties
 from penstock.spark.encoding import Encoder, check_columns
-from penstock.spark.micro_batch import cause_of, exactly_once
+from penstock.spark.micro_batch import exactly_once
 from penstock.spark.packing import Packer, gathered
+from penstock.spark.write_jobs import cause_of
 from penstock.spark.write_options import (
     WriteRequest,
     contract_of,

@@ -1,6 +1,8 @@
 """Batches as transactions, without Spark: what its driver and its tasks do, done by hand."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -12,12 +14,13 @@ from penstock.link.blocking import Cluster
 from penstock.link.offsets import Isolation, committed_offsets, end_offsets, partitions_of
 from penstock.link.ranges import FetchSettings, fetch_range
 from penstock.link.transactions import Handle, end_transaction, init_producer_id
-from penstock.model import Offset, TopicPartition
+from penstock.model import Offset, Sequence, TopicPartition
 from penstock.spark.connecting import cluster as kept_cluster
 from penstock.spark.connecting import kafka_properties
 from penstock.spark.micro_batch import in_transaction
 from penstock.spark.packing import Packer
 from penstock.spark.transacting import (
+    ALREADY_WRITTEN,
     BatchName,
     OpenTransaction,
     Outcome,
@@ -25,8 +28,9 @@ from penstock.spark.transacting import (
     java_hash,
     transact,
 )
+from penstock.spark.turns import Turns
 from penstock.spark.write_options import WriteRequest
-from penstock.spark.writing import ALREADY_WRITTEN, PartitionWriter, WriteTarget
+from penstock.spark.writing import PartitionWriter, TurnWriter, WriteTarget
 
 MakeTopic: TypeAlias = Callable[..., str]
 SHORT_MS = 1_000
@@ -56,17 +60,21 @@ class Sink:
         writer: str = "task 0",
     ) -> list[Written]:
         target = WriteTarget(self._properties, transaction.handle, dict(transaction.sequences))
-        return PartitionWriter(target, writer).write(self._packed(rows))
+        packed = self._packer().pack(iter([frame_of(rows)]))
+        return PartitionWriter(target, writer).write(packed)
 
-    def _packed(self, rows: list[tuple[str | None, str]]) -> Iterator[pa.RecordBatch]:
+    def _packer(self) -> Packer:
         request = WriteRequest(self._properties, topic=self.topic)
-        frame = pa.RecordBatch.from_pydict(
-            {
-                "key": pa.array([key for key, _ in rows], pa.string()),
-                "value": pa.array([value for _, value in rows], pa.string()),
-            }
-        )
-        return Packer(request.plan(["key", "value"]), 0).pack(iter([frame]))
+        return Packer(request.plan(["key", "value"]), 0)
+
+
+def frame_of(rows: list[tuple[str | None, str]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([key for key, _ in rows], pa.string()),
+            "value": pa.array([value for _, value in rows], pa.string()),
+        }
+    )
 
 
 @pytest.fixture
@@ -281,3 +289,85 @@ def test_a_text_has_the_hash_that_java_gives_it() -> None:
     assert java_hash("") == 0
     assert java_hash("a") == 97
     assert java_hash("polygenelubricants") == 0  # -2**31 in Java
+
+
+class TurnSink(Sink):
+    """The same by a task that takes turns with others."""
+
+    def write_in_turn(
+        self,
+        transaction: OpenTransaction,
+        turns: Turns,
+        rows: list[tuple[str | None, str]],
+        writer: str = "task 0",
+    ) -> list[Written]:
+        target = WriteTarget(self._properties, transaction.handle)
+        packed = self._packer().build(iter([frame_of(rows)]))
+        return TurnWriter(target, turns, writer).write(packed)
+
+
+@pytest.fixture
+def turn_sink(properties: dict[str, str], make_topic: MakeTopic) -> TurnSink:
+    return TurnSink(properties, make_topic(2))
+
+
+def test_tasks_that_take_turns_write_to_the_same_partitions(
+    cluster: Cluster, turn_sink: TurnSink, tmp_path: Path
+) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        transaction.note(turn_sink.write(transaction, rows(0, 50)))  # a frame before, in one task
+        turns = Turns.begin(str(tmp_path), transaction.sequences)
+        told = turn_sink.write_in_turn(transaction, turns, rows(50, 100), "task 0")
+        told += turn_sink.write_in_turn(transaction, turns, rows(100, 200), "task 1")
+        assert transaction.note_turns(told, turns.end_sequences()) == 150
+
+    assert transact(cluster, name(turn_sink.topic), write) is Outcome.WRITTEN
+    assert visible(cluster, turn_sink.topic) == list(range(200))
+
+
+def test_what_a_lost_task_wrote_in_its_turn_stops_the_commit(
+    cluster: Cluster, turn_sink: TurnSink, tmp_path: Path
+) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        turns = Turns.begin(str(tmp_path), {})
+        turn_sink.write_in_turn(transaction, turns, rows(0, 10), "attempt 0")  # and then it is lost
+        told = turn_sink.write_in_turn(transaction, turns, rows(0, 10), "attempt 1")
+        transaction.note_turns(told, turns.end_sequences())
+
+    with pytest.raises(Refused, match=ALREADY_WRITTEN):
+        transact(cluster, name(turn_sink.topic), write)
+    assert visible(cluster, turn_sink.topic) == []
+
+
+def test_sequences_that_a_task_died_with_are_nobody_elses(
+    cluster: Cluster, turn_sink: TurnSink, tmp_path: Path
+) -> None:
+    def write(transaction: OpenTransaction) -> None:
+        turns = Turns.begin(str(tmp_path), {})
+        with turns.turn() as turn:  # and dies before anything is sent
+            turn.take({TopicPartition(turn_sink.topic, index): 3 for index in range(2)})
+        told = turn_sink.write_in_turn(transaction, turns, rows(0, 10), "task 1")
+        transaction.note_turns(told, turns.end_sequences())
+
+    with pytest.raises(Refused, match=ALREADY_WRITTEN):
+        transact(cluster, name(turn_sink.topic), write)
+    assert visible(cluster, turn_sink.topic) == []
+
+
+def test_a_turn_is_waited_for_and_sequences_go_round(tmp_path: Path) -> None:
+    place = TopicPartition("orders", 0)
+    turns = Turns.begin(str(tmp_path), {place: Sequence(2**31 - 2)})
+    taken: list[int] = []
+
+    def take() -> None:
+        with turns.turn() as turn:
+            taken.append(turn.take({place: 3})[place])
+
+    waiting = threading.Thread(target=take)
+    with turns.turn() as turn:
+        waiting.start()
+        assert turn.take({place: 4}) == {place: 2**31 - 2}
+        assert taken == []
+    waiting.join()
+    assert taken == [2]
+    assert turns.end_sequences() == {place: 5}

@@ -3,34 +3,37 @@
     df.writeStream.foreachBatch(exactly_once("revenue", key="store", schema=Path("revenue.avsc"),
         registry="http://127.0.0.1:8081", bootstrap_servers="127.0.0.1:9092"))
 
-Two jobs' worth of work in one: tasks that have the rows pack them into record batches (`packing`),
-the batches are laid out so that each Kafka partition has one task, and that task writes them under
-the handle of the batch's transaction (`writing`, `transacting`).
+Tasks that have the rows pack them into record batches (`packing`), which are written under the
+handle of the batch's transaction (`write_jobs`, `writing`, `transacting`).
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from penstock.client.contract import Contract
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import partitions_of
 from penstock.link.transactions import Handle
 from penstock.model import Offset, TopicPartition
-from penstock.model import Sequence as SequenceNumber
 from penstock.spark.connecting import cluster, kafka_properties
 from penstock.spark.encoding import check_columns
-from penstock.spark.packing import PACKED, PACKED_NAMES, Packer
 from penstock.spark.transacting import (
+    ALREADY_WRITTEN,
     TIMEOUT_MS,
     BatchName,
     OpenTransaction,
     Outcome,
-    Written,
     transact,
+)
+from penstock.spark.write_jobs import (
+    WriteFailed,
+    laid_out,
+    planned,
+    turns_for,
+    written,
+    written_by_turns,
 )
 from penstock.spark.write_options import (
     WritePlan,
@@ -39,13 +42,7 @@ from penstock.spark.write_options import (
     framing_of,
     prepared,
 )
-from penstock.spark.writing import (
-    ALREADY_WRITTEN,
-    WRITTEN,
-    WRITTEN_SCHEMA,
-    PartitionWriter,
-    WriteTarget,
-)
+from penstock.spark.writing import WriteTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,11 +50,6 @@ if TYPE_CHECKING:
 WRITES_MAX: Final = 3  # of one batch, where tasks were lost that had written
 _QUERY_ID: Final = "sql.streaming.queryId"
 _RUN_ID: Final = "spark.jobGroup.id"
-_ERROR_CHARACTERS_MAX: Final = 2_000
-
-
-class WriteFailed(Exception):
-    """Spark could not do the writing job; the message has the cause and not the whole trace."""
 
 
 class TransactionalBatch:
@@ -77,10 +69,14 @@ class TransactionalBatch:
         What is written first to a partition comes first there.
         """
         plan = request.plan(frame.columns)
-        target = WriteTarget(
-            request.properties, self._transaction.handle, dict(self._transaction.sequences)
-        )
-        return self._transaction.note(_written(laid_out(frame, plan), target))
+        transaction = self._transaction
+        sequences = dict(transaction.sequences)
+        target = WriteTarget(request.properties, transaction.handle, sequences)
+        with turns_for(frame, sequences) as turns:
+            if turns is None:
+                return transaction.note(written(laid_out(frame, plan), target))
+            told = written_by_turns(frame, plan, target, turns)
+            return transaction.note_turns(told, turns.end_sequences())
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
@@ -308,92 +304,9 @@ def check_frame(frame: "DataFrame", plan: WritePlan) -> None:
     """Raises if the columns cannot be written as planned, before any row is looked at."""
     from penstock.spark.spark_types import arrow_schema
 
-    check_columns(plan, arrow_schema(frame.select(*map(_quoted, plan.columns)).schema))
+    check_columns(plan, arrow_schema(planned(frame, plan).schema))
 
 
 def run_of(frame: "DataFrame") -> str:
     """Which start of the query this is; another one after a restart on the same checkpoint."""
     return str(frame.sparkSession.sparkContext.getLocalProperty(_RUN_ID))
-
-
-def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
-    """The frame's rows as record batches (columns of PACKED), each partition's in one task."""
-    lanes = frame.sparkSession.sparkContext.defaultParallelism
-    if plan.topic is not None:
-        lanes = min(lanes, len(cluster(plan.properties).run(partitions_of([plan.topic]))))
-    packed = frame.select(*map(_quoted, plan.columns)).mapInArrow(_packing(plan), PACKED)
-    placed = packed.repartitionById(lanes, "lane")
-    if frame.isStreaming:  # Spark sorts no streams; its shuffle keeps the order of each task
-        return placed
-    return placed.sortWithinPartitions("lane", "task", "number")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _packing(plan: WritePlan) -> Any:
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None, "tasks have a context"
-        return Packer(plan, context.partitionId()).pack(batches)
-
-    return pack
-
-
-def _written(packed: "DataFrame", target: WriteTarget) -> list[Written]:
-    """Run the job that writes; what each task has written where."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
-    from pyspark.errors import PySparkException
-
-    try:
-        rows = packed.select(*PACKED_NAMES).mapInArrow(_writing(target), WRITTEN).collect()
-    except (PySparkException, Py4JError) as failure:
-        # Spark matches what foreachBatch raises with a pattern that runs out of stack when the
-        # text is as long as a Java trace: the cause alone is passed on.
-        raise WriteFailed(cause_of(str(failure))) from None
-    return [
-        Written(TopicPartition(topic, partition), records, SequenceNumber(end_sequence), writer)
-        for topic, partition, records, end_sequence, writer in rows
-    ]
-
-
-def _writing(target: WriteTarget) -> Any:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None, "tasks have a context"
-        writer = f"task {context.partitionId()} (attempt {context.taskAttemptId()})"
-        rows = PartitionWriter(target, writer).write(batches)
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([row.place.topic for row in rows], pa.string()),
-                pa.array([row.place.partition for row in rows], pa.int32()),
-                pa.array([row.record_count for row in rows], pa.int64()),
-                pa.array([row.end_sequence for row in rows], pa.int64()),
-                pa.array([row.writer for row in rows], pa.string()),
-            ],
-            schema=WRITTEN_SCHEMA,
-        )
-
-    return write
-
-
-def cause_of(text: str) -> str:
-    """The line that a Python task ended with, out of all that Spark tells about it."""
-    lines = [line.strip() for line in text.splitlines()]
-    told = [line for line in lines if _is_cause(line)]
-    return (told[-1] if told else text)[:_ERROR_CHARACTERS_MAX]
-
-
-def _is_cause(line: str) -> bool:
-    head = line.partition(":")[0]
-    return head.startswith(("penstock.", "pyarrow.")) or head in _BUILT_IN_ERRORS
-
-
-_BUILT_IN_ERRORS: Final = frozenset(
-    {"ValueError", "TypeError", "KeyError", "AssertionError", "OSError", "TimeoutError"}
-)

@@ -1,8 +1,8 @@
 """Rows -> record batches that only lack their producer, each for one Kafka partition.
 
-The first half of a write, done by whichever tasks have the rows: a batch is built once, as vectors,
-and then goes to the task that writes its partition as one row, so that no single record passes
-through Spark's shuffle. Runs in tasks; imports no pyspark.
+The first half of a write, done by whichever tasks have the rows: a batch is built once, as vectors.
+Either that task writes it in its turn, or it goes as one row to the task that writes its partition,
+so that no single record passes through Spark's shuffle. Runs in tasks; imports no pyspark.
 
 Batches of one task for one partition are numbered: the writer puts them in order of (task, number),
 and rows of one task that go to one partition keep their order.
@@ -11,12 +11,12 @@ and rows of one task that go to one partition keep their order.
 import time
 from binascii import crc32
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.building import build_batches
+from penstock.columns.building import PartitionBatches, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.offsets import partitions_of
 from penstock.model import Millis
@@ -41,6 +41,7 @@ PACKED_SCHEMA: Final = pa.schema(_FIELDS)
 PACKED_NAMES: Final = PACKED_SCHEMA.names
 _ROWS_BYTES: Final = 8 << 20  # rows of this size together are packed at once
 _LANE_MASK: Final = 0x3FFFFFFF
+Built: TypeAlias = dict[int, PartitionBatches]  # by partition
 
 
 class Packer:
@@ -56,12 +57,17 @@ class Packer:
 
     def pack(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The packed batches as rows of PACKED."""
+        for topic, built in self.build(batches):
+            yield self._packed(topic, built)
+
+    def build(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Built]]:
+        """The packed batches as they are, some rows' at a time, each with its topic."""
         for rows in gathered(batches, _ROWS_BYTES):
             for topic, records in self._encoder.encode(rows):
-                yield self._packed(topic, records)
+                yield topic, self._built(topic, records)
         freeze_loaded("packing")
 
-    def _packed(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
+    def _built(self, topic: str, records: pa.RecordBatch) -> Built:
         count = self._partition_count(topic)
         built = build_batches(
             records,
@@ -71,6 +77,9 @@ class Packer:
             framing=self._plan.framing,
         )
         self._unkeyed += 1
+        return built
+
+    def _packed(self, topic: str, built: Built) -> pa.RecordBatch:
         first_lane = 0 if self._plan.topic is not None else crc32(topic.encode()) & _LANE_MASK
         rows = [
             (first_lane + partition, partition, batch)

@@ -20,6 +20,7 @@ one that names another is not ours: batch 0 of a new checkpoint is never taken f
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ logger = logging.getLogger(__name__)
 PREFIX: Final = "penstock.sink."
 TIMEOUT_MS: Final = 900_000  # the longest that brokers allow unless told otherwise
 SEQUENCE_MASK: Final = 2**31 - 1
+ALREADY_WRITTEN: Final = "another task, or an earlier attempt of this one, has written to"
+AGAIN: Final = "the batch is to be written again as a whole"
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _DECIDED: Final = {"CompleteCommit": True, "CompleteAbort": False}  # and by then in every log
 _METADATA_BYTES_MAX: Final = 4_000  # brokers take 4096 unless told otherwise
@@ -117,6 +120,26 @@ class OpenTransaction:
                 raise two_writers(one.place, other.writer, one.writer)
             self.sequences[one.place] = one.end_sequence
         return sum(one.record_count for one in writers.values())
+
+    def note_turns(
+        self, written: Iterable[Written], end_sequences: Mapping[TopicPartition, Sequence]
+    ) -> int:
+        """The same where tasks took turns: together they must have used what was given out.
+
+        Refused if a task was given sequences and did not tell so: one that was lost.
+        """
+        counts: Counter[TopicPartition] = Counter()
+        for one in written:
+            counts[one.place] += one.record_count
+        for place, end_sequence in end_sequences.items():
+            start = self.sequences.get(place, Sequence(0))
+            if (start + counts[place]) & SEQUENCE_MASK != end_sequence:
+                raise Refused(
+                    ErrorCode.out_of_order_sequence_number,
+                    f"{self.name}: {ALREADY_WRITTEN} {place}; {AGAIN}",
+                )
+        self.sequences.update(end_sequences)
+        return counts.total()
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""

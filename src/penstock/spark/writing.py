@@ -1,9 +1,9 @@
 """The second half of a write: packed batches to their partitions, under a transaction's handle.
 
-Each partition has one writing task; the task stamps producer, epoch and sequence on batches that
-are built already. Before its first batch it asks the broker whether the handle has been used there
-by somebody else: a second attempt of a task never writes over, or after, its first. Runs in tasks;
-imports no pyspark.
+Producer, epoch and sequence are stamped on batches that are built already. There are two ways. Each
+partition has one writing task, which asks the broker before its first batch whether the handle has
+been used there by somebody else: a second attempt of a task never writes over, or after, its first.
+Or tasks take turns, and each writes wherever its rows go. Runs in tasks; imports no pyspark.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,22 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.columns.building import PartitionBatches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.producing import produce
 from penstock.link.transactions import Handle, describe_producers
 from penstock.model import Sequence, TopicPartition
 from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
 from penstock.spark.connecting import cluster
-from penstock.spark.transacting import SEQUENCE_MASK, Written, sequence_of
+from penstock.spark.packing import Built
+from penstock.spark.transacting import (
+    AGAIN,
+    ALREADY_WRITTEN,
+    SEQUENCE_MASK,
+    Written,
+    sequence_of,
+)
+from penstock.spark.turns import Turns
 from penstock.spark.workers import freeze_loaded
 
 WRITTEN: Final = "topic string, partition int, records long, end_sequence long, writer string"
@@ -30,8 +39,6 @@ _FIELDS: Final[list[Any]] = [
     pa.field("writer", pa.string()),
 ]
 WRITTEN_SCHEMA: Final = pa.schema(_FIELDS)
-ALREADY_WRITTEN: Final = "another task, or an earlier attempt of this one, has written to"
-AGAIN: Final = "the batch is to be written again as a whole"
 _CHUNK_BYTES: Final = 16 << 20  # sent at once
 
 
@@ -86,24 +93,15 @@ class PartitionWriter:
         self._numbers[place, task] = number
 
     def _add(self, place: TopicPartition, content: Any) -> None:
-        handle = self._target.handle
         batch = bytearray(content)
-        header = read_header(batch)
         sequence = self._sequences.get(place)
         if sequence is None:
             sequence = self._first_sequence(place)
-        stamped = header._replace(
-            attributes=header.attributes | TRANSACTIONAL,
-            producer_id=handle.producer_id,
-            producer_epoch=handle.producer_epoch,
-            base_sequence=sequence,
-        )
-        write_header(batch, 0, stamped)
-        seal(batch)
+        self._sequences[place] = end_sequence = stamp(batch, self._target.handle, sequence)
         self._waiting.setdefault(place, []).append(batch)
         self._waiting_bytes += len(batch)
-        self._sequences[place] = Sequence((sequence + header.record_count) & SEQUENCE_MASK)
-        self._counts[place] = self._counts.get(place, 0) + header.record_count
+        count = (end_sequence - sequence) & SEQUENCE_MASK
+        self._counts[place] = self._counts.get(place, 0) + count
         if self._waiting_bytes >= _CHUNK_BYTES:
             self._send()
 
@@ -142,3 +140,59 @@ class PartitionWriter:
     def _already_written(self, where: str) -> Refused:
         told = f"{self._writer}: {ALREADY_WRITTEN} {where}; {self._target.remedy}"
         return Refused(ErrorCode.out_of_order_sequence_number, told)
+
+
+class TurnWriter:
+    """Writes the batches of one task to any partitions, some whenever it has its turn."""
+
+    def __init__(self, target: WriteTarget, turns: Turns, writer: str) -> None:
+        self._cluster = cluster(target.properties)
+        self._handle = target.handle
+        self._turns = turns
+        self._writer = writer
+        self._written: dict[TopicPartition, Written] = {}
+
+    def write(self, packed: Iterator[tuple[str, Built]]) -> list[Written]:
+        """Write all; what was written where, once all is acknowledged."""
+        for topic, built in packed:
+            self._send({TopicPartition(topic, index): some for index, some in built.items()})
+        freeze_loaded("writing")
+        return list(self._written.values())
+
+    def _send(self, batches: Mapping[TopicPartition, PartitionBatches]) -> None:
+        counts = {place: len(some.rows) for place, some in batches.items()}
+        with self._turns.turn() as turn:
+            first = turn.take(counts)
+            stamped = {place: self._stamped(some, first[place]) for place, some in batches.items()}
+            try:
+                transactional_id = self._handle.transactional_id
+                self._cluster.run(produce(stamped, transactional_id=transactional_id))
+            except Refused as refusal:
+                if refusal.code is ErrorCode.out_of_order_sequence_number:
+                    told = f"{self._writer}: {ALREADY_WRITTEN} {refusal.message}; {AGAIN}"
+                    raise Refused(refusal.code, told) from refusal
+                raise
+            for place, count in counts.items():
+                before = self._written.get(place)
+                total = count if before is None else before.record_count + count
+                end_sequence = turn.sequences[place]
+                self._written[place] = Written(place, total, end_sequence, self._writer)
+
+    def _stamped(self, some: PartitionBatches, sequence: Sequence) -> list[memoryview]:
+        for batch in some.batches:
+            sequence = stamp(batch.content, self._handle, sequence)
+        return [batch.content for batch in some.batches]
+
+
+def stamp(batch: bytearray | memoryview, handle: Handle, sequence: Sequence) -> Sequence:
+    """Make a batch one of a transaction; the sequence after it."""
+    header = read_header(batch)
+    stamped = header._replace(
+        attributes=header.attributes | TRANSACTIONAL,
+        producer_id=handle.producer_id,
+        producer_epoch=handle.producer_epoch,
+        base_sequence=sequence,
+    )
+    write_header(batch, 0, stamped)
+    seal(batch)
+    return Sequence((sequence + header.record_count) & SEQUENCE_MASK)
