@@ -12,19 +12,21 @@ text, read row by row and so much slower.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.client.avro_dict_program import compile_dicts
 from penstock.client.avro_encode_program import compile_encoder
-from penstock.client.avro_gathering import NotTaken, gathered
-from penstock.client.avro_inputs import Filler, columns_of, has_wide_union, input_types
+from penstock.client.avro_inputs import columns_of, has_wide_union, input_types
 from penstock.client.avro_program import compile_decoder, wanted_names
 from penstock.client.avro_row_writing import RowWriter, batch_rows
 from penstock.client.avro_rows import RowReader, as_json, payloads_of
 from penstock.client.avro_types import NotExpressible, arrow_type
 from penstock.columns.avro.decoding import decode
+from penstock.columns.avro.dict_encoding import encode_dicts
+from penstock.columns.avro.dict_program import DictProgram
 from penstock.columns.avro.encoding import encode
 from penstock.columns.avro.program import Wrong
 from penstock.columns.compiled import Bytes, Int64s, read_only
@@ -35,8 +37,6 @@ from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.tree import Node, Record
 
 __all__ = ["AvroDecoder", "AvroEncoder", "Wrong"]
-
-_ROWS_AT_ONCE: Final = 500  # of dicts: what is looked at twice is still in the processor's cache
 
 
 class AvroDecoder:
@@ -140,12 +140,12 @@ class AvroEncoder:
         self._limits = limits
         self._schema = schema
         self._types: dict[str, pa.DataType] | None = None
+        self._dicts: DictProgram | None = None
         if _is_expressible(root):
             self._program, self._inputs = compile_encoder(root)
             self._types = input_types(root)
-            self._struct = pa.struct(list(self._types.items()))
-            self._filler = Filler(root)
-            self._is_plain = isinstance(root, Record) and not has_wide_union(root)
+            if isinstance(root, Record) and not has_wide_union(root):
+                self._dicts = compile_dicts(root)
 
     def encode(self, batch: pa.RecordBatch, prefix: bytes = b"") -> tuple[Bytes, Int64s, Bytes]:
         """The rows as payloads behind `prefix`: a buffer, one more offset than rows, a `Wrong` per
@@ -174,26 +174,13 @@ class AvroEncoder:
     ) -> tuple[Bytes, Int64s, Bytes]:
         """The same for dicts, which may leave out fields with defaults.
 
-        Through Arrow where that can be; one by one where Arrow cannot take a value, or where a
+        One by one where there is a value that is not exactly what the schema asks for, or where a
         union's branch has to be found out.
         """
-        if self._types is None or not self._is_plain:
-            return self._rows.write(rows, prefix)
-        parts = []
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            part = self._struct_of(rows[start : start + _ROWS_AT_ONCE])
-            if part is None:
-                return self._rows.write(rows, prefix)
-            parts.append(part)
-        struct: Any = pa.concat_arrays(parts) if parts else pa.array([], self._struct)
-        return self.encode(pa.RecordBatch.from_struct_array(struct), prefix)
-
-    def _struct_of(self, rows: Sequence[Mapping[str, Any]]) -> "ArrowArray | None":
-        """The rows as an Arrow array; None if Arrow would not take them as they are."""
-        if not set(map(type, rows)) <= {dict}:
-            return None
-        ready = [self._filler.filled(row) for row in rows] if self._filler.is_needed else rows
-        try:
-            return gathered(self._root, ready, self._struct)
-        except NotTaken:
-            return None
+        taken = rows if type(rows) is list else list(rows)
+        encoded = None
+        if self._dicts is not None:
+            encoded = encode_dicts(self._dicts, taken, prefix, self._limits)
+        if encoded is None:
+            return self._rows.write(taken, prefix)
+        return encoded.buffer, encoded.offsets, encoded.errors

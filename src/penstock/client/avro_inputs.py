@@ -1,11 +1,11 @@
-"""What callers have, as the arrays an encoding program reads: Arrow batches, and lists of dicts.
+"""What callers have, as the arrays an encoding program reads.
 
 Columns come by name, in any order. One that is missing is filled from its field's default; one that
 the schema does not have is refused, as is a type that does not convert without loss.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,7 @@ from penstock.client.avro_types import arrow_type, values_of
 from penstock.columns.avro.decoding import decode
 from penstock.columns.compiled import read_only
 from penstock.columns.shape import ArrowArray
-from penstock.schemas.avro.tree import Absent, Array, Field, Map, Name, Node, Record, Union
-
-_NAME: Final = Name("Row", None)
+from penstock.schemas.avro.tree import Array, Map, Node, Record, Union
 
 
 def input_types(root: Node) -> dict[str, pa.DataType]:
@@ -90,80 +88,3 @@ def has_wide_union(node: Node, inside: frozenset[int] = frozenset()) -> bool:
     if isinstance(node, Array):
         return has_wide_union(node.items, inside)
     return isinstance(node, Map) and has_wide_union(node.values, inside)
-
-
-class Filler:
-    """Puts defaults where a dict lacks a field: pa.array would put a null there."""
-
-    def __init__(self, root: Node) -> None:
-        self._fill = _filling(root, frozenset())
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the schema has a default other than null at all."""
-        return self._fill is not None
-
-    def filled(self, row: Any) -> Any:
-        """The row, or a copy with its defaults."""
-        return row if self._fill is None else self._fill(row)
-
-
-def _filling(node: Node, inside: frozenset[int]) -> Any:
-    """A function that fills a value of this type, None if there is nothing to fill."""
-    if isinstance(node, Record) and id(node) not in inside:
-        return _record_filling(node, inside | {id(node)})
-    if isinstance(node, Union) and len(values_of(node)) == 1:
-        return _filling(values_of(node)[0], inside)
-    if isinstance(node, Array):
-        item = _filling(node.items, inside)
-        return item and (lambda row: [item(one) for one in row] if _is_list(row) else row)
-    if isinstance(node, Map):
-        value = _filling(node.values, inside)
-        return value and (
-            lambda row: (
-                {key: value(one) for key, one in row.items()} if isinstance(row, dict) else row
-            )
-        )
-    return None
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _record_filling(record: Record, inside: frozenset[int]) -> Any:
-    defaults = {
-        field.name: python_default(field.type, field.default)
-        for field in record.fields
-        if not isinstance(field.default, Absent) and field.default is not None
-    }
-    inner = {
-        field.name: part
-        for field in record.fields
-        if (part := _filling(field.type, inside)) is not None
-    }
-    if not defaults and not inner:
-        return None
-
-    def fill(row: Any) -> Any:
-        if not isinstance(row, dict):
-            return row
-        changed = defaults | row if not defaults.keys() <= row.keys() else row
-        if inner:
-            changed = dict(changed)
-            for name, filling in inner.items():
-                if name in changed:
-                    changed[name] = filling(changed[name])
-        return changed
-
-    return fill
-
-
-def python_default(node: Node, value: Any) -> Any:
-    """A default as a Python value that pa.array takes for the type."""
-    bare = Record(_NAME, None, (), {}, [], is_error=False)
-    field = Field("value", node, None, value, "ascending", (), {})
-    only = Record(_NAME, None, (), {}, [field], is_error=False)
-    nowhere = np.zeros(1, dtype=np.int64)
-    decoded = decode(compile_decoder(bare, only), read_only(b""), nowhere, nowhere)
-    return decoded.columns[0].to_pylist()[0]

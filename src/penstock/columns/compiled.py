@@ -1,4 +1,4 @@
-"""How this room compiles: at the first call, without the GIL, and cached on disk for the next time.
+"""How this room compiles: at the first call, mostly without the GIL, and cached on disk for later.
 
 numba keeps the cache beside the source, in the user's cache folder where the package is read-only,
 or in NUMBA_CACHE_DIR. With no place to write at all a kernel still works; each process compiles it.
@@ -95,7 +95,16 @@ def outlined(function: Callable[P, R]) -> Callable[P, R]:
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile at the first call, or load what an earlier process compiled."""
-    compiled: Any = _njit(nogil=True, _nrt=False)(function)
+    return _cached(function, nogil=True)
+
+
+def object_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """The same for a kernel that walks Python's objects, and so keeps the GIL."""
+    return _cached(function, nogil=False)
+
+
+def _cached(function: Callable[P, R], *, nogil: bool) -> Callable[P, R]:
+    compiled: Any = _njit(nogil=nogil, _nrt=False)(function)
     with suppress(RuntimeError):  # numba found no folder to cache in
         compiled._cache = RoomCache(function)  # noqa: SLF001 - as njit(cache=True) sets it
     typed: Callable[P, R] = compiled

@@ -1,0 +1,422 @@
+"""The encoding kernel for dicts: one walk over Python's values, straight to Avro's bytes.
+
+It takes values that are exactly what the schema asks for and guesses nothing: at the first one that
+is not it stops with NOT_TAKEN, and the rows go another way. A row is all or nothing, as with Arrow.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from penstock.columns import python_objects as python
+from penstock.columns.avro import dict_program as ops
+from penstock.columns.avro.program import NEEDS_ROOM, NO_SLOT, OP, SLOT, A, B, C, Wrong
+from penstock.columns.avro.reading import NOTHING
+from penstock.columns.avro.write_kernels import write_varint
+from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, object_kernel
+
+NOT_TAKEN: Final = 101  # not an error of the row: it is for others to say
+NULL: Final = int(Wrong.NULL)
+UNKNOWN_SYMBOL: Final = int(Wrong.SYMBOL)
+TIME_RANGE: Final = int(Wrong.TIME_RANGE)
+DECIMAL_RANGE: Final = int(Wrong.DECIMAL_RANGE)
+
+# a frame of the stack, for each record, list or map that is open
+CONTAINER, CURSOR, COUNT = range(3)  # COUNT: fields found so far, or how many items there are
+FRAME_CELLS: Final = 3
+
+_VARINT_BYTES_MAX: Final = 10
+_INT_MAX: Final = 2**31 - 1
+_INT_MIN: Final = -(2**31)
+_FLOAT_INT_MAX: Final = 2**24  # up to here each int is a float, and a double below
+_DOUBLE_INT_MAX: Final = 2**53
+
+# where C functions put what they return besides
+SIZE, ENTRY_KEY, ENTRY_VALUE = range(3)
+SCRATCH_CELLS: Final = 3
+_WORD_BYTES: Final = 8
+
+
+class Tables(NamedTuple):
+    """What instructions refer to, and room for a row's state."""
+
+    pool: Bytes
+    objects: Int64s
+    known: Int64s  # python_objects.KNOWN
+    stack: Int64s
+    scratch: Int64s
+
+
+@inlined
+def read_int(tables: Tables, value: int) -> tuple[int, Any]:
+    """What is wrong, and a Python int of up to 64 bits."""
+    tables.scratch[SIZE] = 0
+    number = python.int_value(value, tables.scratch.ctypes.data)
+    return (NOTHING if tables.scratch[SIZE] == 0 else NOT_TAKEN), number
+
+
+@inlined
+def convert(tables: Tables, converter: int, value: int) -> int:
+    """A new reference to what the converter makes of the value; 0 if it will not have it."""
+    python.keep(value)
+    made = python.converted(tables.objects[converter], value)
+    python.let_go(value)
+    if made == 0:
+        python.clear_error()
+    return made  # type: ignore[no-any-return]  # an int once compiled
+
+
+@inlined
+def read_number(tables: Tables, converter: int, value: int) -> tuple[int, Any]:
+    """What is wrong, and a whole number: an int, or what a converter makes one of."""
+    if python.type_of(value) == tables.known[python.INT]:
+        return read_int(tables, value)
+    if converter == NO_SLOT:
+        return NOT_TAKEN, np.int64(0)
+    made = convert(tables, converter, value)
+    if made == 0:
+        return NOT_TAKEN, np.int64(0)
+    wrong, number = read_int(tables, made)
+    python.let_go(made)
+    return wrong, number
+
+
+@inlined
+def put_bytes(
+    output: Bytes, position: int, address: int, size: int, with_size: bool
+) -> tuple[int, int]:
+    """Bytes from memory: what is wrong, and the position after them."""
+    if position + _VARINT_BYTES_MAX + size > len(output):
+        return NEEDS_ROOM, position
+    if with_size:
+        position = write_varint(output, position, size)
+    python.copy_memory(output.ctypes.data + position, address, size)
+    return NOTHING, position + size
+
+
+@inlined
+def put_text(tables: Tables, value: int, output: Bytes, position: int) -> tuple[int, int]:
+    """A str with its size in front."""
+    if python.type_of(value) != tables.known[python.STR]:
+        return NOT_TAKEN, position
+    content = python.text_content(value, tables.scratch.ctypes.data)
+    if content == 0:
+        python.clear_error()
+        return NOT_TAKEN, position
+    return put_bytes(output, position, content, tables.scratch[SIZE], True)
+
+
+@inlined
+def put_content(
+    tables: Tables, value: int, size: int, output: Bytes, position: int
+) -> tuple[int, int]:
+    """Bytes or a bytearray: of that size, or with their own in front if it is negative."""
+    kind = python.type_of(value)
+    if kind == tables.known[python.BYTES]:
+        content, length = python.bytes_content(value), python.bytes_size(value)
+    elif kind == tables.known[python.BYTEARRAY]:
+        content, length = python.bytearray_content(value), python.bytearray_size(value)
+    else:
+        return NOT_TAKEN, position
+    if size >= 0 and length != size:
+        return NOT_TAKEN, position
+    return put_bytes(output, position, content, length, size < 0)
+
+
+@inlined
+def put_converted(
+    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+) -> tuple[int, int]:
+    """What the converter makes of the value: bytes, or None if it has too many digits."""
+    made = convert(tables, code[pc, SLOT], value)
+    if made == 0:
+        return NOT_TAKEN, position
+    if made == tables.known[python.NONE]:
+        python.let_go(made)
+        return DECIMAL_RANGE, position
+    content, size = python.bytes_content(made), python.bytes_size(made)
+    wrong, position = put_bytes(output, position, content, size, code[pc, A] == 1)
+    python.let_go(made)
+    return wrong, position
+
+
+@inlined
+def put_real(
+    tables: Tables, value: int, is_double: bool, output: Bytes, position: int
+) -> tuple[int, int]:
+    """A float or a double, of a float or of an int that is one."""
+    kind = python.type_of(value)
+    if kind == tables.known[python.FLOAT]:
+        number = python.float_value(value)
+    elif kind == tables.known[python.INT]:
+        wrong, whole = read_int(tables, value)
+        largest = _DOUBLE_INT_MAX if is_double else _FLOAT_INT_MAX
+        if wrong != NOTHING or whole > largest or whole < -largest:
+            return NOT_TAKEN, position
+        number = np.float64(whole)
+    else:
+        return NOT_TAKEN, position
+    if is_double:
+        bits = np.float64(number).view(np.uint64)
+        for shift in range(0, 64, 8):
+            output[position] = bits >> np.uint64(shift) & np.uint64(0xFF)
+            position += 1
+        return NOTHING, position
+    narrow = np.float32(number)
+    if np.isinf(narrow) and not np.isinf(number):
+        return NOT_TAKEN, position
+    short_bits = narrow.view(np.uint32)
+    for shift in range(0, 32, 8):
+        output[position] = short_bits >> np.uint32(shift) & np.uint32(0xFF)
+        position += 1
+    return NOTHING, position
+
+
+@inlined
+def put_symbol(
+    tables: Tables, symbols: int, value: int, output: Bytes, position: int
+) -> tuple[int, int]:
+    """The number of an enum's symbol."""
+    if python.type_of(value) != tables.known[python.STR]:
+        return NOT_TAKEN, position
+    found = python.dict_value(tables.objects[symbols], value)
+    if found == 0:
+        python.clear_error()
+        return UNKNOWN_SYMBOL, position
+    _, number = read_int(tables, found)
+    return NOTHING, write_varint(output, position, number)
+
+
+@inlined
+def put_scalar(
+    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+) -> tuple[int, int]:
+    """A value without parts: what is wrong, and the position after it."""
+    op = code[pc, OP]
+    if value == tables.known[python.NONE]:
+        return (NOTHING if op == ops.NOTHING else NULL), position
+    if position + _VARINT_BYTES_MAX > len(output):
+        return NEEDS_ROOM, position
+    if op == ops.TEXT:
+        return put_text(tables, value, output, position)
+    if op <= ops.TIME:
+        wrong, number = read_number(tables, code[pc, SLOT], value)
+        if wrong != NOTHING:
+            return wrong, position
+        if op == ops.INT and (number > _INT_MAX or number < _INT_MIN):
+            return NOT_TAKEN, position
+        if op == ops.TIME and (number < 0 or number >= code[pc, A]):
+            return TIME_RANGE, position
+        return NOTHING, write_varint(output, position, number)
+    if op == ops.DOUBLE or op == ops.FLOAT:
+        return put_real(tables, value, op == ops.DOUBLE, output, position)
+    if op == ops.ENUM:
+        return put_symbol(tables, code[pc, SLOT], value, output, position)
+    if op == ops.CONVERTED:
+        return put_converted(tables, code, pc, value, output, position)
+    if op == ops.SIZED or op == ops.FIXED:
+        size = -1 if op == ops.SIZED else code[pc, A]
+        return put_content(tables, value, size, output, position)
+    if op == ops.BOOLEAN and value == tables.known[python.TRUE]:
+        output[position] = 1
+        return NOTHING, position + 1
+    if op == ops.BOOLEAN and value == tables.known[python.FALSE]:
+        output[position] = 0
+        return NOTHING, position + 1
+    return NOT_TAKEN, position
+
+
+@inlined
+def enter(tables: Tables, depth: int, container: int, count: int) -> int:
+    """Open a record, list or map; how many are open now."""
+    python.keep(container)
+    tables.stack[depth * FRAME_CELLS + CONTAINER] = container
+    tables.stack[depth * FRAME_CELLS + CURSOR] = 0
+    tables.stack[depth * FRAME_CELLS + COUNT] = count
+    return depth + 1
+
+
+@inlined
+def leave(tables: Tables, depth: int) -> int:
+    """Close the one opened last."""
+    python.let_go(tables.stack[(depth - 1) * FRAME_CELLS + CONTAINER])
+    return depth - 1
+
+
+@inlined
+def size_of(tables: Tables, op: int, value: int) -> int:
+    """How many parts a container has; -1 if it is not of the kind that is asked for."""
+    kind = python.type_of(value)
+    if op != ops.LIST_BEGIN:
+        if kind != tables.known[python.DICT]:
+            return -1
+        return python.dict_size(value)  # type: ignore[no-any-return]  # an int once compiled
+    if kind == tables.known[python.LIST]:
+        return python.list_size(value)  # type: ignore[no-any-return]  # as above
+    if kind == tables.known[python.TUPLE]:
+        return python.tuple_size(value)  # type: ignore[no-any-return]  # as above
+    return -1
+
+
+@inlined
+def next_item(tables: Tables, frame: int) -> int:
+    """The next item of the list that is open, 0 if others have shortened it."""
+    container = tables.stack[frame + CONTAINER]
+    at = tables.stack[frame + CURSOR]
+    tables.stack[frame + CURSOR] = at + 1
+    if python.type_of(container) == tables.known[python.LIST]:
+        item = python.list_item(container, at)
+    else:
+        item = python.tuple_item(container, at)
+    if item == 0:
+        python.clear_error()
+    return item  # type: ignore[no-any-return]  # an int once compiled
+
+
+@inlined
+def put_entry(tables: Tables, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
+    """The next key of the map that is open: what is wrong, its value, the position after it."""
+    stack, scratch = tables.stack.ctypes.data, tables.scratch.ctypes.data
+    found = python.next_entry(
+        tables.stack[frame + CONTAINER],
+        stack + (frame + CURSOR) * _WORD_BYTES,
+        scratch + ENTRY_KEY * _WORD_BYTES,
+        scratch + ENTRY_VALUE * _WORD_BYTES,
+    )
+    if found == 0:  # others have made it smaller
+        return NOT_TAKEN, 0, position
+    wrong, position = put_text(tables, tables.scratch[ENTRY_KEY], output, position)
+    return wrong, tables.scratch[ENTRY_VALUE], position
+
+
+@inlined
+def field_value(tables: Tables, depth: int, key: int) -> int:
+    """What the record that is open has under a name, 0 if nothing."""
+    frame = (depth - 1) * FRAME_CELLS
+    value = python.dict_value(tables.stack[frame + CONTAINER], tables.objects[key])
+    if value == 0:
+        python.clear_error()
+    else:
+        tables.stack[frame + COUNT] += 1
+    return value  # type: ignore[no-any-return]  # an int once compiled
+
+
+@inlined
+def run_row(
+    row: int, code: Int64s, tables: Tables, output: Bytes, position: int
+) -> tuple[int, int, int]:
+    """One dict through the program: what is wrong, the position after it, what is still open."""
+    pc = 0
+    depth = 0
+    value: Any = row
+    while True:
+        op = code[pc, OP]
+        frame = (depth - 1) * FRAME_CELLS
+        if op == ops.FIELD:
+            value = field_value(tables, depth, code[pc, SLOT])
+            if value == 0:
+                size = code[pc, B]
+                if code[pc, A] == ops.NO_DEFAULT:
+                    return NULL, position, depth
+                if position + size > len(output):
+                    return NEEDS_ROOM, position, depth
+                copy_bytes(output, position, tables.pool, code[pc, A], size)
+                position += size
+                pc = code[pc, C] - 1
+        elif op <= ops.SCALAR_LAST:
+            wrong, position = put_scalar(tables, code, pc, value, output, position)
+            if wrong != NOTHING:
+                return wrong, position, depth
+        elif op == ops.END:
+            return NOTHING, position, depth
+        elif position + _VARINT_BYTES_MAX > len(output):
+            return NEEDS_ROOM, position, depth
+        elif op == ops.NULLABLE:
+            if value == tables.known[python.NONE]:
+                position = write_varint(output, position, code[pc, A])
+                pc = code[pc, B] - 1
+            else:
+                position = write_varint(output, position, 1 - code[pc, A])
+        elif op == ops.BRANCH:
+            position = write_varint(output, position, code[pc, A])
+        elif op == ops.RECORD_END:
+            if tables.stack[frame + COUNT] != python.dict_size(tables.stack[frame + CONTAINER]):
+                return NOT_TAKEN, position, depth  # a key that the record does not have
+            depth = leave(tables, depth)
+        elif op == ops.LIST_NEXT or op == ops.MAP_NEXT:
+            tables.stack[frame + COUNT] -= 1
+            if tables.stack[frame + COUNT] == 0:
+                position = write_varint(output, position, 0)
+                depth = leave(tables, depth)
+            else:
+                wrong, value, position = step(tables, op, frame, output, position)
+                if wrong != NOTHING:
+                    return wrong, position, depth
+                pc = code[pc, A] - 1
+        else:  # RECORD_BEGIN, LIST_BEGIN, MAP_BEGIN
+            if value == tables.known[python.NONE]:
+                return NULL, position, depth
+            count = size_of(tables, op, value)
+            if count < 0:
+                return NOT_TAKEN, position, depth
+            if op == ops.RECORD_BEGIN:
+                depth = enter(tables, depth, value, 0)
+            elif count == 0:
+                position = write_varint(output, position, 0)
+                pc = code[pc, A]
+            else:
+                position = write_varint(output, position, count)
+                depth = enter(tables, depth, value, count)
+                following = ops.LIST_NEXT if op == ops.LIST_BEGIN else ops.MAP_NEXT
+                wrong, value, position = step(
+                    tables, following, (depth - 1) * FRAME_CELLS, output, position
+                )
+                if wrong != NOTHING:
+                    return wrong, position, depth
+        pc += 1
+
+
+@inlined
+def step(tables: Tables, op: int, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
+    """On to the next item or entry: what is wrong, the value, the position after a key."""
+    if op == ops.MAP_NEXT:
+        return put_entry(tables, frame, output, position)
+    value = next_item(tables, frame)
+    return (NOTHING if value != 0 else NOT_TAKEN), value, position
+
+
+@object_kernel
+def encode_dicts(
+    rows: int,
+    code: Int64s,
+    tables: Tables,
+    prefix: Bytes,
+    output: Bytes,
+    offsets: Int64s,
+    errors: Bytes,
+    start_row: int,
+    end_row: int,
+) -> tuple[int, int]:
+    """Rows of a list from start_row to end_row, each after the prefix.
+
+    Returns the first row that was not written, and why: NEEDS_ROOM, NOT_TAKEN or NOTHING.
+    """
+    for row in range(start_row, end_row):
+        position = offsets[row]
+        if position + len(prefix) > len(output):
+            return row, NEEDS_ROOM
+        copy_bytes(output, position, prefix, 0, len(prefix))
+        value = python.list_item(rows, row)
+        if value == 0:  # others have shortened the list
+            python.clear_error()
+            return row, NOT_TAKEN
+        if value == tables.known[python.NONE]:
+            return row, NOT_TAKEN
+        wrong, end, depth = run_row(value, code, tables, output, position + len(prefix))
+        while depth > 0:
+            depth = leave(tables, depth)
+        if wrong in (NEEDS_ROOM, NOT_TAKEN):
+            return row, wrong
+        errors[row] = wrong
+        offsets[row + 1] = end if wrong == NOTHING else position
+    return end_row, NOTHING
