@@ -61,6 +61,24 @@ def test_a_schema_is_registered_listed_shown_and_deleted(
     assert "There are no schemas yet" in run("list", subject).stdout
 
 
+def test_usage_tells_who_reads_a_version_and_what_speaks_against_deleting_it(
+    run: Any, write: Any, subject: str, record: Record, node: Any
+) -> None:
+    id = json.loads(run("register", subject, write(record("a:int")), "--json").stdout)["id"]
+    headers = {"penstock-client": "fraud-scorer", "penstock-role": "consumer"}
+    httpx.get(f"{node.url}/schemas/ids/{id}", headers=headers).raise_for_status()
+    told = run("usage", subject).stdout
+    assert f"{subject} version 1 (id {id}): keep it" in told
+    assert "it is the latest version" in told
+    assert "fraud-scorer" in told
+    assert "LAST SEEN" in told
+    uses = json.loads(run("usage", subject, "--json").stdout)["uses"]
+    assert "fraud-scorer" in {use["client"] for use in uses}
+    missing = run("usage", "nobody-value")
+    assert missing.exit_code == 1
+    assert "40401" in missing.stderr
+
+
 def test_a_check_fails_with_reasons_made_for_people(
     run: Any, write: Any, subject: str, record: Record
 ) -> None:

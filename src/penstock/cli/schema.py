@@ -1,7 +1,8 @@
-"""`penstock schema …`: list, get, register, check, diff, delete, import, export."""
+"""`penstock schema …`: list, get, register, check, diff, usage, delete, import, export."""
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -199,6 +200,35 @@ def _as_document(subject: str, old: str, new: str, found: Explanation) -> dict[s
         "changes": [one._asdict() for one in found.changes],
         "lints": [one._asdict() for one in found.lints],
     }
+
+
+@app.command()
+def usage(
+    subject: SubjectName,
+    quiet_days: Annotated[int, typer.Option(min=0, help="A use counts for so long.")] = 7,
+    registry: RegistryUrl = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Show who uses which version, and which may be deleted, or why not."""
+    with reaching(registry) as link:
+        told = link.ask("GET", "subjects", subject, "usage", quietDays=quiet_days)
+    if as_json:
+        show_json(told)
+        return
+    for one in told["versions"]:
+        verdict = "may be deleted" if one["safeToDelete"] else "keep it"
+        typer.echo(f"{subject} version {one['version']} (id {one['id']}): {verdict}")
+        for reason in one["reasons"]:
+            typer.echo(f"  {reason}")
+    if told["uses"]:
+        typer.echo()
+        titles = ["CLIENT", "ROLE", "VERSION", "LAST SEEN", "TIMES"]
+        show_table(titles, [_use_cells(use) for use in told["uses"]])
+
+
+def _use_cells(use: dict[str, Any]) -> list[str]:
+    last_seen = datetime.fromtimestamp(use["lastSeen"] / 1000, UTC).isoformat(" ", "seconds")
+    return [use["client"], use["role"], str(use["version"]), last_seen, str(use["count"])]
 
 
 @app.command()
