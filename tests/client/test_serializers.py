@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from penstock.client.avro_depth import NESTING_MAX
+from penstock.client.avro_walk import NESTING_MAX
 from penstock.client.contract import Contract, Form
 from penstock.client.errors import (
     ClientError,

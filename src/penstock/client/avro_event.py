@@ -14,8 +14,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
-from penstock.client.avro_depth import check_depth, needs_walk
-from penstock.client.avro_ranges import range_check
+from penstock.client.avro_walk import Walk
 from penstock.client.codec import Misfit, ReadAs, Written
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import BadFrame, Frame
@@ -52,7 +51,7 @@ class AvroDecoder:
     """Reads what one schema wrote, resolved to the reader's schema if there is one."""
 
     def __init__(self, writer: AvroSchema, wanted: ReadAs) -> None:
-        self._root = writer.root
+        self._walk = Walk(writer.root)
         self._writer = _compiled(writer)
         reader = wanted.schema
         if reader is not None and not isinstance(reader, AvroSchema):
@@ -60,31 +59,23 @@ class AvroDecoder:
         is_same = reader is None or reader.formatted("resolved") == writer.formatted("resolved")
         self._reader = None if is_same or reader is None else _compiled(reader)
         self._is_raw = writer.root.kind is Kind.BYTES and self._reader is None
-        self._is_risky = needs_walk(writer.root)
-        read_root = writer.root if self._reader is None or reader is None else reader.root
-        self._check = None if self._is_risky else range_check(writer.root, read_root)
 
     def decode(self, frame: Frame) -> Any:
         """The value, all of it; raises Undecodable or BadFrame."""
         payload = frame.payload()
         if self._is_raw:
             return payload
-        if self._is_risky:
-            check_depth(self._root, payload)
+        self._walk.check(payload)
         buffer = io.BytesIO(payload)
         try:
             value = schemaless_reader(buffer, self._writer, self._reader)
         except fastavro.read.SchemaResolutionError as wrong:
             raise Undecodable(Reason.UNRESOLVABLE, str(wrong)) from None
-        except (EOFError, IndexError) as wrong:
-            raise Undecodable(Reason.UNDECODABLE, f"ends too soon: {wrong}") from None
         except Exception as wrong:  # noqa: BLE001 - fastavro raises whatever the bytes made of it
             raise Undecodable(Reason.UNDECODABLE, f"{type(wrong).__name__}: {wrong}") from None
         if buffer.tell() != len(payload):
             left = len(payload) - buffer.tell()
             raise BadFrame(Reason.TRAILING_BYTES, f"{left} bytes after the value", buffer.tell())
-        if self._check is not None and not self._check(value):
-            raise Undecodable(Reason.UNDECODABLE, "an int of more than 32 bits")
         return value
 
 

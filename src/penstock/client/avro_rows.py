@@ -2,8 +2,6 @@
 
 Arrow has no type for a tree, so such a column is the text of the value, in the reader's terms:
 bytes as text with a character per byte, as in Avro's own JSON, numbers that JSON lacks as strings.
-The payloads were walked by a kernel before, with limits: fastavro's compiled reader would follow
-crafted ones until the stack ends.
 """
 
 import io
@@ -14,6 +12,7 @@ from typing import Any, Final
 
 import fastavro
 
+from penstock.client.avro_walk import Unsound, Walk
 from penstock.columns.avro.program import Wrong
 from penstock.schemas.avro import AvroSchema
 
@@ -40,16 +39,20 @@ def _without_logical(value: Any) -> Any:
 
 
 class RowReader:
-    """Reads single payloads that a kernel has found to be sound."""
+    """Reads single payloads, by the rules of one who reads a single event."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
+        self._walk = Walk(writer.root)
         self._writer = plain_schema(writer)
         self._reader = plain_schema(reader)
 
     def read(self, payload: bytes) -> tuple[Any, Wrong]:
         """The value, and what is wrong with it."""
         try:
+            self._walk.check(payload)
             value = fastavro.schemaless_reader(io.BytesIO(payload), self._writer, self._reader)
+        except Unsound as wrong:
+            return None, Wrong[wrong.name]
         except UnicodeDecodeError:
             return None, Wrong.UTF8
         except (fastavro.schema.SchemaParseException, KeyError, IndexError):

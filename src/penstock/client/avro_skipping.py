@@ -1,17 +1,21 @@
-"""Instructions that step over values nobody wants, whatever their type, recursive ones as well."""
+"""Instructions that step over values nobody wants, whatever their type, recursive ones as well.
+
+What is stepped over is looked at all the same: whether an event is wrong does not depend on which
+of its fields a reader wants, texts and decimals aside, which would have to be read for that.
+"""
 
 from typing import Final
 
 from penstock.columns.avro import program as ops
-from penstock.columns.avro.program import NO_SLOT, Assembler
-from penstock.schemas.avro.tree import Array, Fixed, Kind, Map, Node, Record, Union
+from penstock.columns.avro.program import NO_SLOT, Assembler, Wrong
+from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 
 _BYTES: Final = {
     Kind.NULL: 0,
-    Kind.BOOLEAN: 1,
     Kind.FLOAT: 4,
     Kind.DOUBLE: 8,
 }
+_RANGES: Final = {Kind.INT: (-(2**31), 2**31 - 1), Kind.LONG: (-(2**63), 2**63 - 1)}
 _SIZED: Final = (Kind.STRING, Kind.BYTES)
 
 
@@ -40,8 +44,12 @@ class Skipping:
             self._put_plain(_BYTES[node.kind])
         elif node.kind in _SIZED:
             self._asm.put(ops.SKIP_SIZED)
+        elif node.kind is Kind.BOOLEAN:
+            self._asm.put(ops.SKIP_FIXED, NO_SLOT, 1, 1)
+        elif isinstance(node, Enum):
+            self._asm.put(ops.SKIP_VARINT, NO_SLOT, 0, len(node.symbols) - 1, Wrong.ENUM)
         else:
-            self._asm.put(ops.SKIP_VARINT)
+            self._asm.put(ops.SKIP_VARINT, NO_SLOT, *_RANGES[node.kind], Wrong.INT_RANGE)
 
     def put_subroutines(self) -> None:
         """The bodies of all calls, after the program's end."""

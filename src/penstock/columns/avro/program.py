@@ -34,7 +34,7 @@ TO_DOUBLE: Final = 9  # A: as above
 ENUM: Final = 10  # A: its first row among the symbols, B: how many symbols the writer has
 NULLABLE: Final = 11  # A: which branch is null, B: where to go then, C to D: slots that get a null
 UNION: Final = 12  # A: its first entry among the jumps, B: how many branches
-SKIP_VARINT: Final = 13
+SKIP_VARINT: Final = 13  # A: the least value, B: the greatest, C: which Wrong beyond them
 VARINT_LAST: Final = 13
 
 LIST_NEXT: Final = 14  # A: where an item's instructions start, B: bytes an item has at least
@@ -45,7 +45,7 @@ DOUBLE: Final = 18
 FLOAT_TO_DOUBLE: Final = 19
 FIXED: Final = 20  # A: size in bytes
 FIXED_DECIMAL: Final = 21  # A: width, B: precision, C: size as written
-SKIP_FIXED: Final = 22  # A: size in bytes
+SKIP_FIXED: Final = 22  # A: size in bytes, B: 1 if they are a boolean
 VALID: Final = 23  # a struct that is there
 NULLS: Final = 24  # C to D: slots that get a null
 JUMP: Final = 25  # A: where to

@@ -139,7 +139,8 @@ def add_plain(
         return TRUNCATED, position
     after = position + size
     if op == ops.SKIP_FIXED:
-        return NOTHING, after
+        is_rotten = code[pc, B] == 1 and source[position] > 1
+        return (ROTTEN_BOOLEAN if is_rotten else NOTHING), after
     if op == ops.FIXED_DECIMAL:
         return add_decimal(slots, slot, source, position, size, code[pc, A], code[pc, B]), after
     if op == ops.BOOLEAN and source[position] > 1:
@@ -245,7 +246,10 @@ def run_row(
                 if value < 0 or value >= code[pc, B]:
                     return NO_BRANCH, position
                 pc = tables.jumps[code[pc, A] + value] - 1
-            elif op != ops.SKIP_VARINT:
+            elif op == ops.SKIP_VARINT:
+                if value < code[pc, A] or value > code[pc, B]:
+                    return code[pc, C], position
+            else:
                 wrong = add_number(slots, code, pc, op, slot, value)
                 if wrong != NOTHING:
                     return wrong, position
