@@ -98,7 +98,11 @@ def _boolean(payload: bytes, at: int, _: _Budget) -> int:
 
 
 def _sized(payload: bytes, at: int, _: _Budget) -> int:
-    size, after = _varint(payload, at)
+    byte = payload[at]
+    if byte < 0x80 and not byte & 1:  # nearly all
+        size, after = byte >> 1, at + 1
+    else:
+        size, after = _varint(payload, at)
     if size < 0:
         raise Unsound("LENGTH", f"a length of {size}", at)
     if size > len(payload) - after:
@@ -134,9 +138,11 @@ def _enum(count: int) -> Step:
 
 
 def _union(branches: list[Step]) -> Step:
+    count = len(branches)
+
     def step(payload: bytes, at: int, budget: _Budget) -> int:
         index, after = _varint(payload, at)
-        if not 0 <= index < len(branches):
+        if not 0 <= index < count:
             raise Unsound("UNION", f"a union has no branch {index}", at)
         return branches[index](payload, after, budget)
 

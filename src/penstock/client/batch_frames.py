@@ -27,9 +27,9 @@ from penstock.client.frame import (
     read_frame,
 )
 from penstock.columns.compiled import Bools, Bytes, Int64s, read_only
-from penstock.columns.shape import HEADERS_TYPE
+from penstock.columns.shape import HEADERS_TYPE, BytesPlaces
 
-Values: TypeAlias = "Sequence[Any] | pa.Array[Any]"  # bytes or None, or messages
+Values: TypeAlias = "Sequence[Any] | pa.Array[Any] | BytesPlaces"  # bytes, None, messages
 RowHeaders: TypeAlias = "Sequence[Headers | None] | pa.Array[Any] | None"  # None: there are none
 
 _NO_BYTES: Final = read_only(b"")
@@ -65,6 +65,9 @@ class FrameGroup(NamedTuple):
 
 def lay_out(values: Values) -> Layout:
     """The values' bytes, without a copy where they are Arrow's already."""
+    if isinstance(values, BytesPlaces):
+        missing = np.zeros(len(values), np.bool_) if values.valid is None else ~values.valid
+        return Layout(values.source, values.starts, values.ends, missing)
     column: Any = values if isinstance(values, pa.Array) else pa.array(values, pa.large_binary())
     wide = column.cast(pa.large_binary())
     _, offsets, content = wide.buffers()

@@ -34,7 +34,7 @@ from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.opening import open_pages
 from penstock.columns.payloads import USUAL_LIMITS, OutputTooLarge
-from penstock.columns.shape import RecordColumns
+from penstock.columns.shape import BytesPlaces, RecordColumns
 from penstock.model import Offset, ProducerId
 from penstock.protocol.primitives import Buffer
 from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType
@@ -161,13 +161,13 @@ class BatchDeserializer:
     def deserialize_many(self, values: Values, headers: RowHeaders = None) -> ReadBatch:
         """The values as columns; raises RegistryUnavailable, never for a value's own fault.
 
-        Values are bytes, confluent-kafka's messages, or Arrow. `headers` are the records' own, a
-        list of pairs or None per value: a schema named there goes before one in a prefix. Messages
-        bring theirs along.
+        Values are bytes, confluent-kafka's messages, Arrow, or places of opened records. `headers`
+        are the records' own, a list of pairs or None per value: a schema named there goes before
+        one in a prefix. Messages bring theirs along.
         """
         start_s = time.perf_counter()
         reader = self._columns_reader()
-        if not isinstance(values, pa.Array):
+        if not isinstance(values, pa.Array | BytesPlaces):
             values, headers = _contents(values, headers, self._side)
         layout = lay_out(values)
         groups, wrongs = group_frames(layout, headers, self._side)
