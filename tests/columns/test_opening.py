@@ -126,6 +126,16 @@ def test_columns_nobody_wants_are_left_out() -> None:
     assert columns.to_arrow().schema.names == ["offset", "timestamp", "value"]
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_values_can_be_left_where_they_are(codec: Codec) -> None:
+    values = [b"one", None, b"", b"three"]
+    batch = build_batch([(b"k", value) for value in values], codec=codec)
+    columns = open_batches(batch, wanted=Wanted(values=False, value_places=True))
+    assert columns.values is None
+    assert columns.value_places is not None
+    assert [columns.value_places.row(row) for row in range(len(columns))] == values
+
+
 def test_control_batches_are_passed_over_but_move_the_offset() -> None:
     marker = build_marker(
         commit=True,

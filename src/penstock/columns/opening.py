@@ -19,7 +19,13 @@ import pyarrow as pa
 
 from penstock.columns import read_kernels as kernels
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.shape import BatchFacts, BytesColumn, HeadersColumn, RecordColumns
+from penstock.columns.shape import (
+    BatchFacts,
+    BytesColumn,
+    BytesPlaces,
+    HeadersColumn,
+    RecordColumns,
+)
 from penstock.errors import Malformed
 from penstock.model import Offset, ProducerId
 from penstock.protocol.batch import (
@@ -45,6 +51,7 @@ class Wanted:
     keys: bool = True
     values: bool = True
     headers: bool = True
+    value_places: bool = False  # where the values are, for who needs no copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +220,7 @@ class _Page:
             batches=self._facts(row_counts),
             end_offset=self.end_offset,
             end_position=self.end_position,
+            value_places=_value_places(source, places) if wanted.value_places else None,
         )
 
     def _source(self) -> tuple[Bytes, Int64s]:
@@ -268,6 +276,13 @@ class _Page:
         return Malformed(
             f"{reason}, {distance} bytes into the opened records", self._positions[section]
         )
+
+
+def _value_places(source: Bytes, places: Int64s) -> BytesPlaces:
+    starts, sizes = places[:, kernels.VALUE_AT], places[:, kernels.VALUE_SIZE]
+    valid = sizes >= 0
+    ends = starts + np.maximum(sizes, 0)
+    return BytesPlaces(source, starts.copy(), ends, None if valid.all() else valid)
 
 
 def _bytes_column(source: Bytes, places: Int64s, part: int, content_bytes: int) -> BytesColumn:

@@ -54,6 +54,28 @@ class BytesColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class BytesPlaces:
+    """A column left where it was opened: row i is source[starts[i]:ends[i]].
+
+    For who looks at every row once and needs no copy. Holds on to the whole source.
+    """
+
+    source: Bytes
+    starts: Int64s
+    ends: Int64s
+    valid: Bools | None  # None: no row is null
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def row(self, index: int) -> bytes | None:
+        """One row as Python sees it."""
+        if self.valid is not None and not self.valid[index]:
+            return None
+        return self.source[self.starts[index] : self.ends[index]].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
 class HeadersColumn:
     """Row i has the headers offsets[i] to offsets[i + 1] of `keys` and `values`. Keys are UTF-8."""
 
@@ -107,6 +129,7 @@ class RecordColumns:
     batches: BatchFacts
     end_offset: Offset  # exclusive
     end_position: int  # where in the buffer the first batch begins that was not looked at
+    value_places: BytesPlaces | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -19,7 +19,7 @@ from penstock.client.errors import ClientError, Reason, RegistryUnavailable
 from penstock.client.frame import ID_MAGIC, PREFIX_BYTES, Side
 from penstock.columns.compiled import Bools
 from penstock.columns.opening import Wanted
-from penstock.columns.shape import ArrowArray, BytesColumn, RecordColumns
+from penstock.columns.shape import ArrowArray, BytesColumn, BytesPlaces, RecordColumns
 from penstock.model import TopicPartition
 from penstock.protocol.batch import LOG_APPEND_TIME
 from penstock.spark import row_columns as own
@@ -42,10 +42,14 @@ class UnreadableRecord(ClientError):
 def parts_wanted(decoding: Decoding) -> Wanted:
     """Which parts of a record must be opened."""
     mine, decodes = decoding.own_columns, decoding.decodes_value or decoding.decodes_key
+    is_raw, wants_value = decoding.value is Coding.RAW, own.VALUE in mine
     return Wanted(
         keys=decoding.decodes_key or bool(mine & {own.KEY, own.KEY_BYTES}),
-        values=decoding.decodes_value or bool(mine & {own.VALUE, own.SCHEMA_ID}),
+        values=is_raw and wants_value,
         headers=decodes or own.HEADERS in mine,
+        value_places=decoding.decodes_value
+        or own.SCHEMA_ID in mine
+        or (wants_value and not is_raw),
     )
 
 
@@ -86,6 +90,16 @@ class _Errors:
         for row, words in self._rows.items():
             told[row] = dict(zip(names, words, strict=True))
         return pa.array(told, own.ERROR_TYPE)
+
+    def originals(self, column: BytesPlaces | BytesColumn | None, rows: int) -> ArrowArray:
+        """The bytes of what could not be read, and null for all else."""
+        if not self._rows:
+            return all_null(rows, pa.binary())
+        assert column is not None, "opened because it is decoded"
+        kept: list[bytes | None] = [None] * rows
+        for row in self._rows:
+            kept[row] = column.row(row)
+        return pa.array(kept, pa.binary())
 
 
 class RowMaker:
@@ -128,8 +142,8 @@ class RowMaker:
         errors: _Errors,
     ) -> None:
         decoding = self._decoding
-        assert records.values is not None, "opened because it is decoded"
-        read = self._read(records, records.values, headers, Side.VALUE, decoding.fields)
+        assert records.value_places is not None, "opened because it is decoded"
+        read = self._read(records, records.value_places, headers, Side.VALUE, decoding.fields)
         for wrong in read.wrongs:
             errors.note(wrong.row, wrong.reason, wrong.detail, Side.VALUE)
         for name in decoding.fields:
@@ -142,7 +156,7 @@ class RowMaker:
         self, records: RecordColumns, headers: "ArrowArray | None", errors: _Errors
     ) -> ArrowArray:
         assert records.keys is not None, "opened because it is decoded"
-        read = self._read(records, records.keys, headers, Side.KEY, None)
+        read = self._read(records, records.keys.to_arrow(), headers, Side.KEY, None)
         for wrong in read.wrongs:
             errors.note(wrong.row, wrong.reason, wrong.detail, Side.KEY)
         unread = np.zeros(len(records), dtype=np.bool_)
@@ -163,7 +177,7 @@ class RowMaker:
     def _read(
         self,
         records: RecordColumns,
-        column: BytesColumn,
+        values: "BytesPlaces | ArrowArray",
         headers: "ArrowArray | None",
         side: Side,
         fields: tuple[str, ...] | None,
@@ -175,7 +189,7 @@ class RowMaker:
         read = _deserializer(decoding.registry, topic, reader_of(readers, topic), fields, side)
         try:
             return _patiently(
-                lambda: read.deserialize_many(column.to_arrow(), headers),
+                lambda: read.deserialize_many(values, headers),
                 decoding.registry_wait_ms,
             )
         except RegistryUnavailable as away:
@@ -210,14 +224,12 @@ class RowMaker:
             return _COLUMNS[name](records)
         if name == own.ERROR:
             return errors.column(rows)
-        column = records.values if name == own.VALUE else records.keys
-        assert column is not None, "opened because it is wanted"
         is_raw = self._decoding.value is Coding.RAW if name == own.VALUE else name == own.KEY
         if is_raw:
+            column = records.values if name == own.VALUE else records.keys
+            assert column is not None, "opened because it is wanted"
             return column.to_arrow()
-        if not errors:
-            return all_null(rows, pa.binary())
-        return kept_where(column.to_arrow(), errors.mask(rows))
+        return errors.originals(records.value_places if name == own.VALUE else records.keys, rows)
 
 
 def key_column(batch: pa.RecordBatch, is_null: Bools) -> ArrowArray:
@@ -270,9 +282,9 @@ def _headers(records: RecordColumns) -> ArrowArray:
 
 def _schema_ids(records: RecordColumns) -> ArrowArray:
     """From the prefix; null for values that have none, and for ids in no 32 bits."""
-    assert records.values is not None, "opened because it is wanted"
-    content, offsets = records.values.content, records.values.offsets.astype(np.int64)
-    starts, sizes = offsets[:-1], np.diff(offsets)
+    values = records.value_places
+    assert values is not None, "opened because it is wanted"
+    content, starts, sizes = values.source, values.starts, values.ends - values.starts
     ids = np.zeros(len(starts), dtype=np.int64)
     framed = sizes >= PREFIX_BYTES
     rows = np.flatnonzero(framed)

@@ -28,7 +28,7 @@ from penstock.spark.tasks import ReadTask
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES: Final = 2 << 20  # fetched at a time; the next is under way meanwhile
+CHUNK_BYTES: Final = 4 << 20  # fetched at a time; the next is under way meanwhile
 _PAGE: Final = Limits(page_bytes=4 << 20)  # of opened records: what is compressed may grow a lot
 
 

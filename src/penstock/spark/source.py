@@ -34,7 +34,7 @@ from penstock.spark.progress import Progress
 from penstock.spark.read_options import Anchor, AtTimes, ReadOptions, read_options
 from penstock.spark.settling import read_schema, read_task, without_notes
 from penstock.spark.tasks import ReadTask
-from penstock.spark.workers import no_collection
+from penstock.spark.workers import freeze_loaded, no_collection
 
 __all__ = ["batch_reader", "read_schema", "stream_reader"]
 
@@ -209,7 +209,8 @@ def _read(task: ReadTask, partition: InputPartition) -> Iterator[pa.RecordBatch]
     from penstock.spark.reading import read_ranges  # kernels: workers only
 
     # Spark makes one partition of None where there are none.
-    return read_ranges(task, [OffsetRange.from_spark(one) for one in partition.value or ()])
+    yield from read_ranges(task, [OffsetRange.from_spark(one) for one in partition.value or ()])
+    freeze_loaded("reading")
 
 
 def _partitions(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
