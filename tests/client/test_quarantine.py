@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
@@ -12,12 +15,14 @@ from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
 from penstock.client.errors import Reason
 from penstock.client.frame import SchemaId, Side, write_prefix
+from penstock.client.kafka_errors import reach_of
 from penstock.client.producer import Producer
 from penstock.client.quarantine import (
     PREFIX,
     Origin,
     Quarantined,
     Verdict,
+    quarantine_topic,
     read_envelope,
     read_marker,
     redriven_headers,
@@ -28,6 +33,9 @@ from penstock.client.registry import Registry
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
 from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.readers import Reader
+from penstock.testing.apache_kafka import PeerUnavailable
+from penstock.testing.guarded_kafka import guarded_kafka
 
 MakeTopic = Callable[..., str]
 TEXTS = st.text(max_size=20)
@@ -136,3 +144,60 @@ def test_a_topic_without_quarantine_says_so(bootstrap: str) -> None:
     result = penstock("quarantine", "list", "nothing", "-b", bootstrap)
     assert result.exit_code == 1
     assert "nothing was ever put" in result.stderr
+
+
+def test_the_envelope_names_the_reader_that_could_not_read_it(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic) as producer:
+        producer.send(b"rubbish").result(30)
+    reader = Reader("fraud-scorer", "7")
+    with Consumer(bootstrap, topic, topic, registry=registry, reader=reader) as consumer:
+        while consumer.quarantined < 1:
+            assert consumer.take(wait_s=1) == []
+    with Consumer(bootstrap, quarantine_topic(topic), f"{topic}-look") as consumer:
+        (event,) = consumer.events(idle_s=1.5)
+    assert dict(event.headers)[f"{PREFIX}reader"] == b"fraud-scorer 7"
+    assert read_envelope(event.key, event.value, event.headers).verdict.reader == "fraud-scorer 7"
+
+
+def test_what_says_how_brokers_are_reached_is_good_for_other_clients() -> None:
+    told = {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "secret",
+        "ssl.ca.location": "ca.pem",
+        "enable.ssl.certificate.verification": True,
+        "client.id": "me",
+        "max.poll.interval.ms": 10_000,
+        "auto.offset.reset": "latest",
+    }
+    assert reach_of(told).keys() == told.keys() - {"max.poll.interval.ms", "auto.offset.reset"}
+    assert reach_of(None) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_quarantine_is_made_and_written_with_the_consumers_login(
+    tmp_path: Path, registry: Registry
+) -> None:
+    try:
+        with guarded_kafka(tmp_path) as guarded:
+            there, login = guarded.scram_over_tls, guarded.properties
+            admin = AdminClient({"bootstrap.servers": there, **login})
+            admin.create_topics([NewTopic("letters", 3)])["letters"].result(30)
+            with Producer(there, "letters", settings=login) as producer:
+                producer.send(b"rubbish").result(30)
+            more = {**login, "max.poll.interval.ms": 60_000}
+            with Consumer(there, "letters", "g", registry=registry, settings=more) as consumer:
+                while consumer.quarantined < 1:
+                    assert consumer.take(wait_s=1) == []
+            made = admin.list_topics(timeout=30).topics[quarantine_topic("letters")]
+            assert len(made.partitions) == 3, "as many as the topic's own, not the broker's default"
+            put = quarantine_topic("letters")
+            with Consumer(there, put, "look", settings=login) as consumer:
+                (event,) = consumer.events(idle_s=3)
+            assert event.value == b"rubbish"
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))

@@ -24,6 +24,7 @@ from penstock.client.event import Event
 from penstock.client.flow import Flow, FlowLimits, FlowStats
 from penstock.client.handed_over import HandedOver
 from penstock.client.intake import BATCH_MAX, Intake, Taken
+from penstock.client.kafka_errors import reach_of
 from penstock.client.progress import Commits, Progress
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reader_lease import ReaderLease
@@ -82,9 +83,9 @@ class Consumer(Closing):
             as_dicts=as_dicts, plain_indexes=plain_indexes,
         )  # fmt: skip
         self._sieve = Sieve(
-            reading, QuarantineWriter(bootstrap), on_undecodable,
+            reading, QuarantineWriter(bootstrap, reach_of(settings)), on_undecodable,
             in_transactions=commits is Commits.EXACTLY_ONCE, registry_wait_s=registry_wait_s,
-            client=group,
+            client=group, reader=None if reader is None else reader.title,
         )  # fmt: skip
         self._taken: Sequence[Message] = ()
         self._registry, self._reader, self._plain_indexes = registry, value, plain_indexes

@@ -1,6 +1,7 @@
 """librdkafka's errors as sentences that say what to do."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
@@ -38,6 +39,11 @@ _ADVICE: Final = {
     ),
 }
 
+_REACH_BEGINS: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "socket.")
+_REACH: Final = (
+    "client.id", "client.rack", "client.dns.lookup", "broker.address.family", "oauth_cb",
+)  # fmt: skip
+
 
 class KafkaFailed(ClientError):
     """The cluster declined, or could not be reached."""
@@ -61,6 +67,15 @@ def ends_reading(error: KafkaError) -> bool:
         return False
     is_absent = code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - as above
     return bool(error.fatal()) or not (error.retriable() or is_absent)
+
+
+def reach_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What of a client's settings says how brokers are reached: good for any other client too."""
+    return {
+        name: value
+        for name, value in (settings or {}).items()
+        if name.startswith(_REACH_BEGINS) or name in _REACH
+    }
 
 
 def connection_settings(bootstrap: str, more: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
     side: Side
     schema: str | None = None  # the writer's, as the frame names it: an id or a GUID
     subject: str | None = None
-    reader: str | None = None  # the reader's schema, if there was one
+    reader: str | None = None  # the name and version of one that is declared
     client: str = ""
     at: Millis = Millis(-1)
     attempts: int = 0  # how often it was sent back before

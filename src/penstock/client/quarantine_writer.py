@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from penstock.client.errors import ClientError, DeliveryFailed
-from penstock.client.kafka_errors import connection_settings
+from penstock.client.kafka_errors import connection_settings, reach_of
 from penstock.client.outbox import Deliveries, Outbox, Outgoing
 from penstock.client.quarantine import Origin, Verdict, quarantine_topic, write_envelope
 
@@ -35,7 +35,10 @@ class QuarantineFailed(ClientError):
 
 
 class QuarantineWriter:
-    """For one consumer; the topics are made when they are first needed."""
+    """For one consumer; the topics are made when they are first needed.
+
+    `settings` are librdkafka's for the producer in here, and say how brokers are reached.
+    """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
         self._bootstrap = bootstrap
@@ -91,7 +94,7 @@ class QuarantineWriter:
     def _make(self, topic: str, origin_topic: str) -> None:
         if topic in self._known_topics:
             return
-        admin = AdminClient(connection_settings(self._bootstrap, {}))
+        admin = AdminClient(connection_settings(self._bootstrap, reach_of(self._settings)))
         try:
             found = admin.list_topics(origin_topic, timeout=_ADMIN_S).topics[origin_topic]
             wanted = NewTopic(topic, max(1, len(found.partitions)), config=_TOPIC_SETTINGS)

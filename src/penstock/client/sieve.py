@@ -65,13 +65,14 @@ class Sieve:
         in_transactions: bool,
         registry_wait_s: float,
         client: str,
+        reader: str | None = None,
     ) -> None:
         self.reading = reading
         self.quarantine = quarantine
         self._on_undecodable = on_undecodable
         self._in_transactions = in_transactions
         self._registry_wait_s = registry_wait_s
-        self._client = client
+        self._client, self._reader_name = client, reader
         self._asides: list[Outgoing] = []
 
     def sift(self, messages: Sequence[Message]) -> Sifted:
@@ -139,7 +140,9 @@ class Sieve:
                 return
             case OnUndecodable.QUARANTINE:
                 now = Millis(int(time.time() * 1000))
-                verdict = verdict_on(found.wrong, found.side, client=self._client, at=now)
+                verdict = verdict_on(
+                    found.wrong, found.side, client=self._client, at=now, reader=self._reader_name
+                )
                 if self._in_transactions:
                     self._asides.append(self.quarantine.record(origin, verdict))
                 else:
