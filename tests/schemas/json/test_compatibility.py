@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import jsonschema_rs
 
 from penstock.schemas.compatibility import Earlier, Level, check, messages
-from penstock.schemas.json import JsonSchema, parse, validate
+from penstock.schemas.json import JsonSchema, comparing, parse, validate
 from penstock.schemas.model import Difference, Policy
 
 RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
@@ -141,3 +141,28 @@ def test_messages_are_worded_as_the_peer_words_them() -> None:
     assert check(Level.BACKWARD, new, [Earlier(1, old)], Policy.LENIENT).is_compatible
     forward = check(Level.FORWARD, old, [Earlier(1, new)])
     assert "The old schema has an open content model" in messages(forward, Level.FORWARD)[0]
+
+
+def test_what_is_kept_of_a_comparison_never_changes_another() -> None:
+    narrow = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    wide = {"type": "object", "properties": {"n": {"type": "number"}, "m": {"type": "string"}}}
+    choice = {"anyOf": [narrow, {"type": "string"}]}
+    shapes = [narrow, wide, choice, {**narrow, "type": ["object", "null"]}, {"$ref": "#/$defs/n"}]
+
+    def around(part: Any, dialect: str) -> JsonSchema:
+        whole = {"$schema": DIALECTS[dialect], "properties": {"p": part}, "$defs": {"n": narrow}}
+        return parse(json.dumps(whole))
+
+    questions = [
+        (around(old, dialect), around(new, dialect), policy)
+        for dialect, policy in product(("7", "20"), Policy)
+        for old, new in product(shapes, repeat=2)
+    ]
+    comparing.forget()
+    together = [list(new.unreadable(old, policy)) for old, new, policy in questions]
+    alone = []
+    for old, new, policy in questions:
+        comparing.forget()
+        alone.append(list(new.unreadable(old, policy)))
+    assert together == alone
+    assert any(together)

@@ -4,6 +4,9 @@ Each comparison is a generator (`rules.py`), so schemas of any depth are compare
 A pair is compared once. A pair that is met again while it is being compared belongs to a schema
 that refers to itself: it is taken to be compatible, and when that turns out wrong everything is
 compared again knowing it, until nothing new is found out.
+
+A proposal is compared with many versions that differ little from each other, so what was found
+between two schemas that refer to nothing is kept for the next comparison with the same two in it.
 """
 
 from typing import Final, TypeAlias
@@ -16,7 +19,16 @@ from penstock.schemas.json.tree import Node
 PAIRS_MAX: Final = 50_000  # compared for one answer; beyond, the answer is that there is none
 FINDINGS_MAX: Final = 1_000  # kept for one pair; shared parts would double them at each level
 
+KEPT_MAX: Final = 20_000  # findings of pairs, for comparisons to come; then all are forgotten
+
 _Key: TypeAlias = tuple[int, int]
+_Texts: TypeAlias = tuple[object, ...]  # what two schemas are written as, and all else that counts
+_kept: Final[dict[_Texts, Findings]] = {}
+
+
+def forget() -> None:
+    """Keep nothing of the comparisons made so far."""
+    _kept.clear()
 
 
 class Uncheckable(Exception):
@@ -47,6 +59,7 @@ class _Attempt:
         self._wrong = wrong
         self._known: dict[_Key, Findings] = {}
         self._under_way: dict[_Key, Comparison] = {}  # the one asked for last is the last
+        self._texts: dict[_Key, _Texts] = {}  # of those that are to be kept
 
     def incompatible(self) -> dict[_Key, Findings]:
         """The pairs compared so far whose reader cannot read what the writer writes."""
@@ -67,6 +80,7 @@ class _Attempt:
             except StopIteration as finished:
                 answer = self._known[key] = self._bounded(finished.value)
                 del self._under_way[key]
+                self._keep(key, answer)
             else:
                 answer = self._answer(pair)
         assert answer is not None
@@ -88,7 +102,12 @@ class _Attempt:
         key = (id(old), id(new))
         known = self._known.get(key)
         if known is None and key not in self._under_way:
-            self._start(old, new)
+            texts = _texts_of(old, new, self._context)
+            if texts is not None:
+                known = _kept.get(texts)
+                self._texts[key] = texts
+            if known is None:
+                self._start(old, new)
         elif known is None:
             known = self._wrong.get(key)
             if known is None:
@@ -96,8 +115,28 @@ class _Attempt:
                 known = ()
         return known
 
+    def _keep(self, key: _Key, findings: Findings) -> None:
+        texts = self._texts.pop(key, None)
+        if texts is not None:
+            if len(_kept) >= KEPT_MAX:
+                forget()
+            _kept[texts] = findings
+
     def _start(self, old: Node, new: Node) -> None:
         self.pairs_left -= 1
         if self.pairs_left < 0:
             raise Uncheckable(f"more than {PAIRS_MAX} pairs of schemas would have to be compared")
         self._under_way[id(old), id(new)] = compare_nodes(old, new, self._context)
+
+
+def _texts_of(old: Node, new: Node, context: Context) -> _Texts | None:
+    """What the findings of a pair depend on; None if they depend on schemas that are elsewhere."""
+    before = old.tree.fingerprint(old.keywords)
+    after = new.tree.fingerprint(new.keywords)
+    if before is None or after is None:
+        return None
+    return (context.allowed, before, *_aspect(old), after, *_aspect(new))
+
+
+def _aspect(node: Node) -> tuple[object, ...]:
+    return node.kind, node.criterion, node.is_integer, node.draft

@@ -49,8 +49,11 @@ def has_default(node: Node, name: str) -> bool:
 
 def _compare_required(old: Node, new: Node) -> Iterator[Found]:
     before, after = required_in(old), required_in(new)
+    if before == after:
+        return
+    still_there = new.members("properties")
     for name in old.members("properties"):
-        if name not in new.members("properties") or (name in before) is (name in after):
+        if name not in still_there or (name in before) is (name in after):
             continue
         if name in before:
             change = "REMOVED"
