@@ -3,7 +3,9 @@
 Orders of about 350 bytes that two versions of a schema wrote, in turns of a batch; `local[2]`; our
 broker serves all. Spark's connector and Avro functions come by Maven coordinates; where they cannot
 be had there is no peer. They are given each version's schema by hand, as their users do. fastavro
-reads the same in `mapInArrow`. How many orders: environment variable ORDERS, 4 million unless set.
+reads a part of the same in `mapInArrow`. How many orders: environment variable ORDERS, 4 million
+unless set. Ours and the peer take turns, and the best round of each counts: rounds end when they
+have taken long enough. CPU is that of Spark's JVM and workers together.
 """
 
 import io
@@ -16,12 +18,16 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import psutil
 import pyarrow as pa
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
@@ -35,10 +41,12 @@ from penstock.columns.building import Framing, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.blocking import Cluster
 from penstock.link.producing import produce
-from penstock.model import Millis, TopicPartition
+from penstock.model import Millis, Offset, TopicId, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaType, Source
+from penstock.spark.planning import Position
 from penstock.spark.session import session
+from penstock.spark.source import read_schema, stream_reader
 from penstock.testing.registry_process import EmbeddedRegistry
 from penstock.testing.spark_jars import PeerUnavailable, spark_jars
 
@@ -47,6 +55,8 @@ DISTINCT = 20_000  # then the same again
 FASTAVRO_SHARE = 20  # it reads one order in so many
 PARTITIONS = 4
 ROUNDS = 3
+ROUNDS_S = 150  # of one comparison: then no further round is begun
+RANGES = 100_000  # to be planned
 SMALL_BATCHES = 30
 SMALL_ROWS = 1_000
 BATCH_RECORDS = 500
@@ -82,7 +92,10 @@ def main() -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peer take turns; the best round of each counts."""
+    """Everything, in one session of Spark."""
+    yield Figure(
+        f"planning of {RANGES:,} ranges", planning_s(), None, "s", "", "< 1, pickled for Spark"
+    )
     try:
         jars, missing = spark_jars(), ""
     except PeerUnavailable as why:
@@ -111,31 +124,88 @@ def measure() -> Iterator[Figure]:
 def compared(paths: "Paths", has_peer: bool, note: str) -> Iterator[Figure]:
     """The figures, one after another."""
 
-    def beside(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[float, float | None]:
-        rounds = [(rate(ours), rate(theirs) if has_peer else 0.0) for _ in range(ROUNDS)]
-        mine, peer = (max(column) for column in zip(*rounds, strict=True))
-        return mine, peer or None
+    two, their_two = beside(paths.two_columns, has_peer and paths.spark_two_columns)
+    yield from figures("two columns", two, their_two, ">= 2.0", note)
+    whole, their_whole = beside(paths.all_columns, has_peer and paths.spark_all_columns)
+    yield from figures("all columns", whole, their_whole, ">= 1.4", note)
+    slow = max(measured(paths.fastavro_two_columns) for _ in range(2)) if has_peer else None
+    yield from figures("two columns beside mapInArrow and fastavro", two, slow, ">= 6", note)
+    now, their_now = beside(paths.available_now, has_peer and paths.spark_available_now)
+    yield from figures("AvailableNow, two columns", now, their_now, ">= 1.3", note)
+    small, their_small = [], []
+    for _ in range(2):
+        small.append(paths.small_batches())
+        if has_peer:
+            their_small.append(paths.spark_small_batches())
+    yield Figure(
+        f"micro-batch of {SMALL_ROWS} rows", min(small), min(their_small, default=None), "ms",
+        "<= 1.0", note,
+    )  # fmt: skip
+    told = f"< 300; its share where pages are shared: {paths.worker_share_bytes / 1e6:.0f}"
+    yield Figure("peak of the largest worker", paths.worker_bytes / 1e6, None, "MB", "", told)
 
-    two, their_two = beside(paths.two_columns, paths.spark_two_columns)
-    yield Figure("two columns, beside from_avro", two, their_two, UNIT, ">= 2.0", note)
-    whole, their_whole = beside(paths.all_columns, paths.spark_all_columns)
-    yield Figure("all columns, beside from_avro", whole, their_whole, UNIT, ">= 1.4")
-    slow = rate(paths.fastavro_two_columns) if has_peer else None
-    yield Figure("two columns, beside mapInArrow and fastavro", two, slow, UNIT, ">= 6")
-    now, their_now = beside(paths.available_now, paths.spark_available_now)
-    yield Figure("AvailableNow, two columns", now, their_now, UNIT, ">= 1.3")
-    small, their_small = paths.small_batches(), None
-    if has_peer:
-        their_small = paths.spark_small_batches()
-    yield Figure(f"micro-batch of {SMALL_ROWS} rows", small, their_small, "ms", "<= 1.0")
-    yield Figure("memory of the largest worker", paths.worker_bytes / 1e6, None, "MB", "", "< 300")
+
+class Round(NamedTuple):
+    """One reading of everything."""
+
+    orders_per_s: float
+    cpu_us: float  # of each order
 
 
-def rate(work: Callable[[], int]) -> float:
-    """Orders per second."""
+def beside(
+    ours: Callable[[], int], theirs: Callable[[], int] | Literal[False]
+) -> tuple[Round, Round | None]:
+    """The best round of each."""
+    mine: list[Round] = []
+    peer: list[Round] = []
     start = time.perf_counter()
+    while len(mine) < ROUNDS and (not mine or time.perf_counter() - start < ROUNDS_S):
+        mine.append(measured(ours))
+        if theirs:
+            peer.append(measured(theirs))
+    return max(mine), max(peer, default=None)
+
+
+def measured(work: Callable[[], int]) -> Round:
+    start, cpu = time.perf_counter(), cpu_s()
     count = work()
-    return count / (time.perf_counter() - start)
+    return Round(count / (time.perf_counter() - start), 1e6 * (cpu_s() - cpu) / count)
+
+
+def figures(name: str, ours: Round, peer: Round | None, target: str, note: str) -> Iterator[Figure]:
+    """The rate, which the target is of, and what it costs."""
+    yield Figure(name, ours.orders_per_s, peer and peer.orders_per_s, UNIT, target, note)
+    yield Figure(f"CPU of {name}", ours.cpu_us, peer and peer.cpu_us, "us/order", "", note)
+
+
+def cpu_s() -> float:
+    """Of all processes that Spark has started and that are still there."""
+    spent = 0.0
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            times = one.cpu_times()
+            spent += times.user + times.system
+    return spent
+
+
+def planning_s() -> float:
+    """CPU seconds from two positions to tasks as Spark takes them."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
+    reader = stream_reader(options, read_schema(options))
+    start, end = (
+        Position(
+            {TopicPartition("orders", index): Offset(offset) for index in range(RANGES)},
+            {"orders": TopicId(UUID(int=1))},
+        ).to_spark()
+        for offset in (0, 1_000_000)
+    )
+    make_serializer: Any = CloudPickleSerializer  # untyped
+    serializer = make_serializer()
+
+    begin_s = time.process_time()
+    for partition in reader.partitions(start, end):
+        serializer.dumps(partition)
+    return time.process_time() - begin_s
 
 
 class World:
@@ -237,6 +307,7 @@ class Paths:
         self._spark = spark
         self._world = world
         self.worker_bytes = 0
+        self.worker_share_bytes = 0
 
     def two_columns(self) -> int:
         return self._sums(self._ours(columns=",".join(TWO)).load())
@@ -351,9 +422,14 @@ class Paths:
         return statistics.median(times[5:])
 
     def _weigh(self) -> None:
-        workers = psutil.Process().children(recursive=True)
-        sizes = [one.memory_info().rss for one in workers if "python" in one.name()]
-        self.worker_bytes = max([self.worker_bytes, *sizes])
+        for one in psutil.Process().children(recursive=True):
+            with suppress(OSError, psutil.Error):  # it has just ended
+                if "pyspark.worker" not in " ".join(one.cmdline()):
+                    continue
+                status = Path(f"/proc/{one.pid}/status").read_text()
+                peak = 1024 * int(status.partition("VmHWM:")[2].split()[0])
+                self.worker_bytes = max(self.worker_bytes, peak)
+                self.worker_share_bytes = max(self.worker_share_bytes, one.memory_full_info().pss)
 
 
 def field_names() -> list[str]:

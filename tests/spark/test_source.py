@@ -1,7 +1,7 @@
 """The source without a JVM: what Spark would call, called here."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,14 +16,19 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from penstock.client import batches
 from penstock.client.contract import Contract, Form
 from penstock.client.errors import RegistryUnavailable
-from penstock.client.frame import Side
+from penstock.client.frame import SchemaKey, Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
 from penstock.columns.payloads import Limits
 from penstock.errors import Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
+from penstock.link.ranges import Chunk
+from penstock.model import Offset
+from penstock.protocol.batch import read_header
+from penstock.protocol.records import Record, build_batch
 from penstock.schemas.model import SchemaType
+from penstock.spark import decoding, reading
 from penstock.spark.decoding import UnreadableRecord
 from penstock.spark.source import batch_reader, read_schema, stream_reader
 from penstock.spark.spark_types import arrow_schema
@@ -329,8 +334,54 @@ def test_a_registry_that_is_away_is_an_error_that_says_where(topic: Topic) -> No
         partitions = reader.partitions()
     with pytest.raises(UnreadableRecord, match=f"{topic.name}-0 from offset 0 on: the schema reg"):
         rows(reader, partitions, schema)
-    with pytest.raises(RegistryUnavailable, match="could not be asked"):
+    with pytest.raises(RegistryUnavailable, match=rf"could not be asked.*{topic.name}-value"):
         read_schema({**topic.decoded, "registry": "http://127.0.0.1:9"})
+
+
+def test_a_registry_that_comes_back_in_mid_task_was_waited_for(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.put(*topic.orders(V1, 1))
+    monkeypatch.setattr(decoding, "_PAUSE_FIRST_S", 0.001)
+    asked: list[object] = []
+    ask = Registry.schema
+
+    def away_at_first(registry: Registry, key: SchemaKey) -> Any:
+        asked.append(key)
+        if len(asked) < 3:
+            raise RegistryUnavailable(registry.url, f"schema {key}", "connection refused")
+        return ask(registry, key)
+
+    monkeypatch.setattr(Registry, "schema", away_at_first)
+    assert table(topic.decoded, columns="id,_error").column("id").to_pylist() == [1]
+    assert len(asked) == 3
+
+
+class CompactedLog:
+    """Gives what a cluster gives of a partition that was compacted."""
+
+    def __init__(self, *batches: bytearray) -> None:
+        self._batches = batches
+
+    def stream(self, operation: object) -> Iterator[Chunk]:
+        for batch in self._batches:
+            header = read_header(batch)
+            ends = (Offset(header.end_offset),) * 3
+            start = Offset(header.base_offset)
+            yield Chunk(memoryview(batch), (), start, *ends, Offset(0))
+
+
+def test_what_compaction_left_is_read_with_its_gaps(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.put(*[b"before compaction"] * 9)
+    kept = [(0, 3, 4), (7,)]
+    log = CompactedLog(
+        *(build_batch([Record(offset=Offset(one), value=b"kept") for one in some]) for some in kept)
+    )
+    monkeypatch.setattr(reading, "cluster", lambda properties: log)
+    found = table(topic.options, endingOffsets=json.dumps({topic.name: {"0": 8}}))
+    assert found.column("offset").to_pylist() == [0, 3, 4, 7]
 
 
 def test_a_subject_without_a_schema_is_named(topic: Topic) -> None:
