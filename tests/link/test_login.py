@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import hashlib
-import ipaddress
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link import aio, blocking
@@ -31,8 +24,9 @@ from penstock.link.settings import LinkSettings
 from penstock.link.tls import Tls
 from penstock.model import TopicPartition
 from penstock.protocol.records import build_batch
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable, free_port
+from penstock.testing.apache_kafka import PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+from penstock.testing.guarded_kafka import Guarded, guarded_kafka, make_certificate
 
 PENCIL = Login("user", "pencil", "SCRAM-SHA-256")
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -86,47 +80,16 @@ def test_plain_is_one_message_and_a_password_is_never_shown() -> None:
         Login("ann", "secret", "GSSAPI")
 
 
-class Certificate(NamedTuple):
-    """A key and its own certificate for 127.0.0.1, in one file."""
-
-    path: Path
-
-
 @pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "penstock test")])
-    today = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(today)
-        .not_valid_after(today + datetime.timedelta(days=36_500))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "server.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
-    return Certificate(path)
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls") / "server.pem")
 
 
 @pytest.fixture
-def tls_door(broker: EmbeddedBroker, certificate: Certificate) -> Iterator[Address]:
+def tls_door(broker: EmbeddedBroker, certificate: Path) -> Iterator[Address]:
     """A TLS listener in front of a broker, for one connection after the other."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.path)
+    context.load_cert_chain(certificate)
     inner = read_bootstrap(broker.bootstrap)[0]
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -191,9 +154,9 @@ both = pytest.mark.parametrize("kind", ["blocking", "aio"])
 
 @both
 def test_a_link_speaks_tls_to_whom_it_trusts(
-    tls_door: Address, certificate: Certificate, kind: str
+    tls_door: Address, certificate: Path, kind: str
 ) -> None:
-    trusting = LinkSettings(tls=Tls(ca_file=str(certificate.path)))
+    trusting = LinkSettings(tls=Tls(ca_file=str(certificate)))
     assert call_either(kind, tls_door, trusting).brokers
     with pytest.raises(Unreachable, match="certificate verify failed"):
         call_either(kind, tls_door, LinkSettings(tls=Tls()))
@@ -216,76 +179,29 @@ class _Answer:
         self.__dict__.update(fields)
 
 
-class Guarded(NamedTuple):
-    """An Apache Kafka that asks who is there."""
-
-    open_port: str
-    scram_over_tls: str
-    plain_in_the_clear: str
-
-
 @pytest.fixture(scope="module")
-def guarded(
-    certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Guarded]:
-    settings: list[str] = []
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     try:
-        peer = ApacheKafka(
-            heap="512m", settings=settings, folder=tmp_path_factory.mktemp("guarded")
-        )
+        with guarded_kafka(tmp_path_factory.mktemp("guarded")) as peer:
+            create_topic(peer.open_door, "guarded")
+            yield peer
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
-    scram, clear = free_port(), free_port()
-    controller = peer._controller_port  # noqa: SLF001 - the listeners are written anew here
-    module = "org.apache.kafka.common.security"
-    listeners = {"PLAINTEXT": peer.port, "SASL_SSL": scram, "SASL_PLAINTEXT": clear}
-    settings += [
-        "listeners="
-        + ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
-        + f",CONTROLLER://127.0.0.1:{controller}",
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,"
-        + ",".join(f"{name}:{name}" for name in listeners),
-        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
-        f"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule"
-        " required;",
-        f"listener.name.sasl_ssl.plain.sasl.jaas.config={module}.plain.PlainLoginModule required;",
-        f"listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule"
-        ' required user_ann="secret";',
-        f"listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}"
-        ".scram.ScramLoginModule required;",
-        "ssl.keystore.type=PEM",
-        f"ssl.keystore.location={certificate.path}",
-    ]
-    with peer:
-        add_user(peer.bootstrap, "ann", "secret")
-        yield Guarded(peer.bootstrap, f"127.0.0.1:{scram}", f"127.0.0.1:{clear}")
 
 
-def add_user(bootstrap: str, name: str, password: str) -> None:
-    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), b"salt", 4096)
-    user = {
-        "name": name,
-        "mechanism": 2,
-        "iterations": 4096,
-        "salt": b"salt",
-        "salted_password": salted,
-    }
+def create_topic(bootstrap: str, name: str) -> None:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
     with blocking.Cluster(bootstrap) as cluster:
-        answer = cluster.run(lambda routes: routes.ask_any(plain(51, upsertions=[user])))
-        assert answer.results[0].error_code == 0, answer
-        topic = {"name": "guarded", "num_partitions": 1, "replication_factor": 1}
         cluster.run(lambda routes: routes.ask_any(plain(19, topics=[topic], timeout=9_000)))
 
 
 @pytest.mark.slow
 @pytest.mark.interop
 @both
-def test_apache_kafka_lets_in_who_knows_the_password(
-    guarded: Guarded, certificate: Certificate, kind: str
-) -> None:
+def test_apache_kafka_lets_in_who_knows_the_password(guarded: Guarded, kind: str) -> None:
     place = TopicPartition("guarded", 0)
     batch = build_batch([(None, b"v")])
-    tls = Tls(ca_file=str(certificate.path))
+    tls = Tls(ca_file=str(guarded.certificate))
     ways = [
         (guarded.scram_over_tls, LinkSettings(tls=tls, login=Login("ann", "secret"))),
         (guarded.plain_in_the_clear, LinkSettings(login=Login("ann", "secret", "PLAIN"))),

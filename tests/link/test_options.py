@@ -1,10 +1,12 @@
 """Properties as people have them in their files."""
 
+from pathlib import Path
+
 import pytest
 
 from penstock.errors import Refused
 from penstock.link.login import Login
-from penstock.link.options import settings_from
+from penstock.link.options import librdkafka_settings, read_properties, settings_from
 from penstock.link.settings import LinkSettings
 from penstock.link.tls import Tls
 
@@ -70,3 +72,43 @@ def test_host_names_are_checked_unless_told_otherwise() -> None:
 def test_what_is_not_understood_is_refused(properties: dict[str, str], why: str) -> None:
     with pytest.raises(Refused, match=why):
         settings_from(properties)
+
+
+def test_librdkafka_is_told_the_same_in_its_own_names() -> None:
+    java = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'x.PlainLoginModule required username="ann" password="p\\"w";',
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.truststore.type": "PEM",
+        "client.id": "job",
+    }
+    assert librdkafka_settings(java) == {
+        "client.id": "job",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": 'p"w',
+        "ssl.ca.location": "/ca.pem",
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+    assert librdkafka_settings({"bootstrap.servers": "a:1"}) == {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "PLAINTEXT",
+    }
+
+
+def test_a_properties_file_is_read_and_what_is_wrong_in_it_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# who we are\nclient.id = job\n\n! a remark\nsasl.username=a=b\n")
+    assert read_properties(str(file)) == {"client.id": "job", "sasl.username": "a=b"}
+    for text, why in (
+        ("client.id\n", "line 1: 'client.id' is not key=value"),
+        ("ssl.keystore.location=x\n", "ssl.keystore.location is not understood"),
+        ("security.protocol=SASL_SSL\n", "a login needs sasl.mechanism"),
+    ):
+        file.write_text(text)
+        with pytest.raises(Refused, match=why):
+            read_properties(str(file))
+    with pytest.raises(Refused, match="cannot be read"):
+        read_properties(str(tmp_path / "nowhere"))

@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.contract_readers import app as reader_app
 from penstock.cli.contract_telling import Registry, fail, telling
-from penstock.cli.reaching import LOCAL, AsJson, Bootstrap, show_json
+from penstock.cli.reaching import LOCAL, AsJson, Bootstrap, login, show_json
 from penstock.client.contracts.checking import Gate, Result, Status, exit_status
 from penstock.client.contracts.folder import FolderShelf
 from penstock.client.contracts.model import CannotCheck, Shelf
@@ -103,7 +103,9 @@ def _tried(
         return results[0]
     with RegistryClient(registry, client="penstock-contract") as client:
         proposal = read_proposal(question)
-        return results[0].with_recorded(try_recorded(bootstrap, topic, last, client, proposal))
+        return results[0].with_recorded(
+            try_recorded(bootstrap, topic, last, client, proposal, settings=login(bootstrap))
+        )
 
 
 @contextmanager

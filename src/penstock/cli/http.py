@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.serving import KafkaConfig
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
 
 
@@ -12,6 +13,7 @@ def http(
     kafka: Annotated[
         str, typer.Option("--kafka", help="The brokers: host:port[,host:port].")
     ] = "127.0.0.1:9092",
+    kafka_config: KafkaConfig = None,
     http_port: Annotated[
         int, typer.Option("--http-port", help="Serve here; 0 is any free one.")
     ] = HTTP_PORT,
@@ -31,6 +33,7 @@ def http(
     """Serve the schema registry over a Kafka cluster. It stops on SIGTERM and Ctrl-C."""
     options = HttpOptions(
         kafka,
+        kafka_config=None if kafka_config is None else str(kafka_config),
         host=host,
         http_port=http_port,
         advertised_host=advertise,

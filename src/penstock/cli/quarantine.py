@@ -13,6 +13,7 @@ from penstock.cli.reaching import (
     Bootstrap,
     check_reachable,
     fail,
+    login,
     show_json,
     show_table,
 )
@@ -120,7 +121,9 @@ def redrive_found(
             plain_indexes=False,
         )
         try:
-            outcome = redrive(bootstrap, found, reading, dry_run=not apply, to=to)
+            outcome = redrive(
+                bootstrap, found, reading, dry_run=not apply, to=to, settings=login(bootstrap)
+            )
         except ClientError as failure:
             fail(str(failure))
     if as_json:
@@ -144,7 +147,7 @@ def redrive_found(
 def _look(bootstrap: str, topic: str, reason: Reason | None) -> list[Found]:
     check_reachable(bootstrap)
     try:
-        return look(bootstrap, topic, reason)
+        return look(bootstrap, topic, reason, settings=login(bootstrap))
     except ClientError as failure:
         fail(str(failure))
 

@@ -5,6 +5,7 @@ Exit status: 0 all went well, 1 the cluster refused something, 2 the command was
 """
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+
+from penstock.cli.serving import KAFKA_CONFIG
+from penstock.errors import Refused
+from penstock.link.options import librdkafka_settings, read_properties
 
 REFUSED: Final = 1
 UNREACHABLE: Final = 3
@@ -36,10 +41,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 LOCAL: Final = "127.0.0.1:9092"
 
 
+def kafka_properties(bootstrap: str) -> dict[str, str]:
+    """How the cluster is reached: an address, and logins from the file the environment names."""
+    path = os.environ.get(KAFKA_CONFIG)
+    try:
+        named = read_properties(path) if path else {}
+    except Refused as refusal:
+        fail(f"{KAFKA_CONFIG}: {refusal.message}")
+    return {**named, "bootstrap.servers": bootstrap}
+
+
+def login(bootstrap: str) -> dict[str, str]:
+    """The same in librdkafka's names."""
+    return librdkafka_settings(kafka_properties(bootstrap))
+
+
 def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
     """librdkafka's settings: it stays silent, for the errors are told by us."""
     return {
-        "bootstrap.servers": bootstrap,
+        **login(bootstrap),
         "log_level": 0,
         "socket.timeout.ms": int(WAIT_S * 1000),
         "error_cb": lambda error: None,
@@ -80,7 +100,12 @@ def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoRetur
     """Say what is wrong and what to do, and leave."""
     code = error.code()
     if code in _NOBODY:
-        _tell_unreachable(bootstrap)
+        check_reachable(bootstrap)
+        fail(
+            f"{bootstrap} is there and does not answer. If it asks for TLS or a login, "
+            f"{KAFKA_CONFIG} names a properties file with both.",
+            UNREACHABLE,
+        )
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001 - as above
         fail(
             f"there is no topic {topic or ''!r}. `penstock topic list` shows what there is, "

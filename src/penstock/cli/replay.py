@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli.reaching import LOCAL, AsJson, Bootstrap, check_reachable, fail, show_json
+from penstock.cli.reaching import (
+    LOCAL,
+    AsJson,
+    Bootstrap,
+    check_reachable,
+    fail,
+    kafka_properties,
+    show_json,
+)
 from penstock.client.errors import ClientError
 from penstock.errors import Refused
 from penstock.model import Millis, Offset
@@ -57,7 +65,7 @@ def replay(
     if on_bad not in set(replaying.OnBad):
         raise typer.BadParameter(f"--on-bad is one of {', '.join(replaying.OnBad)}")
     bounds = replaying.Bounds(_edge("--from", start), _edge("--to", end))
-    options = {"kafka.bootstrap.servers": bootstrap}
+    options = {f"kafka.{name}": value for name, value in kafka_properties(bootstrap).items()}
     if registry.lower() != _NO_REGISTRY:
         options["registry"] = registry
     source = replaying.Source(topic, options, _schema(schema), replaying.OnBad(on_bad))

@@ -4,7 +4,7 @@ Loads no Kafka client: a broker is on its way before anything else is.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -28,6 +28,14 @@ Settings = Annotated[
 ]
 ReadyAsJson = Annotated[
     bool, typer.Option("--json", help="When ready, one line of JSON on standard output.")
+]
+KAFKA_CONFIG: Final = "PENSTOCK_KAFKA_CONFIG"
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=KAFKA_CONFIG,
+        help="A properties file with what the cluster asks of clients: TLS, a login.",
+    ),
 ]
 LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 

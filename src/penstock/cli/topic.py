@@ -72,7 +72,9 @@ def list_topics(
     as_json: AsJson = False,
 ) -> None:
     """Show the topics with their partitions and replicas."""
-    found = admin(bootstrap).list_topics(timeout=WAIT_S).topics
+    client = admin(bootstrap)
+    with telling(bootstrap):
+        found = client.list_topics(timeout=WAIT_S).topics
     rows = [
         {
             "topic": name,

@@ -15,6 +15,7 @@ from penstock.cli.serving import (
     ConfigFile,
     Folder,
     Host,
+    KafkaConfig,
     KafkaPort,
     LogLevel,
     ReadyAsJson,
@@ -49,6 +50,7 @@ def up(
             "--log", help="penstock: a broker of ours. kafka:HOST:PORT: an existing cluster."
         ),
     ] = OUR_LOG,
+    kafka_config: KafkaConfig = None,
     kafka_port: KafkaPort = None,
     http_port: Annotated[
         int | None,
@@ -74,6 +76,7 @@ def up(
     )  # fmt: skip
     http = HttpOptions(
         kafka=log.removeprefix(KAFKA_LOG),  # replaced by the broker's, once that is known
+        kafka_config=None if kafka_config is None or log == OUR_LOG else str(kafka_config),
         host=host or LOCALHOST,
         http_port=HTTP_PORT if http_port is None else http_port,
         advertised_host=None if advertise is None else _host_of(advertise),

@@ -5,7 +5,7 @@ can read it; the record and a marker that says so are written in one transaction
 sent back twice, however often this is run or dies on the way.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +31,7 @@ from penstock.errors import Malformed
 from penstock.model import Offset, TopicPartition
 
 WAIT_S: Final = 10.0
+Settings = Mapping[str, Any]  # librdkafka's, beside the address: TLS, a login
 TRANSACTION_RECORDS: Final = 500
 
 
@@ -57,11 +58,13 @@ class Redriven:
     unreadable: list[tuple[Found, str]] = field(default_factory=list)
 
 
-def look(bootstrap: str, topic: str, reason: Reason | None = None) -> list[Found]:
+def look(
+    bootstrap: str, topic: str, reason: Reason | None = None, *, settings: Settings | None = None
+) -> list[Found]:
     """All that is in a topic's quarantine now, oldest first by partition."""
     records: list[tuple[Place, Quarantined]] = []
     sent_back: set[Place] = set()
-    for message in _all_of(bootstrap, quarantine_topic(topic)):
+    for message in _all_of(bootstrap, settings, quarantine_topic(topic)):
         headers: Any = message.headers() or ()
         place = Place(partition_of(message).partition, offset_of(message))
         marked = read_marker(headers)
@@ -86,6 +89,7 @@ def redrive(
     *,
     dry_run: bool,
     to: str | None = None,
+    settings: Settings | None = None,
 ) -> Redriven:
     """Send back what can be read; a dry run only says what would be."""
     outcome = Redriven()
@@ -99,15 +103,18 @@ def redrive(
         else:
             outcome.sent.append(one)
     if outcome.sent and not dry_run:
-        _send_back(bootstrap, outcome.sent, to)
+        _send_back(bootstrap, settings, outcome.sent, to)
     return outcome
 
 
-def _send_back(bootstrap: str, found: list[Found], to: str | None) -> None:
+def _send_back(
+    bootstrap: str, settings: Settings | None, found: list[Found], to: str | None
+) -> None:
     topic = quarantine_topic(found[0].record.origin.topic)
     # One name per topic: a second run at the same time fences the first.
     name = f"penstock.redrive.{topic}"
-    outbox = Outbox(bootstrap, {"transactional.id": name, "message.max.bytes": 16 << 20})
+    own = {"transactional.id": name, "message.max.bytes": 16 << 20}
+    outbox = Outbox(bootstrap, {**(settings or {}), **own})
     transaction = Transaction(outbox, name)
     try:
         for start in range(0, len(found), TRANSACTION_RECORDS):
@@ -133,10 +140,10 @@ def _records(found: Found, quarantine: str, to: str | None) -> Iterator[Outgoing
     yield Outgoing(quarantine, None, None, marker, found.place.partition)
 
 
-def _all_of(bootstrap: str, topic: str) -> Iterator[Message]:
+def _all_of(bootstrap: str, settings: Settings | None, topic: str) -> Iterator[Message]:
     """Every committed record of a topic, up to its present end."""
-    settings = {"group.id": "penstock-quarantine", "enable.partition.eof": True}
-    consumer = KafkaConsumer(connection_settings(bootstrap, settings))
+    own = {"group.id": "penstock-quarantine", "enable.partition.eof": True}
+    consumer = KafkaConsumer(connection_settings(bootstrap, {**(settings or {}), **own}))
     try:
         known = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
         if known.error is not None:

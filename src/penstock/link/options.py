@@ -1,7 +1,8 @@
 """Kafka clients' properties -> link settings, by the names people already have in their files.
 
 Takes librdkafka's names and the Java client's. What concerns security and is not understood is
-refused: a setting that is silently dropped there is a hole or a riddle.
+refused: a setting that is silently dropped there is a hole or a riddle. The same properties can be
+had as librdkafka takes them, so that one file serves both clients.
 """
 
 import re
@@ -55,6 +56,45 @@ def settings_from(properties: Mapping[str, str]) -> LinkSettings:
         tls=_tls(properties) if with_tls else None,
         login=_login(properties) if with_login else None,
     )
+
+
+def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same for librdkafka: security by its names, and everything else as it stands."""
+    link = settings_from(properties)
+    rest = {name: value for name, value in properties.items() if name not in _KNOWN_SECURITY}
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    told: dict[str, str | None] = {"security.protocol": protocol}
+    if link.login is not None:
+        told["sasl.mechanism"] = link.login.mechanism
+        told["sasl.username"] = link.login.username
+        told["sasl.password"] = link.login.password
+    if (tls := link.tls) is not None:
+        told["ssl.ca.location"] = tls.ca_file
+        told["ssl.certificate.location"] = tls.certificate_file
+        # librdkafka does not look for the key beside the certificate by itself
+        told["ssl.key.location"] = tls.key_file or tls.certificate_file
+        told["ssl.key.password"] = tls.key_password
+        told["ssl.endpoint.identification.algorithm"] = "https" if tls.checks_hostname else "none"
+    return {**rest, **{name: value for name, value in told.items() if value is not None}}
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A properties file, as Kafka's own tools take one: `key=value` lines, `#` before a remark."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused(f"{path} cannot be read: {error}") from None
+    properties: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith(("#", "!")):
+            continue
+        name, found, value = line.partition("=")
+        if not found:
+            raise _refused(f"{path}, line {number}: {line!r} is not key=value")
+        properties[name.strip()] = value.strip()
+    settings_from(properties)  # so that what is wrong in it is said here
+    return properties
 
 
 def _tls(properties: Mapping[str, str]) -> Tls:

@@ -32,6 +32,8 @@ class HttpOptions:
     """What a person may choose, as it crosses from one process to another."""
 
     kafka: str
+    # A file, because a password belongs neither on a command line nor in what is printed
+    kafka_config: str | None = None
     host: str = LOCALHOST
     http_port: int = HTTP_PORT  # 0 takes any free one
     advertised_host: str | None = None  # where the other nodes of the registry reach this one
@@ -81,6 +83,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     logging.getLogger("httpx").setLevel(logging.WARNING)
     from confluent_kafka import KafkaException
 
+    from penstock.errors import Refused
     from penstock.node.run_http import run_http
     from penstock.registry.reading import CannotWrite
 
@@ -91,8 +94,8 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
 
     try:
         run_http(options, on_ready)
-    except CannotWrite as reason:
-        announce({"error": str(reason)})
+    except (CannotWrite, Refused) as reason:
+        announce({"error": getattr(reason, "message", str(reason))})
         return 1
     except KafkaException as failure:
         announce({"error": f"no Kafka cluster answers at {options.kafka}: {failure.args[0].str()}"})

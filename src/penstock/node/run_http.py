@@ -16,6 +16,7 @@ import uvloop
 from fastapi import FastAPI
 
 from penstock import __version__
+from penstock.link.options import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
 from penstock.registry.http.app import build
@@ -64,12 +65,13 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     """Read the log, find out who may write, serve."""
     listener = socket.create_server((options.host, options.http_port), backlog=BACKLOG)
     candidate = Candidate(options.shown_host, listener.getsockname()[1])
-    log_settings = LogSettings(options.kafka, topic=options.topic, transactional_id=options.group)
+    kafka = {"bootstrap.servers": options.kafka}
+    if options.kafka_config is not None:
+        kafka = read_properties(options.kafka_config) | kafka
+    log_settings = LogSettings(kafka, topic=options.topic, transactional_id=options.group)
     registry = Registry(log_settings, clock)
     forwarder = Forwarder(registry, candidate.url)
-    election = Election(
-        registry, options.kafka, options.group, candidate, session_ms=options.session_ms
-    )
+    election = Election(registry, kafka, options.group, candidate, session_ms=options.session_ms)
     try:
         await registry.start()
         election.start()

@@ -7,7 +7,7 @@ on. So two nodes that both believe to be primary cannot both write.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -45,7 +45,7 @@ class OutcomeUnknown(Exception):
 class LogSettings(NamedTuple):
     """Where the log is."""
 
-    bootstrap: str
+    kafka: Mapping[str, str]  # how the cluster is reached: `bootstrap.servers`, and logins if any
     topic: str = "_schemas"
     transactional_id: str = "schema-registry"
     replication_factor: int = -1  # the brokers' default
@@ -59,7 +59,7 @@ class SchemaLog:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._reader: TopicReader[Event] = TopicReader(
-            settings.bootstrap, settings.topic, read_event, on_events
+            settings.kafka, settings.topic, read_event, on_events
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="schemas-writer")
         self._producer: Producer | None = None
@@ -113,7 +113,7 @@ class SchemaLog:
     def _ensure_topic(self) -> None:
         settings = self._settings
         self.cluster_id = ensure_topic(
-            settings.bootstrap,
+            settings.kafka,
             settings.topic,
             settings.replication_factor,
             {"cleanup.policy": "compact"},
@@ -121,7 +121,7 @@ class SchemaLog:
 
     def _ask_end(self) -> Offset:
         if self._admin is None:
-            self._admin = AdminClient(client_settings(self._settings.bootstrap))
+            self._admin = AdminClient(client_settings(self._settings.kafka))
         place = TopicPartition(self._settings.topic, 0)
         asked = self._admin.list_offsets(
             {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]  # theirs has none
@@ -137,7 +137,7 @@ class SchemaLog:
         self._drop_producer()
         producer = Producer(
             {
-                **client_settings(self._settings.bootstrap),
+                **client_settings(self._settings.kafka),
                 "transactional.id": self._settings.transactional_id,
                 "transaction.timeout.ms": self._settings.transaction_ms,
                 "linger.ms": 0,

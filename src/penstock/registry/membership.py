@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.link.aio import Cluster
 from penstock.link.membership import GroupSettings, Joined, Membership
+from penstock.link.options import settings_from
 from penstock.registry.journal import OutcomeUnknown
 from penstock.registry.reading import CannotWrite
 from penstock.registry.service import Registry
@@ -103,7 +104,7 @@ class Election:
     def __init__(
         self,
         registry: Registry,
-        bootstrap: str,
+        kafka: Mapping[str, str],
         group: str,
         candidate: Candidate,
         *,
@@ -113,7 +114,7 @@ class Election:
         self._candidate = candidate
         self._known = asyncio.Event()
         self._membership = Membership(
-            Cluster(bootstrap),
+            Cluster(kafka["bootstrap.servers"], settings_from(kafka)),
             GroupSettings(
                 group,
                 PROTOCOL_TYPE,

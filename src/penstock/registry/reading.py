@@ -7,7 +7,7 @@ taken: a long topic must not pile up in front of the loop.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import (
@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     NewTopic,
 )
 
+from penstock.link.options import librdkafka_settings
 from penstock.model import Millis, Offset
 
 logger = logging.getLogger(__name__)
@@ -55,12 +56,12 @@ class TopicReader(Generic[_Item]):
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Mapping[str, str],
         topic: str,
         understand: Understand[_Item],
         on_items: Callable[[Sequence[_Item]], None],
     ) -> None:
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._topic = topic
         self._understand = understand
         self._on_items = on_items
@@ -109,7 +110,7 @@ class TopicReader(Generic[_Item]):
     def _read_until_trouble(self) -> None:
         consumer = Consumer(
             {
-                **client_settings(self._bootstrap),
+                **client_settings(self._kafka),
                 "group.id": "schema-registry-reader",  # commits nothing, joins nothing
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -170,23 +171,23 @@ class TopicReader(Generic[_Item]):
         taken.set()
 
 
-def client_settings(bootstrap: str) -> dict[str, Any]:
-    """What all clients of the registry share."""
+def client_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
+    """What all clients of the registry share, and how this cluster is reached."""
     return {
-        "bootstrap.servers": bootstrap,
         "client.id": "penstock-registry",
         "log_level": 2,
         "socket.timeout.ms": 10_000,
         "reconnect.backoff.max.ms": 1000,
         "error_cb": lambda error: None,
+        **librdkafka_settings(kafka),
     }
 
 
 def ensure_topic(
-    bootstrap: str, topic: str, replication_factor: int, config: dict[str, str]
+    kafka: Mapping[str, str], topic: str, replication_factor: int, config: dict[str, str]
 ) -> str:
     """Make a topic of one partition if it is not there; the id of the cluster. Blocks."""
-    admin = AdminClient(client_settings(bootstrap))
+    admin = AdminClient(client_settings(kafka))
     cluster = admin.list_topics(timeout=ORDER_S)
     if topic not in cluster.topics:
         wanted = NewTopic(

@@ -53,7 +53,7 @@ class UsageLog:
         self._usage = usage
         self._clock = clock
         self._reader: TopicReader[Since | Told] = TopicReader(
-            settings.bootstrap, self._topic, read_told, self._on_told
+            settings.kafka, self._topic, read_told, self._on_told
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="usage-writer")
         self._producer: Producer | None = None
@@ -114,11 +114,11 @@ class UsageLog:
     def _ensure_topic(self) -> None:
         config = {"cleanup.policy": "compact,delete", "retention.ms": str(KEPT_MS)}
         settings = self._settings
-        ensure_topic(settings.bootstrap, self._topic, settings.replication_factor, config)
+        ensure_topic(settings.kafka, self._topic, settings.replication_factor, config)
 
     def _produce(self, records: Sequence[tuple[bytes, bytes]]) -> None:
         if self._producer is None:
-            settings = {**client_settings(self._settings.bootstrap), "linger.ms": 5}
+            settings = {**client_settings(self._settings.kafka), "linger.ms": 5}
             self._producer = Producer(settings)
         for key, value in records:
             with suppress(BufferError, KafkaException):  # the next sight of the use tells it again

@@ -71,7 +71,7 @@ class ApacheKafka:
         self._folder = folder or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._owns_folder = folder is None
         self._server: subprocess.Popen[bytes] | None = None
-        self.port, self._controller_port = free_port(), free_port()
+        self.port, self.controller_port = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
 
     @property
@@ -143,8 +143,8 @@ class ApacheKafka:
         lines = [
             "process.roles=broker,controller",
             "node.id=1",
-            f"controller.quorum.voters=1@127.0.0.1:{self._controller_port}",
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            f"controller.quorum.voters=1@127.0.0.1:{self.controller_port}",
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "controller.listener.names=CONTROLLER",
             f"log.dirs={self._folder / 'log'}",
             "offsets.topic.replication.factor=1",

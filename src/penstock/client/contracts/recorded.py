@@ -5,7 +5,7 @@ with comes from its frame, so failures are told by the writer's version.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -29,7 +29,13 @@ REQUIRED_MISSING: Final = "required_missing"
 
 
 def try_recorded(
-    bootstrap: str, topic: str, most: int, registry: Registry, proposal: Proposal
+    bootstrap: str,
+    topic: str,
+    most: int,
+    registry: Registry,
+    proposal: Proposal,
+    *,
+    settings: Mapping[str, str] | None = None,
 ) -> Tally:
     """Read the last events of a topic with the proposed schema."""
     contract = Contract(
@@ -39,7 +45,7 @@ def try_recorded(
     trying = _Trying(registry, topic, side, contract)
     named = _writer_names(registry, proposal.subject)
     tally = Tally(topic)
-    for message in _last_messages(bootstrap, topic, most):
+    for message in _last_messages(bootstrap, settings or {}, topic, most):
         _try(message, side, trying, named, tally)
     return tally
 
@@ -129,9 +135,12 @@ def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
         return f"id {key}"
 
 
-def _last_messages(bootstrap: str, topic: str, most: int) -> Iterator[Any]:
+def _last_messages(
+    bootstrap: str, settings: Mapping[str, str], topic: str, most: int
+) -> Iterator[Any]:
     consumer = Consumer(
         {
+            **settings,
             "bootstrap.servers": bootstrap,
             "group.id": "penstock-contract-check",  # never joined, never committed to
             "enable.auto.commit": False,
