@@ -66,6 +66,13 @@ class AvroDecoder:
             writer.root, root, [name for name in names if name not in self._trees]
         )
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of every batch. Loads no kernel: who plans a read only wants to know."""
+        program = self._program
+        kinds = {name: one.type for name, one in zip(program.names, program.shapes, strict=True)}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in self._names])
+
     def decode(
         self, buffer: Buffer | Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:

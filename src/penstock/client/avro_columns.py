@@ -21,7 +21,6 @@ _REASONS: Final = {
     Wrong.SYMBOL: Reason.UNRESOLVABLE,
     Wrong.UNRESOLVABLE: Reason.UNRESOLVABLE,
 }
-_NO_ROWS: Final = np.empty(0, dtype=np.int64)
 
 
 class AvroColumns:
@@ -31,7 +30,7 @@ class AvroColumns:
         self._reader = reader
         self._columns = columns
         self._decoders: dict[int, tuple[AvroSchema, AvroDecoder]] = {}
-        self.empty = self._decoder(reader).decode(b"", _NO_ROWS, _NO_ROWS)[0]
+        self.empty = pa.RecordBatch.from_pylist([], schema=self._decoder(reader).schema)
 
     def read(
         self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
