@@ -22,7 +22,7 @@ from penstock.link.offsets import partitions_of
 from penstock.model import Millis
 from penstock.spark.connecting import cluster
 from penstock.spark.encoding import Encoder
-from penstock.spark.workers import freeze_loaded
+from penstock.spark.workers import freeze_loaded, keep_memory
 from penstock.spark.write_options import WritePlan
 
 PACKED: Final = (
@@ -39,7 +39,9 @@ _FIELDS: Final[list[Any]] = [
 ]
 PACKED_SCHEMA: Final = pa.schema(_FIELDS)
 PACKED_NAMES: Final = PACKED_SCHEMA.names
-_ROWS_BYTES: Final = 8 << 20  # rows of this size together are packed at once
+_ROWS_BYTES_LEAST: Final = 2 << 20  # of rows that are packed at once: what caches hold
+_ROWS_BYTES_MAX: Final = 8 << 20
+_FULL_BATCHES: Final = 3  # of a partition's batches in rows that are packed at once; one is not
 _LANE_MASK: Final = 0x3FFFFFFF
 Built: TypeAlias = dict[int, PartitionBatches]  # by partition
 
@@ -62,7 +64,8 @@ class Packer:
 
     def build(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Built]]:
         """The packed batches as they are, some rows' at a time, each with its topic."""
-        for rows in gathered(batches, _ROWS_BYTES):
+        keep_memory()
+        for rows in gathered(batches, self._rows_bytes()):
             for topic, records in self._encoder.encode(rows):
                 yield topic, self._built(topic, records)
         freeze_loaded("packing")
@@ -100,6 +103,14 @@ class Packer:
             ],
             schema=PACKED_SCHEMA,
         )
+
+    def _rows_bytes(self) -> int:
+        """How much to pack at once: enough for batches of the size that they may have."""
+        if self._plan.topic is None:
+            return _ROWS_BYTES_MAX
+        count = self._partition_count(self._plan.topic)
+        wanted = _FULL_BATCHES * count * self._plan.framing.batch_bytes_max
+        return min(max(wanted, _ROWS_BYTES_LEAST), _ROWS_BYTES_MAX)
 
     def _partition_count(self, topic: str) -> int:
         if topic not in self._counts:
