@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.schemas import languages
@@ -278,6 +278,7 @@ def test_any_json_is_a_schema_or_refused(one: Any, other: Any) -> None:
 
 @settings(max_examples=200)
 @given(SMALL)
+@example({"$ref": "string", "$id": "string"})
 def test_a_schema_reads_what_it_wrote(value: Any) -> None:
     with suppress(InvalidSchema):
         schema = parse(json.dumps(value))

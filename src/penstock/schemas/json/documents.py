@@ -140,6 +140,8 @@ class Documents:
             return
         self._is_walked = True
         self._walk(self.root, ROOT, self.draft)
+        # An `$id` beside a `$ref` names nothing before 2019-09, but for the whole document:
+        self._by_address.setdefault(self.base, Target(self.root, self.draft))
         for address, document in self.resources.items():
             self._walk(document, address, draft_of(document, self.draft))
 
