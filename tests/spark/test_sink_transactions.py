@@ -1,6 +1,7 @@
 """Batches as transactions, without Spark: what its driver and its tasks do, done by hand."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,12 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import Isolation, committed_offsets, end_offsets, partitions_of
 from penstock.link.ranges import FetchSettings, fetch_range
-from penstock.link.transactions import Handle, end_transaction, init_producer_id
+from penstock.link.transactions import (
+    Handle,
+    describe_transaction,
+    end_transaction,
+    init_producer_id,
+)
 from penstock.model import Offset, Sequence, TopicPartition
 from penstock.spark.connecting import cluster as kept_cluster
 from penstock.spark.connecting import kafka_properties
@@ -225,17 +231,39 @@ def test_a_task_that_was_given_up_and_wrote_more_stops_the_commit(
 def test_a_transaction_that_timed_out_fails_and_is_written_again(
     cluster: Cluster, sink: Sink
 ) -> None:
+    states: list[str | None] = []
+
     def slow(transaction: OpenTransaction) -> None:
         transaction.note(sink.write(transaction, rows(0, 10)))
-        # What the coordinator does when the time has passed, without the wait.
-        cluster.run(init_producer_id(f"penstock.sink.{sink.topic}", timeout_ms=SHORT_MS))
+        while "CompleteAbort" not in states:  # the broker gives it up by itself
+            time.sleep(0.05)
+            told = cluster.run(describe_transaction(transaction.name.transactional_id))
+            states.append(None if told is None else told.state)
 
     with pytest.raises(Refused) as refused:
         transact(cluster, name(sink.topic), slow, timeout_ms=SHORT_MS)
     assert refused.value.code is not ErrorCode.none
+    assert "Ongoing" in states
     assert visible(cluster, sink.topic) == []
     transact(cluster, name(sink.topic), lambda one: one.note(sink.write(one, rows(0, 10))))
     assert visible(cluster, sink.topic) == list(range(10))
+
+
+def test_a_task_that_writes_after_the_time_has_passed_is_refused(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def slow(transaction: OpenTransaction) -> None:
+        transaction.note(sink.write(transaction, rows(0, 10)))
+        timed_out = False
+        while not timed_out:
+            time.sleep(0.05)
+            told = cluster.run(describe_transaction(transaction.name.transactional_id))
+            timed_out = told is not None and told.state == "CompleteAbort"
+        transaction.note(sink.write(transaction, rows(10, 20)))
+
+    with pytest.raises(Refused):
+        transact(cluster, name(sink.topic), slow, timeout_ms=SHORT_MS)
+    assert visible(cluster, sink.topic) == []
 
 
 def test_another_checkpoint_counts_its_batches_by_itself(cluster: Cluster, sink: Sink) -> None:

@@ -4,6 +4,7 @@ The same names as `aio`, without await. A link and a cluster belong to one threa
 connections that a fork has copied are left to the parent and made anew.
 """
 
+import atexit
 import os
 import random
 import secrets
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from penstock.errors import Malformed
 from penstock.link.address import Address, Unreachable, read_bootstrap
@@ -315,7 +317,18 @@ class Cluster:
 @lru_cache(maxsize=_CLUSTERS_MAX)
 def kept_cluster(bootstrap: str, settings: LinkSettings = USUAL) -> Cluster:
     """A cluster that this process keeps: its connections outlive the task that made them."""
-    return Cluster(bootstrap, settings)
+    kept = Cluster(bootstrap, settings)
+    _kept.add(kept)
+    return kept
+
+
+_kept: WeakSet[Cluster] = WeakSet()  # one that the cache has let go is not held here
+
+
+@atexit.register
+def _close_kept() -> None:
+    for kept in _kept:
+        kept.close()
 
 
 def _abandon(tickets: list[_Ticket]) -> None:
