@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.client.avro_types import arrow_type, decimal_bytes, decimal_of, is_nullable, values_of
 from penstock.columns.avro.program import NO_SLOT, Assembler, Shape, SlotPlan
-from penstock.columns.avro.program import Kind as SlotKind
+from penstock.columns.slots import Kind as SlotKind
 from penstock.schemas.avro.tree import PRIMITIVES, Array, Fixed, Kind, Map, Node, Record, Union
 
 KEY: Final = PRIMITIVES["string"]  # of a map

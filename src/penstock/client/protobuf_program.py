@@ -32,10 +32,10 @@ from penstock.columns.protobuf.program import (
     Assembler,
     Closer,
     DecodeProgram,
-    Kind,
     Shape,
     SlotPlan,
 )
+from penstock.columns.slots import Kind
 
 _VARINTS: Final[Mapping[int, int]] = {
     FieldDescriptor.TYPE_INT64: ops.INT64,

@@ -55,11 +55,7 @@ class Decoded:
                 pa.struct([]), len(self.errors), [None], children=[]
             )
             return pa.RecordBatch.from_struct_array(nothing)
-        fields = [
-            pa.field(name, column.type)
-            for name, column in zip(self.names, self.columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(list(self.columns), schema=pa.schema(fields))
+        return pa.RecordBatch.from_arrays(list(self.columns), names=list(self.names))
 
 
 class PayloadsTooLarge(Exception):

@@ -19,8 +19,8 @@ _TYPE_AT: Final = object.__basicsize__ - _WORD  # the type is the last thing in 
 
 # What kernels compare with. Addresses differ from process to process and compiled code is kept for
 # the next one, so they come in as an array, `KNOWN`, and here is what is where in it.
-NONE, TRUE, FALSE, INT, FLOAT, STR, BYTES, BYTEARRAY, LIST, TUPLE, DICT = range(11)
-_KNOWN: Final = (None, True, False, int, float, str, bytes, bytearray, list, tuple, dict)
+NONE, TRUE, FALSE, INT, FLOAT, STR, BYTES, BYTEARRAY, LIST, DICT = range(10)
+_KNOWN: Final = (None, True, False, int, float, str, bytes, bytearray, list, dict)
 
 _address: Final = types.intp
 _function: Any = types.ExternalFunction  # untyped in numba
@@ -37,8 +37,6 @@ next_entry: Any = _function(
 )
 list_size: Any = _function("PyList_Size", types.intp(_address))
 list_item: Any = _function("PyList_GetItem", _address(_address, types.intp))  # can fail
-tuple_size: Any = _function("PyTuple_Size", types.intp(_address))
-tuple_item: Any = _function("PyTuple_GetItem", _address(_address, types.intp))  # can fail
 
 # text_content(text, address of the size): where its UTF-8 is; fails for halves of surrogate pairs
 text_content: Any = _function("PyUnicode_AsUTF8AndSize", _address(_address, types.intp))

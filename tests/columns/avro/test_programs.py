@@ -8,9 +8,10 @@ from penstock.columns.avro import program as ops
 from penstock.columns.avro import write_program as write_ops
 from penstock.columns.avro.decoding import decode
 from penstock.columns.avro.encoding import encode
-from penstock.columns.avro.program import Assembler, Kind, Shape, SlotPlan, Wrong
+from penstock.columns.avro.program import Assembler, Shape, SlotPlan, Wrong
 from penstock.columns.avro.write_program import EncodeProgram
 from penstock.columns.compiled import read_only
+from penstock.columns.slots import Kind
 
 
 def longs(*values: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":

@@ -13,12 +13,12 @@ from penstock.columns.protobuf.program import (
     NONE,
     Assembler,
     DecodeProgram,
-    Kind,
     Shape,
     SlotPlan,
     Wrong,
 )
 from penstock.columns.protobuf.write_program import EncodeProgram
+from penstock.columns.slots import Kind
 
 
 def reading(number: int) -> DecodeProgram:

@@ -5,7 +5,6 @@ all rows from that, and again, larger, when the guess was too low. Nothing is co
 Arrow but validity and truth values, which become bits.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,16 +14,18 @@ from penstock.columns.avro import read_kernels as kernels
 from penstock.columns.avro.program import (
     NO_SLOT,
     DecodeProgram,
-    Kind,
     Shape,
-    SlotPlan,
 )
 from penstock.columns.avro.reading import (
     BYTES_AT,
+    CAPACITY,
+    KIND,
     NOT_NULLABLE,
+    SIZE_CAPACITY,
     SLOT_FIELDS,
     VALID_AT,
     VALUES_AT,
+    WIDTH,
     Slots,
 )
 from penstock.columns.compiled import Bytes, Int64s
@@ -36,13 +37,13 @@ from penstock.columns.payloads import (
     packed_bits,
 )
 from penstock.columns.shape import ArrowArray
+from penstock.columns.slots import Kind
 
 _TRIAL_ROWS: Final = 64
 _SPARE: Final = 1.125  # of what the rows so far say that all rows will take
 _FIRST_ROOM: Final = 1024  # values, and bytes, of a slot at least
 _TRIAL_ROOM_BYTES: Final = 4 << 20  # of all slots together at first, row slots aside
 _ITEMS_MAX: Final = 2**31 - 1  # what Arrow's offsets can count
-_ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
 
 
 def decode(
@@ -78,7 +79,7 @@ class _Decoding:
         if places[1] > limits.output_bytes_max:
             self._reserve(_FIRST_ROOM)
             places = self._checked(0)
-        self._slots = self._laid_out(*places)
+        self._slots = self._laid_out(*places, None)
 
     def _reserve(self, room: int) -> None:
         self._capacities = np.full((len(self._program.slots), 2), room, dtype=np.int64)
@@ -124,7 +125,7 @@ class _Decoding:
         if done >= _TRIAL_ROWS:
             self._foresee(done)
         else:
-            self._slots = self._laid_out(*places)
+            self._slots = self._laid_out(*places, self._slots)
 
     def _foresee(self, done: int) -> None:
         used = np.column_stack((self._counts, self._sizes))
@@ -136,7 +137,7 @@ class _Decoding:
         if places[1] > self._limits.output_bytes_max:
             self._capacities = modest  # the first rows may have been the large ones
             places = self._places()
-        self._slots = self._laid_out(*places)
+        self._slots = self._laid_out(*places, self._slots)
 
     def _checked(self, done: int) -> tuple[Int64s, int]:
         places = self._places()
@@ -146,43 +147,33 @@ class _Decoding:
 
     def _places(self) -> tuple[Int64s, int]:
         """The table of slots for the capacities, and the bytes they take together."""
-        table = np.zeros((len(self._program.slots), SLOT_FIELDS), dtype=np.int64)
-        end = 0
-        for slot, plan in enumerate(self._program.slots):
-            capacity, size_capacity = (int(one) for one in self._capacities[slot])
-            parts = _part_bytes(plan, capacity, size_capacity)
-            starts = []
-            for part in parts:
-                starts.append(end)
-                end += -(-part // _ALIGNMENT) * _ALIGNMENT
-            if plan.kind is Kind.LIST:
-                size_capacity = _ITEMS_MAX
-            valid_at = starts[0] if plan.nullable else NOT_NULLABLE
-            table[slot] = (plan.kind, plan.width, capacity, size_capacity, valid_at, *starts[1:])
+        forms = self._program.forms
+        capacities, size_capacities = self._capacities.T
+        starts, end = forms.laid_out(capacities, size_capacities)
+        table = np.empty((len(starts), SLOT_FIELDS), dtype=np.int64)
+        table[:, KIND], table[:, WIDTH] = forms.kinds, forms.widths
+        table[:, CAPACITY] = capacities
+        table[:, SIZE_CAPACITY] = np.where(forms.has_content, size_capacities, _ITEMS_MAX)
+        table[:, VALID_AT:] = starts
+        table[~forms.is_nullable, VALID_AT] = NOT_NULLABLE
         return table, end
 
-    def _laid_out(self, table: Int64s, size_bytes: int) -> Slots:
+    def _laid_out(self, table: Int64s, size_bytes: int, old: Slots | None) -> Slots:
         """An arena for the capacities, with what there is already in its new places."""
         arena = np.empty(size_bytes, dtype=np.uint8)
-        old = getattr(self, "_slots", None)
-        for slot, plan in enumerate(self._program.slots):
-            count, size = int(self._counts[slot]), int(self._sizes[slot])
-            if plan.kind >= Kind.SIZED:
-                arena[table[slot, VALUES_AT] :][:4] = 0
-            if old is None:
-                continue
-            used = _part_bytes(plan, count, size)
-            for part, place in zip(used, (VALID_AT, VALUES_AT, BYTES_AT), strict=True):
-                if part:
-                    to, of = int(table[slot, place]), int(old.table[slot, place])
-                    arena[to : to + part] = old.bytes[of : of + part]
+        ints = arena.view(np.int32)
+        forms = self._program.forms
+        ints[table[forms.has_offsets, VALUES_AT] >> 2] = 0  # the first offsets
+        if old is not None:
+            places = (old.bytes, old.table[:, VALID_AT:]), (arena, table[:, VALID_AT:])
+            forms.move(self._counts, self._sizes, *places)
         return Slots(
             table=table,
             counts=self._counts,
             sizes=self._sizes,
             full=self._full,
             bytes=arena,
-            ints=arena.view(np.int32),
+            ints=ints,
             longs=arena.view(np.int64),
             floats=arena.view(np.float32),
             doubles=arena.view(np.float64),
@@ -190,47 +181,45 @@ class _Decoding:
         )
 
 
-def _part_bytes(plan: SlotPlan, count: int, size: int) -> tuple[int, int, int]:
-    """Bytes of validity, values or offsets, and content."""
-    validity = count if plan.nullable else 0
-    if plan.kind is Kind.FIXED:
-        return validity, count * plan.width, 0
-    if plan.kind >= Kind.SIZED:
-        return validity, (count + 1) * 4, size if plan.kind is Kind.SIZED else 0
-    return validity, 0, 0
-
-
-@dataclass(frozen=True, slots=True)
 class _Laid:
     """Arrow over the slots."""
 
-    program: DecodeProgram
-    slots: Slots
-    rows_valid: pa.Buffer | None  # None: no row was wrong
+    def __init__(self, program: DecodeProgram, slots: Slots, rows_valid: pa.Buffer | None) -> None:
+        self.rows_valid = rows_valid  # None: no row was wrong
+        self._plans = program.slots
+        self._arena = pa.py_buffer(slots.bytes.data)
+        self._bytes = slots.bytes
+        self._places: list[list[int]] = slots.table.tolist()
+        self._sizes: list[int] = slots.sizes.tolist()
 
     def array(self, shape: Shape, length: int, valid: pa.Buffer | None) -> ArrowArray:
         """`valid` is for a shape that has no validity of its own."""
         if pa.types.is_null(shape.type):
             return pa.nulls(length)
-        plan = None if shape.slot == NO_SLOT else self.program.slots[shape.slot]
-        if plan is not None and plan.nullable:
-            valid = packed_bits(self._stretch(shape.slot, VALID_AT, length))
-        if plan is None or plan.kind is Kind.VALIDITY:
-            parts = [self.array(child, length, None) for child in shape.children]
-            return pa.Array.from_buffers(shape.type, length, [valid], children=parts)
+        if shape.slot == NO_SLOT:
+            return self._struct(shape, length, valid)
+        plan, places = self._plans[shape.slot], self._places[shape.slot]
+        if plan.nullable:
+            start = places[VALID_AT]
+            valid = packed_bits(self._bytes[start : start + length])
+        if plan.kind is Kind.VALIDITY:
+            return self._struct(shape, length, valid)
+        start = places[VALUES_AT]
         if plan.kind is Kind.FIXED:
-            values = self._stretch(shape.slot, VALUES_AT, length * plan.width)
-            is_bits = pa.types.is_boolean(shape.type)
-            content = packed_bits(values) if is_bits else pa.py_buffer(values.data)
+            size = length * plan.width
+            if pa.types.is_boolean(shape.type):
+                content = packed_bits(self._bytes[start : start + size])
+            else:
+                content = self._arena.slice(start, size)
             return pa.Array.from_buffers(shape.type, length, [valid, content])
-        offsets = pa.py_buffer(self._stretch(shape.slot, VALUES_AT, (length + 1) * 4).data)
-        size = int(self.slots.sizes[shape.slot])
+        offsets = self._arena.slice(start, (length + 1) * 4)
+        size = self._sizes[shape.slot]
         if plan.kind is Kind.SIZED:
-            content = pa.py_buffer(self._stretch(shape.slot, BYTES_AT, size).data)
+            content = self._arena.slice(places[BYTES_AT], size)
             return pa.Array.from_buffers(shape.type, length, [valid, offsets, content])
         items = [self.array(child, size, None) for child in shape.children]
         return pa.Array.from_buffers(shape.type, length, [valid, offsets], children=items)
 
-    def _stretch(self, slot: int, place: int, size: int) -> Bytes:
-        start = int(self.slots.table[slot, place])
-        return self.slots.bytes[start : start + size]
+    def _struct(self, shape: Shape, length: int, valid: pa.Buffer | None) -> ArrowArray:
+        parts = [self.array(child, length, None) for child in shape.children]
+        return pa.Array.from_buffers(shape.type, length, [valid], children=parts)

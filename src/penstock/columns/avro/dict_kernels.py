@@ -247,14 +247,10 @@ def leave(tables: Tables, depth: int) -> int:
 def size_of(tables: Tables, op: int, value: int) -> int:
     """How many parts a container has; -1 if it is not of the kind that is asked for."""
     kind = python.type_of(value)
-    if op != ops.LIST_BEGIN:
-        if kind != tables.known[python.DICT]:
-            return -1
-        return python.dict_size(value)  # type: ignore[no-any-return]  # an int once compiled
-    if kind == tables.known[python.LIST]:
-        return python.list_size(value)  # type: ignore[no-any-return]  # as above
-    if kind == tables.known[python.TUPLE]:
-        return python.tuple_size(value)  # type: ignore[no-any-return]  # as above
+    if op == ops.LIST_BEGIN and kind == tables.known[python.LIST]:
+        return python.list_size(value)  # type: ignore[no-any-return]  # an int once compiled
+    if op != ops.LIST_BEGIN and kind == tables.known[python.DICT]:
+        return python.dict_size(value)  # type: ignore[no-any-return]  # as above
     return -1
 
 
@@ -264,10 +260,7 @@ def next_item(tables: Tables, frame: int) -> int:
     container = tables.stack[frame + CONTAINER]
     at = tables.stack[frame + CURSOR]
     tables.stack[frame + CURSOR] = at + 1
-    if python.type_of(container) == tables.known[python.LIST]:
-        item = python.list_item(container, at)
-    else:
-        item = python.tuple_item(container, at)
+    item = python.list_item(container, at)
     if item == 0:
         python.clear_error()
     return item  # type: ignore[no-any-return]  # an int once compiled

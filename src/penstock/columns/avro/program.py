@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.slots import Kind, SlotForms
 
 OP, SLOT, A, B, C, D = range(6)
 CODE_FIELDS: Final = 6
@@ -56,16 +57,6 @@ CONSTANT_SIZED: Final = 29  # A: place in the pool, B: size in bytes
 CONSTANT_LIST: Final = 30  # A: how many items were put before it
 FAIL: Final = 31  # A: which Wrong
 END: Final = 32
-
-
-class Kind(IntEnum):
-    """What a slot collects."""
-
-    NOTHING = 0  # a count: Arrow's null type
-    VALIDITY = 1  # of structs
-    FIXED = 2  # values of one width
-    SIZED = 3  # offsets and bytes
-    LIST = 4  # offsets; the items have slots of their own
 
 
 class Wrong(IntEnum):
@@ -151,6 +142,7 @@ class DecodeProgram:
     pool: Bytes
     aligned: Int64s  # lists of slots, for NULLS and NULLABLE
     slots: tuple[SlotPlan, ...]
+    forms: SlotForms  # of the slots
     row_slots: tuple[int, int]  # which stretch of `aligned` has a value per row
     names: tuple[str, ...]
     shapes: tuple[Shape, ...]
@@ -213,6 +205,7 @@ class Assembler:
             pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
             aligned=np.array(self.aligned, dtype=np.int64),
             slots=tuple(self.slots),
+            forms=SlotForms(self.slots),
             row_slots=rows,
             names=names,
             shapes=shapes,

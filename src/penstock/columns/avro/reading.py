@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.columns.avro.program import NEEDS_ROOM, Kind, Wrong
+from penstock.columns.avro.program import NEEDS_ROOM, Wrong
 from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined
+from penstock.columns.slots import Kind
 
 # the table of slots: where each one's memory is in the arena
 KIND, WIDTH, CAPACITY, SIZE_CAPACITY, VALID_AT, VALUES_AT, BYTES_AT = range(7)

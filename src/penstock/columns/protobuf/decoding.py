@@ -12,13 +12,16 @@ from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.payloads import USUAL_LIMITS, Decoded, Limits, OutputTooLarge, packed_bits
 from penstock.columns.protobuf import read_kernels as kernels
 from penstock.columns.protobuf.laying import Laid
-from penstock.columns.protobuf.program import DEPTH_MAX, DecodeProgram, Kind, SlotPlan
+from penstock.columns.protobuf.program import DEPTH_MAX, DecodeProgram
 from penstock.columns.protobuf.reading import (
-    BYTES_AT,
+    ITEMS_SCOPE,
+    KIND,
     NOT_NULLABLE,
+    SCOPE_OF,
+    SIZE_CAPACITY,
     SLOT_FIELDS,
     VALID_AT,
-    VALUES_AT,
+    WIDTH,
     Slots,
     Tables,
 )
@@ -27,7 +30,6 @@ _TRIAL_ROWS: Final = 64
 _SPARE: Final = 1.125  # of what the rows so far say that all rows will take
 _FIRST_ROOM: Final = 256  # places of a scope, and bytes of a slot, at least
 _PLACES_MAX: Final = 2**31 - 2  # what Arrow's offsets can count
-_ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
 
 
 def decode(
@@ -132,37 +134,23 @@ class _Decoding:
 
     def _table(self) -> tuple[Int64s, int]:
         """The table of slots for the room there is to be, and the bytes they take together."""
-        table = np.zeros((len(self._program.slots), SLOT_FIELDS), dtype=np.int64)
-        end = 0
-        for slot, plan in enumerate(self._program.slots):
-            parts = _part_bytes(plan, int(self._places[plan.scope]), int(self._bytes[slot]))
-            starts = []
-            for part in parts:
-                starts.append(end)
-                end += -(-part // _ALIGNMENT) * _ALIGNMENT
-            valid_at = starts[0] if plan.nullable else NOT_NULLABLE
-            table[slot] = (
-                plan.kind,
-                plan.width,
-                plan.scope,
-                plan.items,
-                self._bytes[slot],
-                valid_at,
-                *starts[1:],
-            )
+        program, forms = self._program, self._program.forms
+        starts, end = forms.laid_out(self._places[program.slot_scopes], self._bytes)
+        table = np.empty((len(starts), SLOT_FIELDS), dtype=np.int64)
+        table[:, KIND], table[:, WIDTH] = forms.kinds, forms.widths
+        table[:, SCOPE_OF], table[:, ITEMS_SCOPE] = program.slot_scopes, program.slot_items
+        table[:, SIZE_CAPACITY] = self._bytes
+        table[:, VALID_AT:] = starts
+        table[~forms.is_nullable, VALID_AT] = NOT_NULLABLE
         return table, end
 
     def _laid_out(self, table: Int64s, size_bytes: int, old: Slots | None) -> Slots:
         """An arena of zeros, with what there is already in its new places."""
-        arena = np.zeros(max(size_bytes, _ALIGNMENT), dtype=np.uint8)
-        for slot, plan in enumerate(self._program.slots):
-            if old is None:
-                continue
-            used = _part_bytes(plan, int(self._counts[plan.scope]), int(self._sizes[slot]))
-            for part, place in zip(used, (VALID_AT, VALUES_AT, BYTES_AT), strict=True):
-                if part:
-                    to, of = int(table[slot, place]), int(old.table[slot, place])
-                    arena[to : to + part] = old.bytes[of : of + part]
+        arena = np.zeros(size_bytes, dtype=np.uint8)
+        if old is not None:
+            places = (old.bytes, old.table[:, VALID_AT:]), (arena, table[:, VALID_AT:])
+            counts = self._counts[self._program.slot_scopes]
+            self._program.forms.move(counts, self._sizes, *places)
         return Slots(
             table=table,
             counts=self._counts,
@@ -173,13 +161,3 @@ class _Decoding:
             ints=arena.view(np.int32),
             longs=arena.view(np.int64),
         )
-
-
-def _part_bytes(plan: SlotPlan, places: int, size: int) -> tuple[int, int, int]:
-    """Bytes of validity, values or offsets, and content."""
-    validity = places if plan.nullable else 0
-    if plan.kind is Kind.FIXED:
-        return validity, places * plan.width, 0
-    if plan.kind >= Kind.SIZED:
-        return validity, (places + 1) * 4, size if plan.kind is Kind.SIZED else 0
-    return validity, 0, 0

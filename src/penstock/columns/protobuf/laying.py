@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from penstock.columns.compiled import Bytes, Int32s
 from penstock.columns.payloads import packed_bits
-from penstock.columns.protobuf.program import NONE, DecodeProgram, Kind, Shape
+from penstock.columns.protobuf.program import NONE, DecodeProgram, Shape
 from penstock.columns.protobuf.reading import BYTES_AT, VALID_AT, VALUES_AT, Slots
 from penstock.columns.shape import ArrowArray
+from penstock.columns.slots import Kind
 
 _NAMES_MAX: Final = 4096  # of an enum, from its least number to its largest, looked up by place
 

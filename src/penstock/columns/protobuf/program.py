@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.compiled import Int64s
+from penstock.columns.slots import Kind, SlotForms
 
 NONE: Final = -1  # no slot, no scope, no node
 DEPTH_MAX: Final = 100  # of messages within the outermost one, as upb has it
@@ -58,15 +59,6 @@ TIMESTAMP: Final = 1  # seconds in the slot and nanoseconds in another become on
 DURATION: Final = 2
 
 _DENSE_MIN: Final = 64
-
-
-class Kind(IntEnum):
-    """What a slot collects."""
-
-    VALIDITY = 1  # of structs
-    FIXED = 2  # values of one width
-    SIZED = 3  # offsets and bytes
-    LIST = 4  # offsets; the items are a scope of their own
 
 
 class Wrong(IntEnum):
@@ -151,6 +143,9 @@ class DecodeProgram:
     clears: Int64s  # slots of the other members of a oneof
     enums: Int64s  # numbers of closed enums, in order
     slots: tuple[SlotPlan, ...]
+    forms: SlotForms  # of the slots
+    slot_scopes: Int64s
+    slot_items: Int64s  # scopes of their items, NONE where there are none
     names: tuple[str, ...]
     shapes: tuple[Shape, ...]
 
@@ -246,6 +241,9 @@ class Assembler:
             clears=np.array(self.clears, dtype=np.int64),
             enums=np.array(self.enums, dtype=np.int64),
             slots=tuple(self.slots),
+            forms=SlotForms(self.slots),
+            slot_scopes=np.array([plan.scope for plan in self.slots], dtype=np.int64),
+            slot_items=np.array([plan.items for plan in self.slots], dtype=np.int64),
             names=names,
             shapes=shapes,
         )

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, outlined
 from penstock.columns.protobuf import program as ops
-from penstock.columns.protobuf.program import Kind, Wrong
+from penstock.columns.protobuf.program import Wrong
+from penstock.columns.slots import Kind
 
 # the table of slots: where each one's memory is in the arena, in bytes
 KIND, WIDTH, SCOPE_OF, ITEMS_SCOPE, SIZE_CAPACITY, VALID_AT, VALUES_AT, BYTES_AT = range(8)
