@@ -6,13 +6,15 @@ needed them. Imports no pyspark; everything here is called on the driver and in 
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from penstock.client.registry import Registry
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster, kept_cluster
 from penstock.link.options import settings_from
+
+if TYPE_CHECKING:
+    from penstock.client.registry import Registry
 
 CLIENT: Final = "penstock-spark"
 BOOTSTRAP: Final = "bootstrap.servers"
@@ -46,11 +48,13 @@ def cluster(properties: Mapping[str, str]) -> Cluster:
 
 
 @lru_cache(maxsize=_REGISTRIES_MAX)
-def registry(url: str) -> Registry:
+def registry(url: str) -> "Registry":
     """The process's client of a registry; `http://user:password@host` logs in.
 
     Several nodes are separated by commas; the login is that of the first that has one.
     """
+    from penstock.client.registry import Registry  # HTTP: most of Spark's processes ask nothing
+
     auth: tuple[str, str] | None = None
     plain: list[str] = []
     for one in url.split(","):

@@ -6,18 +6,20 @@ that Spark was told. What writers register later is resolved to it, without a re
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from penstock.client.contract import Contract
 from penstock.client.errors import UnknownSchema
 from penstock.client.frame import Side
-from penstock.client.registry import Registry
 from penstock.client.subjects import SubjectNames, subject_name
 from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import Reference, SchemaType
 from penstock.spark.read_options import Coding
+
+if TYPE_CHECKING:
+    from penstock.client.registry import Registry
 
 ANY_TOPIC: Final = ""  # of a schema that was given as text
 _TYPES: Final = {
@@ -28,7 +30,7 @@ _TYPES: Final = {
 
 
 def find_readers(
-    registry: Registry, topics: Sequence[str], side: Side, coding: Coding, told: str
+    registry: "Registry", topics: Sequence[str], side: Side, coding: Coding, told: str
 ) -> dict[str, Contract]:
     """A contract for each topic; for any topic where the schema was given as text."""
     if told.lower() != "latest" and not told.isdecimal():
@@ -41,7 +43,9 @@ def find_readers(
     return {topic: _registered(registry, topic, side, coding, told) for topic in topics}
 
 
-def _registered(registry: Registry, topic: str, side: Side, coding: Coding, told: str) -> Contract:
+def _registered(
+    registry: "Registry", topic: str, side: Side, coding: Coding, told: str
+) -> Contract:
     subject = subject_name(SubjectNames.TOPIC, topic, side, None)
     try:
         known = (
@@ -64,7 +68,7 @@ def reader_of(readers: Mapping[str, Contract], topic: str) -> Contract:
 
 
 def reader_columns(
-    registry: Registry, readers: Mapping[str, Contract], side: Side, columns: Sequence[str] | None
+    registry: "Registry", readers: Mapping[str, Contract], side: Side, columns: Sequence[str] | None
 ) -> pa.Schema:
     """What values are decoded into; the same for every topic, or Refused."""
     from penstock.client.batches import BatchDeserializer  # compiled kernels: not for every process
