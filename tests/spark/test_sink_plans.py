@@ -7,8 +7,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
+from penstock.client.batches import BatchDeserializer
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError, RegistryRefused, UnknownSchema
+from penstock.client.frame import Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.opening import open_batches
@@ -34,7 +36,9 @@ ORDER = """{"type": "record", "name": "Order", "fields": [
   {"name": "id", "type": "long"}, {"name": "store", "type": "string"}]}"""
 NARROW = """{"type": "record", "name": "Order", "fields": [
   {"name": "id", "type": "string"}, {"name": "store", "type": "string"}]}"""
-JSON = '{"type": "object", "title": "Order", "properties": {"id": {"type": "integer"}}}'
+JSON = """{"type": "object", "title": "Order", "properties": {
+  "id": {"type": "integer"}, "store": {"type": "string"}}}"""
+PROTOBUF = 'syntax = "proto3"; message Order { int64 id = 1; string store = 2; }'
 
 
 def asked(**fields: Any) -> WriteRequest:
@@ -168,16 +172,38 @@ def test_a_struct_that_is_null_deletes_its_key(
     assert [reader.deserialize(value) for value in values] == orders
 
 
-def test_json_goes_row_by_row_under_its_contract(
+@pytest.mark.parametrize(
+    "contract",
+    [Contract(JSON, type=SchemaType.JSON), Contract(PROTOBUF, type=SchemaType.PROTOBUF)],
+    ids=["json", "protobuf"],
+)
+def test_other_languages_are_written_under_their_contracts_too(
+    registry: Registry, registry_url: str, make_topic: MakeTopic, contract: Contract
+) -> None:
+    topic = make_topic(1)
+    request = prepared(asked(topic=topic, schema=contract, registry_url=registry_url))
+    rows = pa.RecordBatch.from_pydict({"id": [1, 2], "store": ["north", "south"]})
+    values = encoded(request, rows)[topic].column("value").to_pylist()
+    batch, wrongs = BatchDeserializer(registry, topic).deserialize_many(values)
+    assert not wrongs
+    assert batch.to_pylist() == rows.to_pylist()
+    with pytest.raises(ClientError, match="shop"):
+        encoded(request, rows.rename_columns(["id", "shop"]))
+
+
+def test_a_key_of_json_is_one_column(
     registry: Registry, registry_url: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(1)
-    contract = Contract(JSON, type=SchemaType.JSON)
-    request = prepared(asked(topic=topic, schema=contract, registry_url=registry_url))
-    rows = pa.RecordBatch.from_pydict({"id": [1, 2]})
-    values = encoded(request, rows)[topic].column("value").to_pylist()
-    reader = Deserializer(registry, topic)
-    assert [reader.deserialize(value) for value in values] == [{"id": 1}, {"id": 2}]
+    contract = Contract('{"type": "string"}', type=SchemaType.JSON)
+    request = prepared(
+        asked(topic=topic, key="store", key_schema=contract, value="v", registry_url=registry_url)
+    )
+    rows = pa.RecordBatch.from_pydict({"store": ["north", None], "v": ["a", "b"]})
+    keys: list[Any] = encoded(request, rows)[topic].column("key").to_pylist()
+    reader = Deserializer(registry, topic, side=Side.KEY)
+    assert reader.deserialize(keys[0]) == "north"
+    assert keys[1] is None
 
 
 def test_a_frame_that_does_not_fit_its_contract_names_the_column(

@@ -4,6 +4,7 @@ Spark's Python workers are used again: connections and learned schemas outlive t
 needed them. Imports no pyspark; everything here is called on the driver and in workers alike.
 """
 
+import atexit
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -63,4 +64,6 @@ def registry(url: str) -> "Registry":
             auth = auth or (unquote(parts.username), unquote(parts.password or ""))
         host = parts.netloc.rpartition("@")[2]
         plain.append(urlunsplit(parts._replace(netloc=host)))
-    return Registry(",".join(plain), client=CLIENT, auth=auth)
+    kept = Registry(",".join(plain), client=CLIENT, auth=auth)
+    atexit.register(kept.close)
+    return kept

@@ -1,8 +1,8 @@
 """Rows of a frame, as Arrow batches -> keys, values, headers and all the rest of records, by topic.
 
-Runs in tasks; imports no pyspark. Whole columns at a time for plain bytes and text and for Avro;
-Protobuf and JSON Schema go row by row. A row that does not fit its contract fails the task with the
-row's column or number: nothing is made up and nothing is left out.
+Runs in tasks; imports no pyspark. Whole columns at a time, whatever the language of the contract. A
+row that does not fit its contract fails the task with the row's column or number: nothing is made
+up and nothing is left out.
 """
 
 from collections.abc import Iterator
@@ -115,9 +115,9 @@ class SideWriter:
             )
         self._plan = plan
         client = registry(registry_url)
-        self._one = Serializer(client, topic, plan.contract, side=side)
-        self._is_avro = self._one.prepare()[1].type is SchemaType.AVRO
-        self._many = BatchSerializer(client, topic, plan.contract, side=side)
+        schema = Serializer(client, topic, plan.contract, side=side).prepare()[1]
+        self._is_json = schema.type is SchemaType.JSON
+        self._serializer = BatchSerializer(client, topic, plan.contract, side=side)
 
     def write(self, rows: pa.RecordBatch) -> Any:
         """The framed values, null where the one column is."""
@@ -138,17 +138,13 @@ class SideWriter:
         return pa.RecordBatch.from_arrays([column], names=[VALUE]), valid
 
     def _framed(self, fields: pa.RecordBatch) -> Any:
-        if not self._is_avro:
-            values = fields.to_pylist() if self._is_record(fields) else fields.column(0).to_pylist()
-            framed = [self._one.serialize(value).content for value in values]
-            return pa.array(framed, pa.large_binary())
+        rows: Any = fields
+        if self._is_json and fields.schema.names == [VALUE] and not self._plan.is_row:
+            rows = fields.column(0).to_pylist()  # as a column it would be JSON's text
         try:
-            return as_column(self._many.serialize_many(fields))
+            return as_column(self._serializer.serialize_many(rows))
         except ValueError as wrong:
-            raise ClientError(f"{self._one.subject}: {wrong}") from None
-
-    def _is_record(self, fields: pa.RecordBatch) -> bool:
-        return self._plan.is_row or fields.schema.names != [VALUE]
+            raise ClientError(f"{self._serializer.subject}: {wrong}") from None
 
 
 def as_column(encoded: Encoded) -> Any:
