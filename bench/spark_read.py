@@ -310,13 +310,13 @@ class Paths:
         self.worker_share_bytes = 0
 
     def two_columns(self) -> int:
-        return self._sums(self._ours(columns=",".join(TWO)).load())
+        return self._weighed(self._sums(self._ours(columns=",".join(TWO)).load()))
 
     def spark_two_columns(self) -> int:
         return self._sums(decoded(self._theirs().load(), self._world.ids).select("value.*"))
 
     def all_columns(self) -> int:
-        return self._hashes(self._ours(columns=",".join(field_names())).load())
+        return self._weighed(self._hashes(self._ours(columns=",".join(field_names())).load()))
 
     def spark_all_columns(self) -> int:
         return self._hashes(decoded(self._theirs().load(), self._world.ids).select("value.*"))
@@ -384,14 +384,12 @@ class Paths:
     def _sums(self, frame: DataFrame, expected: int = ORDERS) -> int:
         row = frame.agg(F.count("total"), F.sum("total"), F.max("customer_id")).collect()[0]
         assert row[0] == expected, f"{row[0]} orders, not {expected}"
-        self._weigh()
         return expected
 
     def _hashes(self, frame: DataFrame) -> int:
         columns = [F.col(name) for name in field_names()]
         row = frame.agg(F.count("order_id"), F.sum(F.xxhash64(*columns) % 1000)).collect()[0]
         assert row[0] == ORDERS, f"{row[0]} orders, not {ORDERS}"
-        self._weigh()
         return ORDERS
 
     def _drained(self, frame: DataFrame) -> int:
@@ -421,7 +419,8 @@ class Paths:
         assert len(times) >= SMALL_BATCHES, f"{len(times)} batches"
         return statistics.median(times[5:])
 
-    def _weigh(self) -> None:
+    def _weighed(self, count: int) -> int:
+        """How large workers have grown that have read nothing but this."""
         for one in psutil.Process().children(recursive=True):
             with suppress(OSError, psutil.Error):  # it has just ended
                 if "pyspark.worker" not in " ".join(one.cmdline()):
@@ -430,6 +429,7 @@ class Paths:
                 peak = 1024 * int(status.partition("VmHWM:")[2].split()[0])
                 self.worker_bytes = max(self.worker_bytes, peak)
                 self.worker_share_bytes = max(self.worker_share_bytes, one.memory_full_info().pss)
+        return count
 
 
 def field_names() -> list[str]:
