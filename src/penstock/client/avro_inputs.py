@@ -52,7 +52,8 @@ def columns_of(batch: pa.RecordBatch, root: Node, types: Mapping[str, pa.DataTyp
             continue
         column = batch.column(name)
         try:
-            fitting = column if with_nulls(column.type) == kind else column.cast(kind)
+            is_fit = column.type == kind or with_nulls(column.type) == kind
+            fitting = column if is_fit else column.cast(kind)
             fitting.validate()  # Arrow's cast of a slice may lose the length of null children
             columns.append(fitting)
         except pa.ArrowException as wrong:

@@ -7,8 +7,13 @@ import numpy as np
 from penstock.columns.compiled import Bytes
 from penstock.columns.payloads import Limits, PayloadsTooLarge
 
-FIRST_BYTES: Final = 1 << 16
+_FIRST_BYTES: Final = 1 << 16
 _SPARE: Final = 1.125
+
+
+def first_output(expected_bytes: int, limits: Limits) -> Bytes:
+    """Room for so much; memory that is not written to costs nothing."""
+    return np.empty(min(_FIRST_BYTES + expected_bytes, limits.output_bytes_max), dtype=np.uint8)
 
 
 def grown(output: Bytes, used: int, done: int, rows: int, limits: Limits) -> Bytes:

@@ -8,7 +8,7 @@ from penstock.columns.avro import dict_kernels as kernels
 from penstock.columns.avro.dict_program import DictProgram
 from penstock.columns.avro.program import NEEDS_ROOM
 from penstock.columns.compiled import read_only
-from penstock.columns.output import FIRST_BYTES, grown
+from penstock.columns.output import first_output, grown
 from penstock.columns.payloads import USUAL_LIMITS, Encoded, Limits
 from penstock.columns.python_objects import KNOWN
 
@@ -29,7 +29,7 @@ def encode_dicts(
     )
     offsets = np.zeros(count + 1, dtype=np.int64)
     errors = np.zeros(count, dtype=np.uint8)
-    output = np.empty(FIRST_BYTES + len(prefix), dtype=np.uint8)
+    output = first_output(0, limits)
     front = read_only(prefix)
     done = 0
     while done < count:

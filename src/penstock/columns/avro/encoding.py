@@ -8,7 +8,7 @@ from penstock.columns.arrow_inputs import Arena, Input
 from penstock.columns.avro import write_kernels as kernels
 from penstock.columns.avro.write_program import EncodeProgram
 from penstock.columns.compiled import read_only
-from penstock.columns.output import FIRST_BYTES, grown
+from penstock.columns.output import first_output, grown
 from penstock.columns.payloads import USUAL_LIMITS, Encoded, Limits
 
 
@@ -28,7 +28,8 @@ def encode(
     offsets = np.zeros(rows + 1, dtype=np.int64)
     errors = np.zeros(rows, dtype=np.uint8)
     stack = np.empty(2 * limits.nesting_max, dtype=np.int64)
-    output = np.empty(FIRST_BYTES + len(prefix), dtype=np.uint8)
+    # What was varints and offsets mostly gets smaller, and each row has its prefix.
+    output = first_output(len(inputs.bytes) + rows * len(prefix), limits)
     front = read_only(prefix)
     done = 0
     while done < rows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.columns.arrow_inputs import Arena, Input
 from penstock.columns.compiled import read_only
-from penstock.columns.output import FIRST_BYTES, grown_to_the_front
+from penstock.columns.output import first_output, grown_to_the_front
 from penstock.columns.payloads import USUAL_LIMITS, Encoded, Limits
 from penstock.columns.protobuf import write_kernels as kernels
 from penstock.columns.protobuf.program import DEPTH_MAX
@@ -34,7 +34,8 @@ def encode(
     distances = np.zeros(rows + 1, dtype=np.int64)
     errors = np.zeros(rows, dtype=np.uint8)
     stack = np.empty(_STACK_CELLS, dtype=np.int64)
-    output = np.empty(FIRST_BYTES + len(prefix), dtype=np.uint8)
+    # What was varints and offsets mostly gets smaller, and each row has its prefix.
+    output = first_output(len(inputs.bytes) + rows * len(prefix), limits)
     front = read_only(prefix)
     left = rows
     while left:
