@@ -30,7 +30,10 @@ class AvroColumns:
         self._reader = reader
         self._columns = columns
         self._decoders: dict[int, tuple[AvroSchema, AvroDecoder]] = {}
-        self.empty = pa.RecordBatch.from_pylist([], schema=self._decoder(reader).schema)
+        schema = self._decoder(reader).schema
+        # Not from_pylist: it loads pandas, where there is one, into every worker of Spark's.
+        nothing: list[Any] = [pa.nulls(0, one.type) for one in schema]
+        self.empty = pa.RecordBatch.from_arrays(nothing, schema=schema)
 
     def read(
         self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
