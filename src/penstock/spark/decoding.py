@@ -24,7 +24,7 @@ from penstock.model import TopicPartition
 from penstock.protocol.batch import LOG_APPEND_TIME
 from penstock.spark import row_columns as own
 from penstock.spark.connecting import registry
-from penstock.spark.fitting import all_null, fit_rows, kept_where, repeated
+from penstock.spark.fitting import all_null, fit_rows, kept_where, numbers, repeated
 from penstock.spark.read_options import Coding, OnError
 from penstock.spark.readers import reader_of
 from penstock.spark.tasks import Decoding
@@ -263,16 +263,12 @@ def _headers_if_any(records: RecordColumns) -> "ArrowArray | None":
 
 def _timestamps(records: RecordColumns) -> ArrowArray:
     times = records.timestamps
-    missing = times < 0
-    micros: Any = pa.array(times * 1000, mask=missing if missing.any() else None)
-    column: ArrowArray = micros.view(own.OWN_TYPES[own.TIMESTAMP])
-    return column
+    return numbers(times * 1000, own.OWN_TYPES[own.TIMESTAMP], times >= 0)
 
 
 def _timestamp_types(records: RecordColumns) -> ArrowArray:
     appended = (records.batches.attributes & LOG_APPEND_TIME != 0).astype(np.int32)
-    column: ArrowArray = pa.array(records.batches.per_row(appended))
-    return column
+    return numbers(records.batches.per_row(appended), own.OWN_TYPES[own.TIMESTAMP_TYPE])
 
 
 def _headers(records: RecordColumns) -> ArrowArray:
@@ -294,7 +290,7 @@ def _schema_ids(records: RecordColumns) -> ArrowArray:
     for byte in range(1, PREFIX_BYTES):
         ids[rows] = ids[rows] << 8 | content[starts[rows] + byte]
     framed &= ids < 1 << 31
-    return pa.array(ids.astype(np.int32), mask=~framed)
+    return numbers(ids.astype(np.int32), own.OWN_TYPES[own.SCHEMA_ID], framed)
 
 
 _CONSTANTS: Final[Mapping[str, Callable[[TopicPartition], str | int]]] = {
@@ -302,7 +298,7 @@ _CONSTANTS: Final[Mapping[str, Callable[[TopicPartition], str | int]]] = {
     own.PARTITION: lambda partition: partition.partition,
 }
 _COLUMNS: Final[Mapping[str, Callable[[RecordColumns], ArrowArray]]] = {
-    own.OFFSET: lambda records: pa.array(records.offsets),
+    own.OFFSET: lambda records: numbers(records.offsets, own.OWN_TYPES[own.OFFSET]),
     own.TIMESTAMP: _timestamps,
     own.TIMESTAMP_TYPE: _timestamp_types,
     own.HEADERS: _headers,

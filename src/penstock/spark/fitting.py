@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.columns.compiled import Bools
+from penstock.columns.payloads import packed_bits
 from penstock.columns.shape import ArrowArray
 
 _arrow: Final[Any] = pa  # its stubs want the type to be known beforehand
@@ -24,6 +26,14 @@ def all_null(rows: int, kind: pa.DataType) -> ArrowArray:
 def repeated(value: str | int, kind: pa.DataType, rows: int) -> ArrowArray:
     """The same value in every row."""
     column: ArrowArray = _arrow.repeat(_arrow.scalar(value, kind), rows)
+    return column
+
+
+def numbers(values: NDArray[Any], kind: pa.DataType, valid: Bools | None = None) -> ArrowArray:
+    """Numbers as a column, over the same memory; `pa.array` would load pandas into the worker."""
+    validity = None if valid is None or valid.all() else packed_bits(valid)
+    content = pa.py_buffer(np.ascontiguousarray(values).data)
+    column: ArrowArray = pa.Array.from_buffers(kind, len(values), [validity, content])
     return column
 
 
