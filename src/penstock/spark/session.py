@@ -16,6 +16,7 @@ _ARROW_JAVA: Final = {
     "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true",
     "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false",
 }
+_FOUND_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
 SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
@@ -35,8 +36,8 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one: on `local[*]` unless `master` or Spark's own says else."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers that have what we have
-    for name, told in _ARROW_JAVA.items():
-        os.environ.setdefault(name, told)
+    for variable, told in _ARROW_JAVA.items():
+        os.environ.setdefault(variable, told)
     builder: Any = SparkSession.builder
     builder = builder.appName(name)
     if master is not None:
@@ -44,4 +45,20 @@ def session(
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
+    _ensure_source(made)
     return made
+
+
+def _ensure_source(spark: SparkSession) -> None:
+    """Register `format("penstock")` where Spark has not found it.
+
+    Spark looks for sources once in a session, in a Python worker. If that worker does not come up
+    in time, on a machine that is busy for a moment, the session goes without them to its end.
+    """
+    from pyspark_penstock import DefaultSource
+
+    try:
+        spark.dataSource.register(DefaultSource)
+    except Exception as refusal:
+        if _FOUND_ALREADY not in str(refusal):
+            raise
