@@ -1,6 +1,5 @@
 """What a session of ours has."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,21 +13,30 @@ def test_a_session_has_its_name_and_is_the_one_that_runs(spark: SparkSession) ->
     assert session() is spark
 
 
-def test_the_source_is_registered_unless_spark_has_found_it() -> None:
-    asked: list[type] = []
+class Found:
+    """A session, as far as it is asked what Spark has found in it."""
 
-    def register(source: type, *, refusal: str | None = None) -> None:
-        asked.append(source)
-        if refusal is not None:
-            raise RuntimeError(refusal)
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.registered: list[type] = []
 
-    def spark(refusal: str | None) -> Any:
-        return SimpleNamespace(
-            dataSource=SimpleNamespace(register=lambda source: register(source, refusal=refusal))
-        )
+    def __getattr__(self, _: str) -> Any:
+        return self
 
-    _ensure_source(spark(None))
-    _ensure_source(spark("[DATA_SOURCE_ALREADY_EXISTS] Data source 'penstock' already exists."))
-    assert [source.__name__ for source in asked] == ["DefaultSource", "DefaultSource"]
-    with pytest.raises(RuntimeError, match="no gateway"):
-        _ensure_source(spark("no gateway"))
+    def __call__(self) -> "Found":
+        return self
+
+    def dataSourceExists(self, name: str) -> bool:
+        return name in self._names
+
+    def register(self, source: type) -> None:
+        self.registered.append(source)
+
+
+@pytest.mark.parametrize(("names", "count"), [((), 1), (("penstock",), 0)])
+def test_the_source_is_registered_unless_spark_has_found_it(
+    names: tuple[str, ...], count: int
+) -> None:
+    spark: Any = Found(*names)
+    _ensure_source(spark)
+    assert [source.__name__ for source in spark.registered] == ["DefaultSource"] * count
