@@ -6,15 +6,25 @@ rounds of a few seconds differ by a third on a machine that others share.
 """
 
 import json
+import os
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
 from bench.figures import Figure, report
-from bench.peers import Cost, PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+from bench.peers import (
+    Cost,
+    PeerUnavailable,
+    Server,
+    apache_kafka,
+    cost_of,
+    delete_topic,
+    make_topic,
+    penstock,
+)
 
 MB = 1_000_000
 
@@ -32,15 +42,17 @@ class Load:
     cpu_target: str
 
 
+READ = Load("consume 1000 B", "consume", 1000, 1_500_000, MB, ">= 1.1", "<= 1.0")
 LOADS = (
     Load("produce 1000 B, 16 kB batches", "produce", 1000, 800_000, 16_384, ">= 2.5", "<= 0.4"),
     Load("produce 1000 B, 1 MB batches", "produce", 1000, 1_500_000, MB, ">= 1.1", "<= 0.6"),
     Load("produce 100 B, 16 kB batches", "produce", 100, 3_000_000, 16_384, ">= 1.0", "<= 0.4"),
     Load("produce 100 B, 1 MB batches", "produce", 100, 5_000_000, MB, ">= 1.0", "<= 0.6"),
-    Load("consume 1000 B", "consume", 1000, 1_500_000, MB, ">= 1.1", "<= 1.0"),
+    READ,
 )
 WARM_UP = 300_000
 ROUNDS = 3
+TOUCHED_MB = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,7 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
     """Every load against one server, from its warm-up to its memory at the end."""
     runs: dict[str, Run] = {}
     cost = Cost()
+    touch_memory()
     with server:
         make_topic(server.bootstrap, "warm-up", partitions=4)
         for batch_bytes in (16_384, MB):
@@ -107,6 +120,13 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
     return runs, cost.resident_bytes / MB
 
 
+def touch_memory() -> None:
+    """Use as much of the page cache as a server will: see `measure_load`."""
+    with tempfile.TemporaryFile() as file:
+        for _ in range(TOUCHED_MB):
+            file.write(bytes(MB))
+
+
 def middle_of(rounds: list[Run]) -> Run:
     """The median of every quantity by itself."""
     return Run(
@@ -118,13 +138,20 @@ def middle_of(rounds: list[Run]) -> Run:
 
 
 def measure_load(server: Server, load: Load, number: int) -> tuple[Run, Cost]:
-    """One round of a load. Each writes a topic of its own; what is read is one of them."""
-    topic = f"t-{load.size}-{load.batch_bytes}-{number}"
-    if load.what == "produce":
+    """One round of a load. What is written is deleted, but for the topic that is read later.
+
+    So every round writes to memory that was in use before: a virtual machine that touches memory
+    for the first time pays for it several times what the write costs, whoever writes.
+    """
+    kept = f"t-{READ.size}-{READ.batch_bytes}-0"
+    topic = kept if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"
+    if load is not READ:
         make_topic(server.bootstrap, topic, partitions=4)
-    time.sleep(1)
+    os.sync()
     with cost_of(server.pid) as cost:
         said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
+    if topic != kept:
+        delete_topic(server.bootstrap, topic)
     gigabytes = load.size * load.count / 1e9
     run = Run(
         said["mb_per_second"],
