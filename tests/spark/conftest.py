@@ -60,6 +60,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark.stop()
 
 
+@pytest.fixture(autouse=True)
+def _active_session(request: pytest.FixtureRequest) -> None:
+    """Spark looks for `format("penstock")` in the session that is active in a thread of the JVM.
+
+    Python's thread may be given another one there, which knows of none.
+    """
+    if "spark" in request.fixturenames:
+        spark = request.getfixturevalue("spark")
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - no other way
+
+
 @pytest.fixture
 def make_topic(penstock: Platform) -> MakeTopic:
     """Makes a topic with so many partitions."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 CHUNK_BYTES: Final = 64 << 10
 CHUNKS_MAX: Final = 256  # on the way in one direction; beyond that the sender waits
 START_S: Final = 10.0
+SETTLING_TURNS: Final = 5  # of the loop, from an accepted socket to the task that serves it
 
 OnTheWay: TypeAlias = asyncio.Queue[tuple[float, bytes]]  # when it is due, and what; b"": the end
 
@@ -46,9 +47,15 @@ class SlowLink:
 
     async def _close(self) -> None:
         self._server.close()
+        await self._settle()  # who was let in at the last moment begins, so that it can be ended
         for pump in tuple(self._pumps):
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
+        await self._settle()  # what was aborted is closed in a turn of its own
+
+    async def _settle(self) -> None:
+        for _ in range(SETTLING_TURNS):
+            await asyncio.sleep(0)
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
