@@ -1,6 +1,7 @@
 """The registry's HTTP interface as clients and tools meet it."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -334,6 +335,16 @@ def test_a_client_is_told_what_settings_added_to_its_schema(
     assert (made["schema"], made["metadata"]) == ('{"type": "int"}', owner)
 
 
+def complete_usage(http: httpx.Client, subject: str) -> Any:
+    """A node that has just started serves before it knows what the others have seen."""
+    give_up_at = time.monotonic() + 30
+    while True:
+        told = http.get(f"/subjects/{subject}/usage").json()
+        if told["complete"] or time.monotonic() > give_up_at:
+            return told
+        time.sleep(0.1)
+
+
 def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
     schema = '{"type":"fixed","name":"Used","size":9}'
     writer = {"penstock-client": "checkout"}
@@ -342,7 +353,7 @@ def test_who_uses_a_schema_is_told(http: httpx.Client, subject: str) -> None:
     for name in ("audit", "audit", "till; role=producer"):
         http.get(f"/schemas/ids/{id}", headers={"penstock-client": name})
     http.get(f"/schemas/ids/{id}?format=resolved", headers={"user-agent": "old-client/1"})
-    told = http.get(f"/subjects/{subject}/usage").json()
+    told = complete_usage(http, subject)
     uses = [(one["client"], one["role"], one["count"]) for one in told["uses"]]
     assert sorted(uses) == [  # they come by time, and these are of one moment
         ("audit", "consumer", 2),
