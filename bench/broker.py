@@ -140,8 +140,8 @@ def middle_of(rounds: list[Run]) -> Run:
 def measure_load(server: Server, load: Load, number: int) -> tuple[Run, Cost]:
     """One round of a load. What is written is deleted, but for the topic that is read later.
 
-    So every round writes to memory that was in use before: a virtual machine that touches memory
-    for the first time pays for it several times what the write costs, whoever writes.
+    So that rounds write to memory that was in use before, as far as that can be had: later rounds
+    were seen to cost either server several times as much, and new memory is what is suspected.
     """
     kept = f"t-{READ.size}-{READ.batch_bytes}-0"
     topic = kept if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"

@@ -64,7 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _active_session(request: pytest.FixtureRequest) -> None:
     """Spark looks for `format("penstock")` in the session that is active in a thread of the JVM.
 
-    Python's thread may be given another one there, which knows of none.
+    Seen in whole runs only: writes by `format` that did not find it. Why is not known for certain.
     """
     if "spark" in request.fixturenames:
         spark = request.getfixturevalue("spark")

@@ -51,8 +51,8 @@ def session(
 def _ensure_source(spark: SparkSession) -> None:
     """Register `format("penstock")` where Spark has not found it.
 
-    Spark looks for sources once in a session, in a Python worker. If that worker does not come up
-    in time, on a machine that is busy for a moment, the session goes without them to its end.
+    Spark looks for sources once in a session, in a Python worker. A look that fails is only a line
+    in its log.
     """
     from pyspark_penstock import DefaultSource
 
