@@ -1,16 +1,15 @@
 """Latency at a steady rate: Penstock beside Apache Kafka, both warmed up.
 
-A pause that the host makes shows in every percentile and is nobody's merit or fault. So each load
-runs several times, and of each server the round counts from which the host took the least time,
-by the kernel's own count.
+A pause that the host makes shows in every percentile, and rounds differ by several times. So each
+load runs several times and the middle of each percentile counts; the notes have every round.
 """
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-
-import psutil
+from statistics import median
+from typing import TypeAlias
 
 from bench.figures import Figure, report
 from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
@@ -18,6 +17,8 @@ from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penst
 ACKNOWLEDGED = ("--rate", "1000", "--count", "15000")
 END_TO_END = ("--rate", "10000", "--count", "80000", "--size", "100", "--end-to-end")
 ROUNDS = 5
+
+Rounds: TypeAlias = list[dict[str, float]]
 
 
 def measure() -> Iterator[Figure]:
@@ -35,35 +36,26 @@ def measure() -> Iterator[Figure]:
         ("end to end at 10 000/s, p99", "end to end", "p99_ms", "<= 1.0"),
     )
     for name, kind, key, target in rows:
-        peer = theirs[kind][key] if theirs else None
-        yield Figure(name, ours[kind][key], peer, "ms", target)
+        mine = [answer[key] for answer in ours[kind]]
+        peer = [answer[key] for answer in theirs.get(kind, [])]
+        note = f"rounds {listed(mine)}; peer's {listed(peer)}"
+        yield Figure(name, median(mine), median(peer) if peer else None, "ms", target, note)
 
 
-def measure_server(server: Server) -> dict[str, dict[str, float]]:
-    """Both kinds of latency against one server."""
+def listed(values: list[float]) -> str:
+    """All of them, for who wants to know how much they differ."""
+    return " ".join(f"{value:.3g}" for value in values)
+
+
+def measure_server(server: Server) -> dict[str, Rounds]:
+    """Both kinds of latency against one server, every round of them."""
     with server:
         make_topic(server.bootstrap, "latency", partitions=4)
         run(server, "--rate", "5000", "--count", "30000")  # warm-up: not looked at
         return {
-            "acknowledged": quietest(server, *ACKNOWLEDGED),
-            "end to end": quietest(server, *END_TO_END),
+            "acknowledged": [run(server, *ACKNOWLEDGED) for _ in range(ROUNDS)],
+            "end to end": [run(server, *END_TO_END) for _ in range(ROUNDS)],
         }
-
-
-def quietest(server: Server, *options: str) -> dict[str, float]:
-    """The round from which the host took the least."""
-    rounds = []
-    for _ in range(ROUNDS):
-        stolen_before = stolen_seconds()
-        answer = run(server, *options)
-        rounds.append((stolen_seconds() - stolen_before, answer))
-        print(f"   stolen by the host: {rounds[-1][0]:.2f} s", file=sys.stderr)
-    return min(rounds, key=lambda one: one[0])[1]
-
-
-def stolen_seconds() -> float:
-    """Time in which this machine was ready to run and its host ran something else."""
-    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def run(server: Server, *options: str) -> dict[str, float]:

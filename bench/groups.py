@@ -38,10 +38,9 @@ def measure() -> Iterator[Figure]:
     except PeerUnavailable as reason:
         print(f"no peer to compare with: {reason}", file=sys.stderr)
         theirs = {}
-    # A rebalance takes as long as the clients' heartbeats, on either server: a per cent is noise.
     targets = {"commits": ("commits/s", ">= 1.0")}
     for name, value in ours.items():
-        unit, target = targets.get(name, ("s", "<= 1.02"))
+        unit, target = targets.get(name, ("s", "<= 1.0"))
         yield Figure(name, value, theirs.get(name), unit, target)
     yield Figure("a million offsets load after a restart", load_million(), None, "s")
 

@@ -94,8 +94,11 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
 
     try:
         run_http(options, on_ready)
-    except (CannotWrite, Refused) as reason:
-        announce({"error": getattr(reason, "message", str(reason))})
+    except CannotWrite as reason:
+        announce({"error": str(reason)})
+        return 1
+    except Refused as refusal:
+        announce({"error": refusal.message})
         return 1
     except KafkaException as failure:
         announce({"error": f"no Kafka cluster answers at {options.kafka}: {failure.args[0].str()}"})

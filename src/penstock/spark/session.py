@@ -10,12 +10,6 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-# Arrow in Java checks bounds and nulls of every value that Spark reads of a batch. Spark has looked
-# at both by then, and the checks are a tenth of its time.
-_ARROW_JAVA: Final = {
-    "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true",
-    "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false",
-}
 SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
@@ -26,7 +20,6 @@ SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.ui.showConsoleProgress": "false",
-    **{f"spark.executorEnv.{name}": told for name, told in _ARROW_JAVA.items()},
 }
 
 
@@ -35,8 +28,6 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one: on `local[*]` unless `master` or Spark's own says else."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers that have what we have
-    for variable, told in _ARROW_JAVA.items():
-        os.environ.setdefault(variable, told)
     builder: Any = SparkSession.builder
     builder = builder.appName(name)
     if master is not None:
