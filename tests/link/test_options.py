@@ -1,8 +1,11 @@
 """Properties as people have them in their files."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from penstock.errors import Refused
 from penstock.link.login import Login
@@ -105,6 +108,7 @@ def test_a_properties_file_is_read_and_what_is_wrong_in_it_is_said(tmp_path: Pat
     for text, why in (
         ("client.id\n", "line 1: 'client.id' is not key=value"),
         ("ssl.keystore.location=x\n", "ssl.keystore.location is not understood"),
+        ("key.serializer=x\n", "key.serializer is not understood here"),
         ("security.protocol=SASL_SSL\n", "a login needs sasl.mechanism"),
     ):
         file.write_text(text)
@@ -112,3 +116,24 @@ def test_a_properties_file_is_read_and_what_is_wrong_in_it_is_said(tmp_path: Pat
             read_properties(str(file))
     with pytest.raises(Refused, match="cannot be read"):
         read_properties(str(tmp_path / "nowhere"))
+
+
+def test_librdkafka_takes_every_name_that_a_file_may_hold(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    told = {
+        "client.id": "job",
+        "client.rack": "a",
+        "client.dns.lookup": "use_all_dns_ips",
+        "connections.max.idle.ms": "10000",
+        "metadata.max.age.ms": "10000",
+        "reconnect.backoff.max.ms": "1000",
+        "reconnect.backoff.ms": "100",
+        "request.timeout.ms": "1000",
+        "retry.backoff.ms": "100",
+        "socket.connection.setup.timeout.ms": "1000",
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+    settings: Any = {**librdkafka_settings(read_properties(str(file))), "log_level": 0}
+    AdminClient(settings)
+    Producer(settings)
+    Consumer({**settings, "group.id": "g"})

@@ -37,6 +37,22 @@ _KNOWN_SECURITY: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
+# What else a file about reaching a cluster may hold: names that both clients have
+_REACHING: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "client.rack",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "metadata.max.age.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "request.timeout.ms",
+        "retry.backoff.ms",
+        "socket.connection.setup.timeout.ms",
+    }
+)
 _JAAS_USER: Final = re.compile(r'\busername\s*=\s*"((?:[^"\\]|\\.)*)"')
 _JAAS_PASSWORD: Final = re.compile(r'\bpassword\s*=\s*"((?:[^"\\]|\\.)*)"')
 
@@ -93,6 +109,12 @@ def read_properties(path: str) -> dict[str, str]:
         if not found:
             raise _refused(f"{path}, line {number}: {line!r} is not key=value")
         properties[name.strip()] = value.strip()
+    for name in properties:
+        if name not in _KNOWN_SECURITY | _REACHING:
+            raise _refused(
+                f"{path}: {name} is not understood here; the file says how a cluster is reached,"
+                " and nothing else"
+            )
     settings_from(properties)  # so that what is wrong in it is said here
     return properties
 
