@@ -2,19 +2,19 @@
 
 Both servers are warmed up with the same load first. One server runs at a time, so that each has
 the machine to itself. Every load runs several times, and the middle of each quantity counts: single
-rounds of a few seconds differ by a third on a machine that others share.
+rounds of a few seconds differ on a machine that others share. `bench.memory` tells why memory is
+settled before each round.
 """
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
 from bench.figures import Figure, report
+from bench.memory import SettledMemory
 from bench.peers import (
     Cost,
     PeerUnavailable,
@@ -52,7 +52,6 @@ LOADS = (
 )
 WARM_UP = 300_000
 ROUNDS = 3
-TOUCHED_MB = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,7 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
     """Every load against one server, from its warm-up to its memory at the end."""
     runs: dict[str, Run] = {}
     cost = Cost()
-    touch_memory()
-    with server:
+    with server, SettledMemory() as memory:
         make_topic(server.bootstrap, "warm-up", partitions=4)
         for batch_bytes in (16_384, MB):
             run_load(server, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
@@ -113,18 +111,12 @@ def measure_server(server: Server) -> tuple[dict[str, Run], float]:
         for load in LOADS:
             rounds = []
             for number in range(ROUNDS):
+                memory.settle()
                 run, cost = measure_load(server, load, number)
                 print(f"{type(server).__name__}: {load.name}: {run}", file=sys.stderr)
                 rounds.append(run)
             runs[load.name] = middle_of(rounds)
     return runs, cost.resident_bytes / MB
-
-
-def touch_memory() -> None:
-    """Use as much of the page cache as a server will: see `measure_load`."""
-    with tempfile.TemporaryFile() as file:
-        for _ in range(TOUCHED_MB):
-            file.write(bytes(MB))
 
 
 def middle_of(rounds: list[Run]) -> Run:
@@ -138,16 +130,11 @@ def middle_of(rounds: list[Run]) -> Run:
 
 
 def measure_load(server: Server, load: Load, number: int) -> tuple[Run, Cost]:
-    """One round of a load. What is written is deleted, but for the topic that is read later.
-
-    So that rounds write to memory that was in use before, as far as that can be had: later rounds
-    were seen to cost either server several times as much, and new memory is what is suspected.
-    """
+    """One round of a load. What is written is deleted, but for the topic that is read later."""
     kept = f"t-{READ.size}-{READ.batch_bytes}-0"
     topic = kept if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"
     if load is not READ:
         make_topic(server.bootstrap, topic, partitions=4)
-    os.sync()
     with cost_of(server.pid) as cost:
         said = run_load(server, load.what, topic, load.size, load.count, load.batch_bytes)
     if topic != kept:

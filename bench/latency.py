@@ -1,15 +1,19 @@
-"""Latency at a steady rate, one message per request: until acknowledged, or read."""
+"""Latency at a steady rate, one message per request: until acknowledged, or read.
+
+Sender and receiver are compiled loops around librdkafka, each in a thread of its own: in Python
+they would take more of the two cores than the server that is measured, and their pauses would be
+the highest percentile.
+"""
 
 import argparse
 import ctypes as c
-import time
 from collections.abc import Callable
 from threading import Thread
-from typing import Any
+from typing import Any, Protocol
 
 import numba
 import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from bench.load import Client, Message
 
@@ -18,6 +22,7 @@ IDLE_SECONDS_MAX = 15
 CLOCK_MONOTONIC = 1
 NANOS = 1_000_000_000
 COPY = 2  # RD_KAFKA_MSG_F_COPY
+DELIVERY_REPORTS = 1  # RD_KAFKA_EVENT_DR
 PAUSE_US = 50  # no spinning: the server shares two cores with this load
 TAKEN_MAX = 1000
 IDLE_WAIT_MS = 100
@@ -30,58 +35,80 @@ def measure_latency(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _acknowledged(options: argparse.Namespace) -> dict[str, float]:
-    waits: list[float] = []
-
-    def send(producer: Producer, partition: int) -> None:
-        started = time.perf_counter()
-        producer.produce(
-            options.topic,
-            bytes(options.size),
-            partition=partition,
-            on_delivery=lambda error, _: waits.append(
-                float("inf") if error else time.perf_counter() - started
-            ),
-        )
-
-    _pace(options, send)
-    return _percentiles(np.array(waits[int(WARM_UP_SECONDS * options.rate) :]))
+    producer = _producer(options, events=DELIVERY_REPORTS)
+    return _measured(options, producer, _Acknowledgements(producer))
 
 
 def _end_to_end(options: argparse.Namespace) -> dict[str, float]:
-    """Sender and reader are compiled loops around librdkafka, each in a thread of its own.
+    return _measured(options, _producer(options), _Reader(options))
 
-    In Python they would take more of the two cores than the server that is measured.
-    """
-    producer = Client(
-        Client.PRODUCER,
-        {
-            "bootstrap.servers": options.bootstrap,
-            "acks": options.acks,
-            "linger.ms": "0",
-            "batch.num.messages": "1",
-            "queue.buffering.max.messages": "1000000",
-            "enable.idempotence": "true" if options.idempotent else "false",
-        },
-    )
+
+def _producer(options: argparse.Namespace, *, events: int = 0) -> Client:
+    settings = {
+        "bootstrap.servers": options.bootstrap,
+        "acks": options.acks,
+        "linger.ms": "0",
+        "batch.num.messages": "1",
+        "queue.buffering.max.messages": "1000000",
+        "enable.idempotence": "true" if options.idempotent else "false",
+    }
+    return Client(Client.PRODUCER, settings, events=events)
+
+
+class Receiver(Protocol):
+    """Sees each message at the end of its way, and notes how old it is."""
+
+    taken: int
+
+    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int: ...
+
+
+def _measured(
+    options: argparse.Namespace, producer: Client, receiver: Receiver
+) -> dict[str, float]:
     topic = producer.library.rd_kafka_topic_new(producer.handle, options.topic.encode(), None)
-    reader = _Reader(options)
     waits_ns = np.zeros(options.count, dtype=np.int64)
     send = compile_send(producer.library)
     payload = np.zeros(max(options.size, 8) // 8, dtype=np.int64)
     clock = np.zeros(2, dtype=np.int64)
     # One of each kind first: what has to be compiled or connected is not what is measured.
     send(topic, options.partitions, options.partitions, 1000, payload, payload.ctypes.data, clock)
-    assert reader.read(waits_ns[: options.partitions]) == options.partitions
-    reading = Thread(target=reader.read, args=(waits_ns,))
+    assert receiver.read(waits_ns[: options.partitions]) == options.partitions
+    reading = Thread(target=receiver.read, args=(waits_ns,))
     reading.start()
     send(
         topic, options.count, options.partitions, options.rate, payload, payload.ctypes.data, clock
     )
     reading.join()
-    assert reader.taken == options.count, f"only {reader.taken} of {options.count} messages came"
+    assert receiver.taken == options.count, f"only {receiver.taken} of {options.count} came"
     producer.library.rd_kafka_flush(producer.handle, 30_000)
     assert producer.library.rd_kafka_outq_len(producer.handle) == 0, "not all were acknowledged"
     return _percentiles(waits_ns[int(WARM_UP_SECONDS * options.rate) :] / 1e9)
+
+
+class _Acknowledgements:
+    """The producer's delivery reports."""
+
+    def __init__(self, producer: Client) -> None:
+        self._producer = producer
+        self._queue = producer.library.rd_kafka_queue_get_main(producer.handle)
+        self._take = compile_reports(producer.library)
+        self.taken = 0
+
+    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int:
+        """Until there is one for each message; how many came, or how many until one failed."""
+        batch = np.zeros(TAKEN_MAX, dtype=np.int64)
+        scratch = np.zeros(2, dtype=np.int64)
+        self.taken = self._take(
+            self._queue,
+            batch,
+            batch.ctypes.data,
+            scratch,
+            scratch.ctypes.data,
+            waits_ns,
+            IDLE_SECONDS_MAX * 1000,
+        )
+        return self.taken
 
 
 class _Reader:
@@ -200,6 +227,50 @@ def compile_take(library: c.CDLL) -> Callable[..., int]:
     return function
 
 
+def compile_reports(library: c.CDLL) -> Callable[..., int]:
+    """The loop over delivery reports: the age of each message when it is acknowledged."""
+    poll, messages_of = library.rd_kafka_queue_poll, library.rd_kafka_event_message_array
+    destroy = library.rd_kafka_event_destroy
+    clock_gettime, memcpy = _clock_gettime(), _memcpy()
+
+    @numba.njit(nogil=True)
+    def read(
+        queue: int,
+        batch: Any,
+        address: int,
+        scratch: Any,
+        scratch_address: int,
+        waits_ns: Any,
+        idle_ms_max: int,
+    ) -> int:
+        taken = 0
+        idle_ms = 0
+        while taken < waits_ns.size and idle_ms < idle_ms_max:
+            event = poll(queue, IDLE_WAIT_MS)
+            if event == 0:
+                idle_ms += IDLE_WAIT_MS
+                continue
+            idle_ms = 0
+            clock_gettime(CLOCK_MONOTONIC, scratch_address)
+            now_ns = scratch[0] * NANOS + scratch[1]
+            size = messages_of(event, address, batch.size)
+            while size > 0:
+                for index in range(size):
+                    memcpy(scratch_address, batch[index], 8)
+                    if scratch[0] & 0xFFFFFFFF != 0:  # its error
+                        return taken
+                    memcpy(scratch_address, batch[index] + PAYLOAD_AT, 8)
+                    memcpy(scratch_address, scratch[0], 8)
+                    waits_ns[taken] = now_ns - scratch[0]
+                    taken += 1
+                size = messages_of(event, address, batch.size)
+            destroy(event)
+        return taken
+
+    function: Callable[..., int] = read
+    return function
+
+
 def _clock_gettime() -> Any:
     function = c.CDLL(None).clock_gettime
     function.restype, function.argtypes = c.c_int, [c.c_int, c.c_void_p]
@@ -216,29 +287,6 @@ def _memcpy() -> Any:
     function = c.CDLL(None).memcpy
     function.restype, function.argtypes = c.c_void_p, [c.c_void_p, c.c_void_p, c.c_size_t]
     return function
-
-
-def _pace(options: argparse.Namespace, send: Any) -> None:
-    """Call `send` at the wanted rate, serving delivery reports in between."""
-    producer = Producer(
-        {
-            "bootstrap.servers": options.bootstrap,
-            "acks": options.acks,
-            "linger.ms": 0,
-            "batch.num.messages": 1,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
-    started = time.perf_counter()
-    sent = 0
-    while sent < options.count:
-        due = min(int((time.perf_counter() - started) * options.rate) + 1, options.count)
-        for number in range(sent, due):
-            send(producer, number % options.partitions)
-        sent = due
-        # No spinning: both servers share two cores with this load.
-        producer.poll(max(0.0, started + sent / options.rate - time.perf_counter()))
-    assert producer.flush(60) == 0, "not everything was acknowledged in time"
 
 
 def _percentiles(seconds: "np.ndarray[Any, Any]") -> dict[str, float]:

@@ -48,6 +48,7 @@ def load_library() -> c.CDLL:
         "rd_kafka_conf_new": (pointer, []),
         "rd_kafka_conf_set": (c.c_int, [pointer, text, text, text, size]),
         "rd_kafka_conf_set_dr_msg_cb": (None, [pointer, pointer]),
+        "rd_kafka_conf_set_events": (None, [pointer, c.c_int]),
         "rd_kafka_new": (pointer, [c.c_int, pointer, text, size]),
         "rd_kafka_topic_new": (pointer, [pointer, text, pointer]),
         "rd_kafka_produce_batch": (
@@ -73,6 +74,10 @@ def load_library() -> c.CDLL:
         "rd_kafka_queue_get_consumer": (pointer, [pointer]),
         "rd_kafka_consume_batch_queue": (c.c_ssize_t, [pointer, c.c_int, pointer, size]),
         "rd_kafka_message_destroy": (None, [pointer]),
+        "rd_kafka_queue_get_main": (pointer, [pointer]),
+        "rd_kafka_queue_poll": (pointer, [pointer, c.c_int]),
+        "rd_kafka_event_message_array": (size, [pointer, pointer, size]),
+        "rd_kafka_event_destroy": (None, [pointer]),
         "rd_kafka_consumer_close": (c.c_int, [pointer]),
     }
     for name, (result, arguments) in signatures.items():
@@ -88,7 +93,12 @@ class Client:
     CONSUMER: Final = 1
 
     def __init__(
-        self, kind: int, settings: dict[str, str], on_failure: Callable[..., None] | None = None
+        self,
+        kind: int,
+        settings: dict[str, str],
+        on_failure: Callable[..., None] | None = None,
+        *,
+        events: int = 0,  # those that come through a queue, not through callbacks
     ) -> None:
         self.library = load_library()
         error = c.create_string_buffer(512)
@@ -96,6 +106,7 @@ class Client:
         for key, value in settings.items():
             if self.library.rd_kafka_conf_set(conf, key.encode(), value.encode(), error, 512):
                 raise ValueError(error.value.decode())
+        self.library.rd_kafka_conf_set_events(conf, events)
         if on_failure is not None:
             signature = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(Message), c.c_void_p)
             self._callback = signature(on_failure)
