@@ -4,12 +4,15 @@ The same stream of files goes through both, in micro-batches of the same size, w
 topic of four partitions, with record batches of the same largest size and no compression. Ours puts
 each micro-batch into one transaction; Spark's sink writes and hopes. One session runs both in turn
 and the best round of each counts; the CPU time is that of the driver's whole family of processes.
+How many rows: environment variable ROWS, 4 million unless set.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import psutil
 import pyarrow as pa
@@ -17,18 +20,28 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.figures import Figure, report
-from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
+from bench.memory import SettledMemory
+from bench.peers import (
+    PeerUnavailable,
+    Server,
+    apache_kafka,
+    delete_topic,
+    make_topic,
+    penstock,
+)
 from penstock.spark import exactly_once
 from penstock.spark.session import session
 from penstock.testing.spark_jars import spark_jars
 
-ROWS = 1_000_000
-FILES = 4  # a micro-batch each
+ROWS = int(os.environ.get("ROWS", "4000000"))
+FILES = 8  # a micro-batch each
 VALUE_BYTES = 350
 PARTITIONS = 4
-ROUNDS = 5  # the JVM compiles through the first two
+ROUNDS = 3
+WARM_ROWS = 400_000  # the JVM compiles through them
 BATCH_BYTES = "200000"
 SMALL_ROWS = 1_000
+Write: TypeAlias = Callable[[DataFrame, str, str, Path], None]
 PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "67108864"}
 
 
@@ -54,12 +67,13 @@ def measure() -> Iterator[Figure]:
             },
         )
         try:
-            bench = Bench(spark, Path(folder), has_peer=bool(jars))
-            for name, server in (("Penstock", penstock), ("Apache Kafka", apache_kafka)):
-                try:
-                    yield from bench.against(name, server)
-                except PeerUnavailable:
-                    continue
+            with SettledMemory() as memory:
+                bench = Bench(spark, Path(folder), memory, has_peer=bool(jars))
+                for name, server in (("Penstock", penstock), ("Apache Kafka", apache_kafka)):
+                    try:
+                        yield from bench.against(name, server)
+                    except PeerUnavailable:
+                        continue
         finally:
             spark.stop()
 
@@ -67,12 +81,16 @@ def measure() -> Iterator[Figure]:
 class Bench:
     """The stream's input, and the two ways it goes."""
 
-    def __init__(self, spark: SparkSession, folder: Path, *, has_peer: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, memory: SettledMemory, *, has_peer: bool
+    ) -> None:
         self._spark = spark
         self._folder = folder
+        self._memory = memory
         self._has_peer = has_peer
         self._runs = 0
         self._large = self._input("large", ROWS)
+        self._warm = self._input("warm", min(WARM_ROWS, ROWS))
         self._small = self._input("small", SMALL_ROWS * FILES)
 
     def _input(self, name: str, rows: int) -> Path:
@@ -92,49 +110,45 @@ class Bench:
 
     def against(self, name: str, server: Callable[[], Server]) -> Iterator[Figure]:
         """Both sinks into one server."""
+        ways: list[Write] = [self._ours, self._theirs] if self._has_peer else [self._ours]
         with server() as broker:
-            ours: list[tuple[float, float]] = []
-            theirs: list[tuple[float, float]] = []
-            self._run(self._small, broker.bootstrap, self._ours)
-            if self._has_peer:
-                self._run(self._small, broker.bootstrap, self._theirs)
-            for _ in range(ROUNDS):
-                ours.append(self._run(self._large, broker.bootstrap, self._ours))
-                if self._has_peer:
-                    theirs.append(self._run(self._large, broker.bootstrap, self._theirs))
-            small = min(self._run(self._small, broker.bootstrap, self._ours)[0] for _ in range(2))
-            peer_small = (
-                min(self._run(self._small, broker.bootstrap, self._theirs)[0] for _ in range(2))
-                if self._has_peer
-                else None
-            )
-        wall, cpu = _best(ours)
-        peer_wall, peer_cpu = _best(theirs) if theirs else (None, None)
+            self._rounds(self._warm, broker.bootstrap, ways, rounds=1)
+            large = self._rounds(self._large, broker.bootstrap, ways, rounds=ROUNDS)
+            small = self._rounds(self._small, broker.bootstrap, ways, rounds=2)
+        walls = [min(wall for wall, _ in rounds) for rounds in large]
+        cpus = [min(cpu for _, cpu in rounds) for rounds in large]
+        small_walls = [min(wall for wall, _ in rounds) for rounds in small]
         yield Figure(
             f"rows into {name}",
-            ROWS / wall,
-            None if peer_wall is None else ROWS / peer_wall,
+            *_beside([ROWS / wall for wall in walls]),
             "rows/s",
             ">= 1.0",
+            note=_told_rounds(large),
         )
         yield Figure(
             f"CPU per row into {name}",
-            cpu / ROWS * 1e6,
-            None if peer_cpu is None else peer_cpu / ROWS * 1e6,
+            *_beside([cpu / ROWS * 1e6 for cpu in cpus]),
             "us",
             "<= 1.0",
         )
         yield Figure(
             f"micro-batch of {SMALL_ROWS} rows into {name}",
-            small / FILES * 1e3,
-            None if peer_small is None else peer_small / FILES * 1e3,
+            *_beside([wall / FILES * 1e3 for wall in small_walls]),
             "ms",
             note="with the start of the query",
         )
 
-    def _run(
-        self, source: Path, bootstrap: str, write: Callable[[DataFrame, str, str, Path], None]
-    ) -> tuple[float, float]:
+    def _rounds(
+        self, source: Path, bootstrap: str, ways: list[Write], *, rounds: int
+    ) -> list[list[tuple[float, float]]]:
+        """Wall and CPU seconds of each way's rounds; the ways take turns."""
+        taken: list[list[tuple[float, float]]] = [[] for _ in ways]
+        for _ in range(rounds):
+            for write, times in zip(ways, taken, strict=True):
+                times.append(self._run(source, bootstrap, write))
+        return taken
+
+    def _run(self, source: Path, bootstrap: str, write: Write) -> tuple[float, float]:
         """One query over all files, into a fresh topic: wall and CPU seconds."""
         self._runs += 1
         topic = f"sink-{self._runs}"
@@ -144,9 +158,12 @@ class Bench:
             .option("maxFilesPerTrigger", 1)
             .parquet(str(source))
         )
+        self._memory.settle()
         cpu, start = _cpu_seconds(), time.perf_counter()
         write(frame, bootstrap, topic, self._folder / f"checkpoint-{self._runs}")
-        return time.perf_counter() - start, _cpu_seconds() - cpu
+        taken = time.perf_counter() - start, _cpu_seconds() - cpu
+        delete_topic(bootstrap, topic)
+        return taken
 
     def _ours(self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> None:
         sink = exactly_once(topic, bootstrap_servers=bootstrap, batch_size=BATCH_BYTES)
@@ -169,9 +186,17 @@ class Bench:
         query.awaitTermination()
 
 
-def _best(rounds: list[tuple[float, float]]) -> tuple[float, float]:
-    walls, cpus = zip(*rounds, strict=True)
-    return min(walls), min(cpus)
+def _beside(figures: list[float]) -> tuple[float, float | None]:
+    """Ours, and the peer's if there was one."""
+    ours, *peers = figures
+    return ours, peers[0] if peers else None
+
+
+def _told_rounds(large: list[list[tuple[float, float]]]) -> str:
+    """Every round's thousands of rows per second: ours, then the peer's."""
+    return " | ".join(
+        " ".join(f"{ROWS / wall / 1e3:.0f}" for wall, _ in rounds) for rounds in large
+    )
 
 
 def _cpu_seconds() -> float:
