@@ -28,7 +28,7 @@ SIZE = Struct(">i")
 def answer_bytes(api_key: int, version: int, number: int, **fields: Any) -> bytes:
     body = encode(fill(response_type(api_key, version), **fields))
     has_tags = api_key != API_VERSIONS and version >= {METADATA: 9, HEARTBEAT: 4}[api_key]
-    return response_start(correlation_id=number, body_bytes=len(body), has_tags=has_tags) + body
+    return response_start(number, len(body), has_tags) + body
 
 
 def deliver(connection: Connection, content: bytes, piece: int = 1 << 30) -> list[Answer]:
@@ -94,7 +94,7 @@ def test_a_broker_that_finds_the_greeting_too_new_is_greeted_as_it_likes() -> No
     steps = connection.open()
     connection.ask(next(steps))
     body = unsupported_api_versions(0, 2)
-    start = response_start(correlation_id=0, body_bytes=len(body), has_tags=False)
+    start = response_start(0, len(body), False)
     ((_, response),) = deliver(connection, start + body)
     again = connection.ask(steps.send(response))
     assert read_request_header(b"".join(again.parts)[SIZE.size :]).api_version == 2

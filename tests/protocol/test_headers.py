@@ -108,7 +108,7 @@ def test_any_bytes_are_a_header_or_malformed(frame: bytes) -> None:
 
 def test_a_too_new_api_versions_is_answered_in_version_0() -> None:
     body = unsupported_api_versions(0, 4)
-    start = response_start(correlation_id=9, body_bytes=len(body), has_tags=False)
+    start = response_start(9, len(body), False)
     assert len(start[4:] + body) == 16
     response, _ = response_reader(18, 0)(body, 0)
     assert response.error_code == 35
@@ -118,7 +118,7 @@ def test_a_too_new_api_versions_is_answered_in_version_0() -> None:
 
 @pytest.mark.parametrize(("has_tags", "end"), [(True, b"\0"), (False, b"")])
 def test_a_response_starts_with_its_size_and_number(has_tags: bool, end: bytes) -> None:
-    start = response_start(correlation_id=7, body_bytes=100, has_tags=has_tags)
+    start = response_start(7, 100, has_tags)
     assert start[8:] == end
     assert int.from_bytes(start[:4], "big") == len(start) - 4 + 100
     assert int.from_bytes(start[4:8], "big") == 7

@@ -91,13 +91,11 @@ class Dispatcher:
         """A whole response frame, in pieces; no piece when there is no response."""
         if answered is None:
             return []
-        body = answered if isinstance(answered, list) else [_packed(context, answered)]
-        start = response_start(
-            correlation_id=context.correlation_id,
-            body_bytes=sum(map(len, body)),
-            has_tags=context.has_tags,
-        )
-        return [start, *body]
+        if not isinstance(answered, list):
+            body = answered if isinstance(answered, bytes) else _packed(context, answered)
+            return [response_start(context.correlation_id, len(body), context.has_tags) + body]
+        body_bytes = sum(map(len, answered))
+        return [response_start(context.correlation_id, body_bytes, context.has_tags), *answered]
 
     def _find_route(self, api_key: int, api_version: int) -> Route | None:
         row = self._broker.api_table.find(api_key, api_version)
@@ -129,9 +127,7 @@ class Dispatcher:
         return answer
 
 
-def _packed(context: Context, answered: Entity | bytes) -> bytes:
-    if isinstance(answered, bytes):
-        return answered
+def _packed(context: Context, answered: Entity) -> bytes:
     if context.throttle_ms:
         answered = _throttled(answered, context.throttle_ms)
     return encode(answered)

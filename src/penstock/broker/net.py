@@ -174,6 +174,9 @@ class Connection(asyncio.BufferedProtocol):
         context, answer = self._dispatcher.begin(self.client, frame)
         if context.throttle_ms:
             self._mute(context.throttle_ms)
+        if isinstance(answer, bytes) and not self._pending:  # most are answered at once
+            self._queue(self._dispatcher.encode(context, answer))
+            return
         if isinstance(answer, Held):
             self._obstacles |= _HELD
             answer.answer.add_done_callback(self._release)

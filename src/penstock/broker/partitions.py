@@ -188,11 +188,13 @@ class Partition:
         return appended
 
     def append_one(self, batch: memoryview, header: BatchHeader, *, now: Millis) -> Appended:
-        """As `append`, of a client's batch whose header was read."""
+        """As `append`, of a client's batch whose header was read, where `takes_at_once`."""
         appended = self.log.append_one(
             batch, header, leader_epoch=self.leadership.leader_epoch, now=now
         )
-        self._on_appended(appended, len(batch))
+        if not appended.duplicate:
+            self._uncommitted_bytes += len(batch)
+            self.set_high_watermark(appended.end_offset)
         return appended
 
     def _on_appended(self, appended: Appended, size_bytes: int) -> None:

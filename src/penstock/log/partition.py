@@ -16,9 +16,9 @@ from penstock.log.files import OpenFiles, remove_files
 from penstock.log.flush import FlushWork
 from penstock.log.placing import (
     Placement,
-    place_one,
     place_produced,
     place_replicated,
+    stage_one,
     stamp_all,
 )
 from penstock.log.producers import BatchMark, Origin, ProducerTable
@@ -32,7 +32,7 @@ from penstock.log.swap import Replacement
 from penstock.log.timestamps import Found, find_by_timestamp, newest_timestamp
 from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
-from penstock.protocol.batch import BatchHeader
+from penstock.protocol.batch import BatchHeader, stamp
 from penstock.protocol.primitives import Buffer, WritableBuffer
 
 # Up to here a start walks the log as quickly as it reads indexes and a snapshot; a broker with
@@ -178,25 +178,48 @@ class PartitionLog:
         OSError when the disk did not take it.
         """
         placement = place_produced(batches, self.producers, self.end_offset, origin)
+        if isinstance(placement, BatchMark):
+            return self._repeated(placement)
         return self._append_placed(batches, placement, leader_epoch, now)
 
     def append_one(
         self, batch: WritableBuffer, header: BatchHeader, *, leader_epoch: LeaderEpoch, now: Millis
     ) -> Appended:
-        """As `append`, of a client's single batch whose header was read when it was checked."""
-        placement = place_one(header, self.producers, self.end_offset)
-        return self._append_placed(batch, placement, leader_epoch, now)
+        """As `append`, of a client's single batch whose header was read when it was checked.
+
+        In a straight line: a busy broker does little else.
+        """
+        first = self.end_offset
+        staged = None
+        if header.producer_id >= 0:
+            found = stage_one(header, self.producers, first)
+            if isinstance(found, BatchMark):
+                return self._repeated(found)
+            staged = found
+        end_offset = Offset(first + header.last_offset_delta + 1)
+        settings, segments = self.settings, self._segments
+        newest = Millis(header.max_timestamp)
+        if must_roll(segments.active, settings, len(batch), end_offset, newest, now):
+            self._roll_at(first, now)
+        stamp(batch, 0, first, leader_epoch)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, first)
+        segment = segments.active
+        position = segment.log.append(batch)
+        segment.note_batch(position, header, first, settings.index_interval_bytes)
+        segments.appended(first, position)
+        self.end_offset = end_offset
+        if staged is not None:
+            self.producers.commit(staged)
+        return tuple.__new__(Appended, (first, end_offset, False, self.start_offset))
 
     def _append_placed(
         self,
         batches: WritableBuffer,
-        placement: Placement | BatchMark,
+        placement: Placement,
         leader_epoch: LeaderEpoch,
         now: Millis,
     ) -> Appended:
-        if isinstance(placement, BatchMark):
-            end = Offset(placement.last_offset + 1)
-            return Appended(placement.base_offset, end, True, self.start_offset)
         first = self.end_offset
         self._make_room(placement, len(batches), now)
         stamp_all(batches, placement, leader_epoch)
@@ -204,6 +227,9 @@ class PartitionLog:
             self.epochs.assign(leader_epoch, first)
         self._write(batches, placement)
         return Appended(first, self.end_offset, False, self.start_offset)
+
+    def _repeated(self, mark: BatchMark) -> Appended:
+        return Appended(mark.base_offset, Offset(mark.last_offset + 1), True, self.start_offset)
 
     def append_replicated(self, batches: Buffer) -> None:
         """The follower's append: offsets and epochs are the leader's and already in the bytes."""
@@ -219,10 +245,10 @@ class PartitionLog:
         if must_roll(
             self._segments.active,
             self.settings,
-            size_bytes=size_bytes,
-            end_offset=placement.end_offset,
-            newest=placement.newest,
-            now=now,
+            size_bytes,
+            placement.end_offset,
+            placement.newest,
+            now,
         ):
             self._roll_at(placement.batches[0][2], now)
 

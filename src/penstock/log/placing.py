@@ -51,17 +51,14 @@ def place_produced(
     return Placement(placed, offset, Millis(newest), staged)
 
 
-def place_one(header: BatchHeader, table: ProducerTable, first: Offset) -> Placement | BatchMark:
-    """As `place_produced`, of one batch from a client, outside any transaction's end."""
-    staged = None
-    if header.producer_id >= 0:
-        repeated = table.duplicate_of(header)
-        if repeated is not None:
-            return repeated
-        staged = Staged(table)
-        staged.add_batch(header, first, "client")
-    end_offset = Offset(first + header.last_offset_delta + 1)
-    return Placement([(0, header, first)], end_offset, Millis(header.max_timestamp), staged)
+def stage_one(header: BatchHeader, table: ProducerTable, first: Offset) -> Staged | BatchMark:
+    """What one batch of a client with a producer id will change; a repeat gives the earlier one."""
+    repeated = table.duplicate_of(header)
+    if repeated is not None:
+        return repeated
+    staged = Staged(table)
+    staged.add_batch(header, first, "client")
+    return staged
 
 
 def place_replicated(batches: Buffer, table: ProducerTable, end_offset: Offset) -> Placement:

@@ -17,7 +17,6 @@ _ENTRY_BYTES_MAX: Final = 12  # of the two indexes' entries
 def must_roll(
     active: Segment,
     settings: LogSettings,
-    *,
     size_bytes: int,
     end_offset: Offset,
     newest: Millis,

@@ -172,7 +172,7 @@ def write_request_header(
     return _REQUEST.pack(api_key, api_version, correlation_id, size) + name + tags
 
 
-def response_start(*, correlation_id: int, body_bytes: int, has_tags: bool) -> bytes:
+def response_start(correlation_id: int, body_bytes: int, has_tags: bool) -> bytes:
     """A response frame's size and header, to be followed by a body of that many bytes."""
     if has_tags:
         return _FLEXIBLE_RESPONSE.pack(_CORRELATION_BYTES + 1 + body_bytes, correlation_id)

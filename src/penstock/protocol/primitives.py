@@ -41,16 +41,17 @@ def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
 def _read_groups(
     buffer: Buffer, position: int, end: int, bytes_max: int, bits: int
 ) -> tuple[int, int]:
-    value = 0
-    for index in range(bytes_max):
-        if position + index >= end:
+    value = shift = 0
+    for at in range(position, position + bytes_max):
+        if at >= end:
             raise Malformed("a variable-length number runs past the end", position)
-        group = buffer[position + index]
-        value |= (group & 0x7F) << (7 * index)
+        group = buffer[at]
+        value |= (group & 0x7F) << shift
         if group < 0x80:
             if value >> bits:
                 raise Malformed(f"a variable-length number does not fit {bits} bits", position)
-            return value, position + index + 1
+            return value, at + 1
+        shift += 7
     raise Malformed(f"a variable-length number is longer than {bytes_max} bytes", position)
 
 
