@@ -51,6 +51,11 @@ REJOIN: Final = "rejoin"  # the time a classic member has to join again once it 
 FETCH: Final = "fetch"  # the time a classic member has to ask for its assignment after a join
 MEMBER_TIMERS: Final = (SESSION, REVOKE, REJOIN, FETCH)
 
+# A member that waits for what others give back hears of it in its next heartbeat only, so it is
+# asked for the next one soon; the more members, the less soon, for each of them costs the group.
+WAITING_INTERVAL_MS_MIN: Final = 500
+WAITING_INTERVAL_MS_PER_MEMBER: Final = 20
+
 
 class ConsumerDraft:
     """A group being changed: each event takes effect on a copy at once, and is kept for the log."""
@@ -246,12 +251,20 @@ def advance_member(draft: ConsumerDraft, command: ConsumerBeat) -> ConsumerBeate
     """Take the member a step towards its target, and tell it where it is."""
     before, current = advance(draft, command.member_id, command.owned)
     draft.set_timer(SESSION, command.member_id, command.session_timeout_ms)
+    interval_ms = command.heartbeat_interval_ms
+    if current.state is MemberState.UNRELEASED_PARTITIONS:
+        interval_ms = min(interval_ms, waiting_interval_ms(len(draft.group.members)))
     return ConsumerBeaten(
         command.member_id,
         current.member_epoch,
-        command.heartbeat_interval_ms,
+        interval_ms,
         free_of(current.assigned) if _must_tell(command, before, current) else None,
     )
+
+
+def waiting_interval_ms(members: int) -> int:
+    """How soon a member comes back whose partitions are still another's."""
+    return max(WAITING_INTERVAL_MS_MIN, WAITING_INTERVAL_MS_PER_MEMBER * members)
 
 
 def advance(
