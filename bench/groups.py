@@ -12,7 +12,7 @@ from statistics import median
 from struct import Struct
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -156,11 +156,16 @@ class Member(threading.Thread):
     def run(self) -> None:
         """Poll until told to leave."""
         consumer = Consumer(self._settings)
-        consumer.subscribe(["t"])
+        consumer.subscribe(["t"], on_assign=self._gain, on_revoke=self._lose, on_lost=self._lose)
         while not self._leaving.is_set():
             consumer.poll(0.05)
-            self.owned = len(consumer.assignment())
         consumer.close()
+
+    def _gain(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self.owned += len(partitions)  # both protocols are incremental here
+
+    def _lose(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self.owned -= len(partitions)
 
     def leave(self) -> None:
         """Go, without waiting for it."""

@@ -25,6 +25,7 @@ __all__ = [
     "delete_topic",
     "make_topic",
     "penstock",
+    "resident_bytes",
 ]
 
 
@@ -95,7 +96,12 @@ def cost_of(pid: int) -> Iterator[Cost]:
     before = _cpu_seconds(pid)
     yield cost
     cost.cpu_seconds = _cpu_seconds(pid) - before
-    cost.resident_bytes = sum(process.memory_info().rss for process in _family(pid))
+    cost.resident_bytes = resident_bytes(pid)
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process and its children hold now."""
+    return sum(process.memory_info().rss for process in _family(pid))
 
 
 def _cpu_seconds(pid: int) -> float:
