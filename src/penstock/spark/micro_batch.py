@@ -175,8 +175,12 @@ def record_batches(
 ) -> "DataFrame":
     """A frame, batch or streaming, as record batches laid out for `format("penstock")` to write.
 
-    Every Kafka partition is in one task, as a transaction needs it, whatever the layout was.
+    Every Kafka partition is in one task, as a transaction needs it, whatever the layout was. Its
+    session is the active one of this thread from now on: writers by `format` are looked up there.
     """
+    from penstock.spark.session import activate
+
+    activate(frame.sparkSession)
     request = _request(
         topic=topic,
         topic_column=topic_column,

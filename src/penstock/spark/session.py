@@ -36,7 +36,20 @@ def session(
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
     _ensure_source(made)
+    activate(made)
     return made
+
+
+def activate(spark: SparkSession) -> None:
+    """Make this the session that Spark finds in this thread, as `createDataFrame` does too.
+
+    Writers look for `format("penstock")` in the session that is active in a thread of the JVM.
+    There is none in a Python thread that has not made the session, and none any longer where a
+    call was interrupted (Ctrl-C, a signal's exception): the next call gets another thread.
+    """
+    java: Any = spark
+    if hasattr(java, "_jsparkSession"):  # over Spark Connect the server minds its own threads
+        java._jvm.SparkSession.setActiveSession(java._jsparkSession)  # noqa: SLF001 - no other way
 
 
 def _ensure_source(spark: SparkSession) -> None:
