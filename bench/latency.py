@@ -9,7 +9,7 @@ import argparse
 import ctypes as c
 from collections.abc import Callable
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 import numba
 import numpy as np
@@ -36,11 +36,11 @@ def measure_latency(options: argparse.Namespace) -> dict[str, float]:
 
 def _acknowledged(options: argparse.Namespace) -> dict[str, float]:
     producer = _producer(options, events=DELIVERY_REPORTS)
-    return _measured(options, producer, _Acknowledgements(producer))
+    return _measured(options, producer, _acknowledgements(producer))
 
 
 def _end_to_end(options: argparse.Namespace) -> dict[str, float]:
-    return _measured(options, _producer(options), _Reader(options))
+    return _measured(options, _producer(options), _reader(options))
 
 
 def _producer(options: argparse.Namespace, *, events: int = 0) -> Client:
@@ -55,12 +55,29 @@ def _producer(options: argparse.Namespace, *, events: int = 0) -> Client:
     return Client(Client.PRODUCER, settings, events=events)
 
 
-class Receiver(Protocol):
+class Receiver:
     """Sees each message at the end of its way, and notes how old it is."""
 
-    taken: int
+    def __init__(self, client: Client, queue: int, take: Callable[..., int]) -> None:
+        self._client = client  # its handle lives as long as it does
+        self._queue = queue
+        self._take = take
+        self.taken = 0
 
-    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int: ...
+    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int:
+        """Until there is one for each message; how many came."""
+        batch = np.zeros(TAKEN_MAX, dtype=np.int64)
+        scratch = np.zeros(2, dtype=np.int64)
+        self.taken = self._take(
+            self._queue,
+            batch,
+            batch.ctypes.data,
+            scratch,
+            scratch.ctypes.data,
+            waits_ns,
+            IDLE_SECONDS_MAX * 1000,
+        )
+        return self.taken
 
 
 def _measured(
@@ -86,70 +103,33 @@ def _measured(
     return _percentiles(waits_ns[int(WARM_UP_SECONDS * options.rate) :] / 1e9)
 
 
-class _Acknowledgements:
-    """The producer's delivery reports."""
-
-    def __init__(self, producer: Client) -> None:
-        self._producer = producer
-        self._queue = producer.library.rd_kafka_queue_get_main(producer.handle)
-        self._take = compile_reports(producer.library)
-        self.taken = 0
-
-    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int:
-        """Until there is one for each message; how many came, or how many until one failed."""
-        batch = np.zeros(TAKEN_MAX, dtype=np.int64)
-        scratch = np.zeros(2, dtype=np.int64)
-        self.taken = self._take(
-            self._queue,
-            batch,
-            batch.ctypes.data,
-            scratch,
-            scratch.ctypes.data,
-            waits_ns,
-            IDLE_SECONDS_MAX * 1000,
-        )
-        return self.taken
+def _acknowledgements(producer: Client) -> Receiver:
+    """The producer's delivery reports; the first failure is the last that is seen."""
+    library = producer.library
+    queue = library.rd_kafka_queue_get_main(producer.handle)
+    return Receiver(producer, queue, compile_reports(library))
 
 
-class _Reader:
-    """Reads every partition from its end, and notes how old each message is."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        client = Client(
-            Client.CONSUMER,
-            {
-                "bootstrap.servers": options.bootstrap,
-                "group.id": "bench-latency",
-                "enable.auto.commit": "false",
-            },
-        )
-        library = client.library
-        chosen = library.rd_kafka_topic_partition_list_new(options.partitions)
-        name = options.topic.encode()
-        for partition, end in enumerate(_end_offsets(options)):
-            library.rd_kafka_topic_partition_list_add(chosen, name, partition)
-            library.rd_kafka_topic_partition_list_set_offset(chosen, name, partition, end)
-        library.rd_kafka_poll_set_consumer(client.handle)
-        self._queue = library.rd_kafka_queue_get_consumer(client.handle)
-        library.rd_kafka_assign(client.handle, chosen)
-        self._client = client
-        self._take = compile_take(library)
-        self.taken = 0
-
-    def read(self, waits_ns: "np.ndarray[Any, Any]") -> int:
-        """Until there is one for each message; how many came."""
-        batch = np.zeros(TAKEN_MAX, dtype=np.int64)
-        scratch = np.zeros(2, dtype=np.int64)
-        self.taken = self._take(
-            self._queue,
-            batch,
-            batch.ctypes.data,
-            scratch,
-            scratch.ctypes.data,
-            waits_ns,
-            IDLE_SECONDS_MAX * 1000,
-        )
-        return self.taken
+def _reader(options: argparse.Namespace) -> Receiver:
+    """A consumer of every partition from its end."""
+    client = Client(
+        Client.CONSUMER,
+        {
+            "bootstrap.servers": options.bootstrap,
+            "group.id": "bench-latency",
+            "enable.auto.commit": "false",
+        },
+    )
+    library = client.library
+    chosen = library.rd_kafka_topic_partition_list_new(options.partitions)
+    name = options.topic.encode()
+    for partition, end in enumerate(_end_offsets(options)):
+        library.rd_kafka_topic_partition_list_add(chosen, name, partition)
+        library.rd_kafka_topic_partition_list_set_offset(chosen, name, partition, end)
+    library.rd_kafka_poll_set_consumer(client.handle)
+    queue = library.rd_kafka_queue_get_consumer(client.handle)
+    library.rd_kafka_assign(client.handle, chosen)
+    return Receiver(client, queue, compile_take(library))
 
 
 def _end_offsets(options: argparse.Namespace) -> list[int]:
