@@ -19,7 +19,7 @@ GROUP_KEYS: Final = key_table(
     Key(
         name=HEARTBEAT_INTERVAL, kind=Kind.INT, default=5000, least=1,
         synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),),
-        doc="How often a member of a consumer group reports.",
+        doc="How often a member of a group reports; sooner while it waits for partitions.",
     ),
     Key(
         name=OFFSETS_MONOTONIC, kind=Kind.BOOLEAN, default=False,
