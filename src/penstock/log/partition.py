@@ -198,13 +198,13 @@ class PartitionLog:
             staged = found
         end_offset = Offset(first + header.last_offset_delta + 1)
         settings, segments = self.settings, self._segments
-        newest = Millis(header.max_timestamp)
-        if must_roll(segments.active, settings, len(batch), end_offset, newest, now):
+        segment, newest = segments.active, Millis(header.max_timestamp)
+        if must_roll(segment, settings, len(batch), end_offset, newest, now):
             self._roll_at(first, now)
+            segment = segments.active
         stamp(batch, 0, first, leader_epoch)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, first)
-        segment = segments.active
         position = segment.log.append(batch)
         segment.note_batch(position, header, first, settings.index_interval_bytes)
         segments.appended(first, position)
