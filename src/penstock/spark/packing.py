@@ -20,14 +20,12 @@ from penstock.columns.building import PartitionBatches, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.offsets import partitions_of
 from penstock.model import Millis
+from penstock.spark.arrivals import acknowledged
 from penstock.spark.connecting import cluster
 from penstock.spark.encoding import Encoder
 from penstock.spark.workers import freeze_loaded, keep_memory
 from penstock.spark.write_options import WritePlan
 
-PACKED: Final = (
-    "lane int, topic string, partition int, task int, number int, records int, batch binary"
-)
 _FIELDS: Final[list[Any]] = [
     pa.field("lane", pa.int32()),  # the same for all of a partition: which task writes it
     pa.field("topic", pa.string()),
@@ -37,8 +35,8 @@ _FIELDS: Final[list[Any]] = [
     pa.field("records", pa.int32()),
     pa.field("batch", pa.binary()),
 ]
-PACKED_SCHEMA: Final = pa.schema(_FIELDS)
-PACKED_NAMES: Final = PACKED_SCHEMA.names
+PACKED: Final = pa.schema(_FIELDS)
+PACKED_NAMES: Final = PACKED.names
 _ROWS_BYTES_LEAST: Final = 2 << 20  # of rows that are packed at once: what caches hold
 _ROWS_BYTES_MAX: Final = 8 << 20
 _FULL_BATCHES: Final = 3  # of a partition's batches in rows that are packed at once; one is not
@@ -65,7 +63,7 @@ class Packer:
     def build(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Built]]:
         """The packed batches as they are, some rows' at a time, each with its topic."""
         keep_memory()
-        for rows in gathered(batches, self._rows_bytes()):
+        for rows in gathered(acknowledged(batches), self._rows_bytes()):
             for topic, records in self._encoder.encode(rows):
                 yield topic, self._built(topic, records)
         freeze_loaded("packing")
@@ -101,7 +99,7 @@ class Packer:
                 pa.array([batch.record_count for _, _, batch in rows], pa.int32()),
                 batches_column([batch.content for _, _, batch in rows]),
             ],
-            schema=PACKED_SCHEMA,
+            schema=PACKED,
         )
 
     def _rows_bytes(self) -> int:

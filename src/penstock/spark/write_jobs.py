@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from penstock.spark.turns import Turns
 from penstock.spark.write_options import WritePlan
 from penstock.spark.writing import (
     WRITTEN,
-    WRITTEN_SCHEMA,
     PartitionWriter,
     TurnWriter,
     WriteTarget,
@@ -30,6 +29,7 @@ from penstock.spark.writing import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
 _ERROR_CHARACTERS_MAX: Final = 2_000
@@ -78,7 +78,7 @@ def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
     lanes = frame.sparkSession.sparkContext.defaultParallelism
     if plan.topic is not None:
         lanes = min(lanes, len(cluster(plan.properties).run(partitions_of([plan.topic]))))
-    packed = planned(frame, plan).mapInArrow(_packing(plan), PACKED)
+    packed = planned(frame, plan).mapInArrow(_packing(plan), _columns(PACKED))
     placed = packed.repartitionById(lanes, "lane")
     if frame.isStreaming:  # Spark sorts no streams; its shuffle keeps the order of each task
         return placed
@@ -87,7 +87,17 @@ def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
 
 def planned(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
     """Of the frame, the columns that the plan reads."""
+    if sorted(frame.columns) == sorted(plan.columns):
+        return frame  # each frame that is made is analysed: milliseconds of every micro-batch
     return frame.select(*("`" + name.replace("`", "``") + "`" for name in plan.columns))
+
+
+def _columns(schema: pa.Schema) -> "StructType":
+    """For Spark, without its parser: that is asked by a call to the JVM for each column."""
+    from penstock.spark.spark_types import spark_type
+
+    columns: Any = spark_type(pa.struct(list(schema)))
+    return cast("StructType", columns)
 
 
 def _packing(plan: WritePlan) -> Any:
@@ -109,7 +119,7 @@ def _ran(
     from pyspark.errors import PySparkException
 
     try:
-        told = rows.mapInArrow(_writing(write), WRITTEN).collect()
+        told = rows.mapInArrow(_writing(write), _columns(WRITTEN)).collect()
     except (PySparkException, Py4JError) as failure:
         # Spark matches what foreachBatch raises with a pattern that runs out of stack when the
         # text is as long as a Java trace: the cause alone is passed on.
@@ -136,7 +146,7 @@ def _writing(write: Callable[[Iterator[pa.RecordBatch], int, str], list[Written]
                 pa.array([row.end_sequence for row in rows], pa.int64()),
                 pa.array([row.writer for row in rows], pa.string()),
             ],
-            schema=WRITTEN_SCHEMA,
+            schema=WRITTEN,
         )
 
     return task

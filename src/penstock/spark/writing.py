@@ -30,7 +30,6 @@ from penstock.spark.transacting import (
 from penstock.spark.turns import Turns
 from penstock.spark.workers import freeze_loaded
 
-WRITTEN: Final = "topic string, partition int, records long, end_sequence long, writer string"
 _FIELDS: Final[list[Any]] = [
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
@@ -38,7 +37,7 @@ _FIELDS: Final[list[Any]] = [
     pa.field("end_sequence", pa.int64()),
     pa.field("writer", pa.string()),
 ]
-WRITTEN_SCHEMA: Final = pa.schema(_FIELDS)
+WRITTEN: Final = pa.schema(_FIELDS)
 _CHUNK_BYTES: Final = 16 << 20  # sent at once
 
 
