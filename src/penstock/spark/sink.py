@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.transactions import Handle
+from penstock.spark.arrivals import acknowledged
 from penstock.spark.connecting import cluster, kafka_properties
 from penstock.spark.encoding import check_columns
 from penstock.spark.packing import PACKED_NAMES, Packer
@@ -79,7 +80,7 @@ class Job:
         context = TaskContext.get()
         assert context is not None, "tasks have a context"
         task = context.partitionId()
-        packed = rows if self.plan is None else Packer(self.plan, task).pack(rows)
+        packed = acknowledged(rows) if self.plan is None else Packer(self.plan, task).pack(rows)
         target = WriteTarget(self.properties, handle, remedy=_REMEDY)
         writer = f"task {task} (attempt {context.taskAttemptId()})"
         return tuple(PartitionWriter(target, writer).write(packed))

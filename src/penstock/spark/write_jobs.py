@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.link.offsets import partitions_of
 from penstock.model import Sequence, TopicPartition
+from penstock.spark.arrivals import acknowledged
 from penstock.spark.connecting import cluster
 from penstock.spark.packing import PACKED, PACKED_NAMES, Packer
 from penstock.spark.transacting import Written
@@ -68,7 +69,7 @@ def written(packed: "DataFrame", target: WriteTarget) -> list[Written]:
     """Write a frame that is laid out; what each task has written where."""
 
     def write(batches: Iterator[pa.RecordBatch], _: int, writer: str) -> list[Written]:
-        return PartitionWriter(target, writer).write(batches)
+        return PartitionWriter(target, writer).write(acknowledged(batches))
 
     return _ran(packed.select(*PACKED_NAMES), write)
 
