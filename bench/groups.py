@@ -28,6 +28,7 @@ GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
 CLASSIC = {"session.timeout.ms": 30_000, "partition.assignment.strategy": "cooperative-sticky"}
 CONSUMER = {"group.protocol": "consumer"}
+HEARTBEAT_S = 5  # of the consumer protocol, as both servers have it
 
 
 def measure() -> Iterator[Figure]:
@@ -209,23 +210,29 @@ class Crowd:
 def rebalance(bootstrap: str, name: str, settings: dict[str, Any]) -> tuple[float, float]:
     """How long a stable group needs after one member joins, and after one leaves: medians.
 
-    Members hear of it with their next heartbeat, so a single round measures where in their
-    interval they happen to be.
+    Members hear of it with their next heartbeat, so what is measured is also where in their
+    interval they are. Every step begins a second after the heartbeats of most. Those show when a
+    leave is over, which the first round is for; those of a classic group begin anew at every end.
     """
     crowd = Crowd(bootstrap, f"crowd-{name}", settings)
     for _ in range(MEMBERS - 1):
         crowd.join()
     crowd.wait_stable()
+    beaten_at = time.perf_counter()
     joined, left = [], []
-    for _ in range(ROUNDS):
-        time.sleep(1)
+    for _ in range(1 + ROUNDS):
+        time.sleep((beaten_at + 1 - time.perf_counter()) % HEARTBEAT_S)
         crowd.join()
         joined.append(crowd.wait_stable())
-        time.sleep(1)
+        if settings is CLASSIC:
+            beaten_at = time.perf_counter()
+        time.sleep((beaten_at + 1 - time.perf_counter()) % HEARTBEAT_S)
         crowd.leave()
         left.append(crowd.wait_stable())
+        beaten_at = time.perf_counter()
     crowd.stop()
-    return median(joined), median(left)
+    print(name, "joins", joined, "leaves", left, file=sys.stderr)
+    return median(joined[1:]), median(left[1:])
 
 
 def load_million() -> float:

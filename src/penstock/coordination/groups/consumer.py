@@ -54,7 +54,7 @@ MEMBER_TIMERS: Final = (SESSION, REVOKE, REJOIN, FETCH)
 # A member that waits for what others give back hears of it in its next heartbeat only, so it is
 # asked for the next one soon; the more members, the less soon, for each of them costs the group.
 WAITING_INTERVAL_MS_MIN: Final = 500
-WAITING_INTERVAL_MS_PER_MEMBER: Final = 20
+WAITING_INTERVAL_MS_PER_MEMBER: Final = 10
 
 
 class ConsumerDraft:
