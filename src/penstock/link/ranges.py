@@ -138,6 +138,7 @@ class _Reading:
             if len(came.records):
                 yield Give(came)
                 self._progress_at = self._routes.clock()  # the reader's own time is no stall
+            del came  # or its memory would be held until the next has come
 
     def _doubt(self) -> None:
         self._ticket = None

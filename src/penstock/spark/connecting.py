@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster, kept_cluster
 from penstock.link.options import settings_from
+from penstock.link.settings import LinkSettings
 
 if TYPE_CHECKING:
     from penstock.client.registry import Registry
@@ -21,6 +22,7 @@ CLIENT: Final = "penstock-spark"
 BOOTSTRAP: Final = "bootstrap.servers"
 _PREFIX: Final = "kafka."
 _REGISTRIES_MAX: Final = 8
+_CLUSTERS_MAX: Final = 8
 
 
 def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
@@ -46,6 +48,18 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
 def cluster(properties: Mapping[str, str]) -> Cluster:
     """The process's connections to the brokers of these properties."""
     return kept_cluster(properties[BOOTSTRAP], settings_from(properties))
+
+
+def cluster_apart(properties: Mapping[str, str]) -> Cluster:
+    """The same for another thread, because connections are of one: that which shows progress."""
+    return _kept_apart(properties[BOOTSTRAP], settings_from(properties))
+
+
+@lru_cache(maxsize=_CLUSTERS_MAX)
+def _kept_apart(bootstrap: str, settings: LinkSettings) -> Cluster:
+    kept = Cluster(bootstrap, settings)
+    atexit.register(kept.close)
+    return kept
 
 
 @lru_cache(maxsize=_REGISTRIES_MAX)

@@ -1,8 +1,8 @@
 """A task's work: its ranges of offsets, fetched as raw batches, opened and made into rows.
 
-Keeps nothing between tasks but what the process keeps: connections, learned schemas, compiled
-programs. A worker holds a few chunks at a time, whatever the size of its ranges. What is wrong with
-the log is an error that names topic, partition and offset. Imports no pyspark.
+Keeps nothing between tasks but what the process keeps: connections, learned schemas and sizes,
+compiled programs. A worker holds a few chunks at a time, whatever the size of its ranges. What is
+wrong with the log is an error that names topic, partition and offset. Imports no pyspark.
 """
 
 import logging
@@ -20,16 +20,46 @@ from penstock.link.offsets import Isolation
 from penstock.link.ranges import Chunk, FetchSettings, OffsetGone, fetch_range
 from penstock.link.routes import StreamOperation
 from penstock.model import Offset
-from penstock.protocol.batch import iterate_headers
+from penstock.protocol.batch import iterate_headers, read_header
 from penstock.spark.connecting import cluster
 from penstock.spark.decoding import RowMaker, parts_wanted
+from penstock.spark.fitting import all_null
 from penstock.spark.planning import OffsetRange
 from penstock.spark.tasks import ReadTask
 
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 4 << 20  # fetched at a time; the next is under way meanwhile
+_MARGIN: Final = 1.25
+_MARGIN_BYTES: Final = 64 << 10
+_TOPICS_MAX: Final = 1_000
 _PAGE: Final = Limits(page_bytes=4 << 20)  # of opened records: what is compressed may grow a lot
+
+
+class _Sizes:
+    """How many bytes an offset takes, by topic, as seen by this process.
+
+    A short range of a long log is asked for by its size: a broker would send whole chunks else.
+    """
+
+    def __init__(self) -> None:
+        self._offset_bytes: dict[str, float] = {}
+
+    def note(self, topic: str, chunk: Chunk) -> None:
+        if topic not in self._offset_bytes and len(self._offset_bytes) >= _TOPICS_MAX:
+            self._offset_bytes.clear()  # what is read now is soon known again
+        first = read_header(chunk.records)  # whole, also where the range begins or ends within it
+        self._offset_bytes[topic] = first.size_bytes / (first.end_offset - first.base_offset)
+
+    def about_bytes(self, asked: OffsetRange) -> int:
+        """A little more than the range has: too little costs another request."""
+        known = self._offset_bytes.get(asked.partition.topic)
+        if known is None:
+            return CHUNK_BYTES
+        return int(known * (asked.end - asked.start) * _MARGIN) + _MARGIN_BYTES
+
+
+_sizes = _Sizes()
 
 
 def read_ranges(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -38,21 +68,31 @@ def read_ranges(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.Re
         yield from _read_range(task, one)
 
 
+def no_rows(task: ReadTask) -> pa.RecordBatch:
+    """A batch with the columns alone."""
+    schema = task.decoding.schema
+    return pa.RecordBatch.from_arrays([all_null(0, one.type) for one in schema], schema=schema)
+
+
 def _read_range(task: ReadTask, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
     maker = RowMaker(task.decoding, asked.partition)
     left: OffsetRange | None = asked
     while left is not None:
         try:
             for chunk in cluster(task.kafka).stream(_fetching(task, left)):
+                _sizes.note(asked.partition.topic, chunk)
                 yield from _opened(task, maker, chunk, left)
                 left = left._replace(start=chunk.end_offset)
+                del chunk  # or two of them would be held while the next comes
             return
         except OffsetGone as gone:
             left = _after_loss(task, left, gone)
 
 
 def _fetching(task: ReadTask, asked: OffsetRange) -> StreamOperation[Chunk]:
-    settings = FetchSettings(isolation=task.isolation, chunk_bytes=CHUNK_BYTES)
+    settings = FetchSettings(
+        isolation=task.isolation, chunk_bytes=min(CHUNK_BYTES, _sizes.about_bytes(asked))
+    )
     return fetch_range(
         asked.partition, asked.start, asked.end, topic_id=asked.topic_id, settings=settings
     )

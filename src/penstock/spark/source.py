@@ -5,7 +5,7 @@ offsets alone, and read by `reading` in the workers.
 """
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -35,6 +35,8 @@ from penstock.spark.read_options import Anchor, AtTimes, ReadOptions, read_optio
 from penstock.spark.settling import read_schema, read_task, without_notes
 from penstock.spark.tasks import ReadTask
 from penstock.spark.workers import freeze_loaded, no_collection
+
+LONG_OFFSETS: Final = 100_000  # of a task: many batches
 
 __all__ = ["batch_reader", "read_schema", "stream_reader"]
 
@@ -124,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, task: ReadTask) -> None:
         self._options = options
         self._task = task
-        self._progress = Progress(options.group)
+        self._progress = Progress(options.group, options.kafka)
         self._target: Position | None = None  # of AvailableNow
         self._latest: Position | None = None
 
@@ -152,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends. What comes before `start` is done by now."""
         begin = Position.from_spark(start)
-        self._progress.show(cluster(self._options.kafka), begin)
+        self._progress.show(begin)
         end = self._latest = self._target or self._ends()
         lost = losses(begin, end)
         if lost and self._options.fail_on_data_loss:
@@ -160,6 +162,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ErrorCode.offset_out_of_range,
                 f"{lost[0]}. With failOnDataLoss=false it goes on with what is there",
             )
+        if end.offsets == begin.offsets:
+            self._progress.settle()  # nothing to do: a query that ends here has shown its end
         return self._admitted(begin, end, limit).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -178,7 +182,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has written down that everything before `end` is done."""
-        self._progress.show(cluster(self._options.kafka), Position.from_spark(end))
+        self._progress.show(Position.from_spark(end))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._progress.settle()
 
     def _ends(self) -> Position:
         options = self._options
@@ -206,10 +214,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _read(task: ReadTask, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    from penstock.spark.reading import read_ranges  # kernels: workers only
+    from penstock.spark.reading import no_rows, read_ranges  # kernels: workers only
 
     # Spark makes one partition of None where there are none.
-    yield from read_ranges(task, [OffsetRange.from_spark(one) for one in partition.value or ()])
+    ranges = [OffsetRange.from_spark(one) for one in partition.value or ()]
+    if sum(one.end - one.start for one in ranges) > LONG_OFFSETS:
+        # Spark holds the first batch for as long as the task runs: one without rows is no burden.
+        yield no_rows(task)
+    yield from read_ranges(task, ranges)
     freeze_loaded("reading")
 
 
