@@ -4,8 +4,9 @@ Orders of about 350 bytes that two versions of a schema wrote, in turns of a bat
 broker serves all. Spark's connector and Avro functions come by Maven coordinates; where they cannot
 be had there is no peer. They are given each version's schema by hand, as their users do. fastavro
 reads a part of the same in `mapInArrow`. How many orders: environment variable ORDERS, 4 million
-unless set. Ours and the peer take turns, and the best round of each counts: rounds end when they
-have taken long enough. CPU is that of Spark's JVM and workers together.
+unless set. Ours and the peer take turns, each first in every other round, because Spark gets faster
+as it goes; the best round of each counts, and every round goes to stderr. Rounds end when they have
+taken long enough. CPU is that of Spark's JVM and workers together.
 """
 
 import io
@@ -15,13 +16,14 @@ import os
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -33,6 +35,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from bench.figures import Figure, report
+from bench.memory import SettledMemory
 from bench.peers import make_topic, penstock
 from penstock.client.avro_batches import AvroEncoder
 from penstock.client.frame import write_prefix
@@ -55,6 +58,7 @@ DISTINCT = 20_000  # then the same again
 FASTAVRO_SHARE = 20  # it reads one order in so many
 PARTITIONS = 4
 ROUNDS = 3
+SMALL_ROUNDS = 4
 ROUNDS_S = 150  # of one comparison: then no further round is begun
 RANGES = 100_000  # to be planned
 SMALL_BATCHES = 30
@@ -62,6 +66,7 @@ SMALL_ROWS = 1_000
 BATCH_RECORDS = 500
 UNIT = "orders/s"
 TWO = ("customer_id", "total")
+T = TypeVar("T")
 _FIELDS = """
   {"name": "order_id", "type": "string"},
   {"name": "customer_id", "type": "long"},
@@ -116,7 +121,8 @@ def measure() -> Iterator[Figure]:
         )
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            yield from compared(Paths(spark, world), bool(jars), missing or note)
+            with SettledMemory() as memory:
+                yield from compared(Paths(spark, world, memory), bool(jars), missing or note)
         finally:
             spark.stop()
 
@@ -124,19 +130,17 @@ def measure() -> Iterator[Figure]:
 def compared(paths: "Paths", has_peer: bool, note: str) -> Iterator[Figure]:
     """The figures, one after another."""
 
-    two, their_two = beside(paths.two_columns, has_peer and paths.spark_two_columns)
+    two, their_two = beside(paths, paths.two_columns, has_peer and paths.spark_two_columns)
     yield from figures("two columns", two, their_two, ">= 2.0", note)
-    whole, their_whole = beside(paths.all_columns, has_peer and paths.spark_all_columns)
+    whole, their_whole = beside(paths, paths.all_columns, has_peer and paths.spark_all_columns)
     yield from figures("all columns", whole, their_whole, ">= 1.4", note)
-    slow = max(measured(paths.fastavro_two_columns) for _ in range(2)) if has_peer else None
+    slow = max(paths.measured(paths.fastavro_two_columns) for _ in range(2)) if has_peer else None
     yield from figures("two columns beside mapInArrow and fastavro", two, slow, ">= 6", note)
-    now, their_now = beside(paths.available_now, has_peer and paths.spark_available_now)
+    now, their_now = beside(paths, paths.available_now, has_peer and paths.spark_available_now)
     yield from figures("AvailableNow, two columns", now, their_now, ">= 1.3", note)
-    small, their_small = [], []
-    for _ in range(2):
-        small.append(paths.small_batches())
-        if has_peer:
-            their_small.append(paths.spark_small_batches())
+    small, their_small = by_turns(
+        paths.small_batches, has_peer and paths.spark_small_batches, SMALL_ROUNDS
+    )
     yield Figure(
         f"micro-batch of {SMALL_ROWS} rows", min(small), min(their_small, default=None), "ms",
         "<= 1.0", note,
@@ -153,23 +157,29 @@ class Round(NamedTuple):
 
 
 def beside(
-    ours: Callable[[], int], theirs: Callable[[], int] | Literal[False]
+    paths: "Paths", ours: Callable[[], int], theirs: Callable[[], int] | Literal[False]
 ) -> tuple[Round, Round | None]:
     """The best round of each."""
-    mine: list[Round] = []
-    peer: list[Round] = []
-    start = time.perf_counter()
-    while len(mine) < ROUNDS and (not mine or time.perf_counter() - start < ROUNDS_S):
-        mine.append(measured(ours))
-        if theirs:
-            peer.append(measured(theirs))
+    mine, peer = by_turns(
+        lambda: paths.measured(ours), theirs and (lambda: paths.measured(theirs)), ROUNDS
+    )
     return max(mine), max(peer, default=None)
 
 
-def measured(work: Callable[[], int]) -> Round:
-    start, cpu = time.perf_counter(), cpu_s()
-    count = work()
-    return Round(count / (time.perf_counter() - start), 1e6 * (cpu_s() - cpu) / count)
+def by_turns(
+    ours: Callable[[], T], theirs: Callable[[], T] | Literal[False], rounds: int
+) -> tuple[list[T], list[T]]:
+    """Every round of each."""
+    mine: list[T] = []
+    peer: list[T] = []
+    turns = [(ours, mine), (theirs, peer)] if theirs else [(ours, mine)]
+    start = time.perf_counter()
+    while len(mine) < rounds and (not mine or time.perf_counter() - start < ROUNDS_S):
+        for work, found in turns:
+            found.append(work())
+        turns.reverse()
+    print(f"ours {mine}\npeer {peer}", file=sys.stderr)
+    return mine, peer
 
 
 def figures(name: str, ours: Round, peer: Round | None, target: str, note: str) -> Iterator[Figure]:
@@ -303,11 +313,18 @@ def order(chance: random.Random, number: int) -> dict[str, Any]:
 class Paths:
     """Every way of reading that is measured; each checks that it read all there is."""
 
-    def __init__(self, spark: SparkSession, world: World) -> None:
+    def __init__(self, spark: SparkSession, world: World, memory: SettledMemory) -> None:
         self._spark = spark
         self._world = world
+        self._memory = memory
         self.worker_bytes = 0
         self.worker_share_bytes = 0
+
+    def measured(self, work: Callable[[], int]) -> Round:
+        self._memory.settle()
+        start, cpu = time.perf_counter(), cpu_s()
+        count = work()
+        return Round(count / (time.perf_counter() - start), 1e6 * (cpu_s() - cpu) / count)
 
     def two_columns(self) -> int:
         return self._weighed(self._sums(self._ours(columns=",".join(TWO)).load()))
@@ -409,6 +426,7 @@ class Paths:
 
     def _batch_ms(self, frame: DataFrame) -> float:
         """The median time of a micro-batch, the first few left out."""
+        self._memory.settle()
         folder = tempfile.mkdtemp(prefix="bench-checkpoint-")
         writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
         query = writer.trigger(availableNow=True).start()
