@@ -141,11 +141,16 @@ class Bench:
     def _rounds(
         self, source: Path, bootstrap: str, ways: list[Write], *, rounds: int
     ) -> list[list[tuple[float, float]]]:
-        """Wall and CPU seconds of each way's rounds; the ways take turns."""
+        """Wall and CPU seconds of each way's rounds.
+
+        The ways take turns, each first in every other round: Spark gets faster as it goes.
+        """
         taken: list[list[tuple[float, float]]] = [[] for _ in ways]
+        turns = list(zip(ways, taken, strict=True))
         for _ in range(rounds):
-            for write, times in zip(ways, taken, strict=True):
+            for write, times in turns:
                 times.append(self._run(source, bootstrap, write))
+            turns.reverse()
         return taken
 
     def _run(self, source: Path, bootstrap: str, write: Write) -> tuple[float, float]:
