@@ -5,7 +5,6 @@ record on the way in or out: only headers are read. An append that raised has ch
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,7 +12,7 @@ from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import OpenFiles, remove_files
-from penstock.log.flush import FlushWork
+from penstock.log.flush import FlushWork, work_for
 from penstock.log.placing import (
     Placement,
     place_produced,
@@ -466,13 +465,8 @@ class PartitionLog:
 
     def pending_flush(self) -> FlushWork:
         """What to sync, off the event loop; when it is done, say so with `flushed`."""
-        folder = self._segments.folder
         unflushed = self.segments[self._segments.holding(self.recovery_point) :]
-        paths = [segment.log.path for segment in unflushed]
-        # A start trusts the indexes of closed segments; those of the active one are made anew.
-        for segment, following in pairwise(unflushed):
-            paths += [*segment.paths()[:-1], snapshot_path(folder, following.base_offset)]
-        return FlushWork(self.end_offset, folder, (*paths, self.epochs.path))
+        return work_for(unflushed, self._segments.folder, self.epochs.path, self.end_offset)
 
     def flushed(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Everything before `offset` is on disk; it becomes the recovery point."""
