@@ -51,7 +51,7 @@ LOADS = (
     READ,
 )
 WARM_UP = 300_000
-ROUNDS = 5
+ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)

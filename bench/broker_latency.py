@@ -19,7 +19,7 @@ from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penst
 
 ACKNOWLEDGED = ("--rate", "1000", "--count", "15000")
 END_TO_END = ("--rate", "10000", "--count", "80000", "--size", "100", "--end-to-end")
-ROUNDS = 7
+ROUNDS = 5
 
 Rounds: TypeAlias = list[dict[str, float]]
 

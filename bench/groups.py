@@ -23,7 +23,7 @@ from penstock.protocol.messages import encode, fill, request_type
 
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
-MEMBERS, PARTITIONS, ROUNDS = 50, 200, 7
+MEMBERS, PARTITIONS, ROUNDS = 50, 200, 5
 GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
 CLASSIC = {"session.timeout.ms": 30_000, "partition.assignment.strategy": "cooperative-sticky"}
