@@ -14,7 +14,6 @@ from statistics import median
 from typing import TypeAlias
 
 from bench.figures import Figure, report
-from bench.memory import SettledMemory
 from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
 
 ACKNOWLEDGED = ("--rate", "1000", "--count", "15000")
@@ -32,7 +31,6 @@ def measure() -> Iterator[Figure]:
             servers.append(stack.enter_context(apache_kafka()))
         except PeerUnavailable as reason:
             print(f"no peer to compare with: {reason}", file=sys.stderr)
-        stack.enter_context(SettledMemory())
         for server in servers:
             make_topic(server.bootstrap, "latency", partitions=4)
             run(server, "--rate", "5000", "--count", "30000")  # warm-up: not looked at

@@ -6,8 +6,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 from statistics import median
 from struct import Struct
 from typing import Any
@@ -32,31 +34,28 @@ HEARTBEAT_S = 5  # of the consumer protocol, as both servers have it
 
 
 def measure() -> Iterator[Figure]:
-    """The same work on both servers."""
-    ours = measure_server(penstock())
-    try:
-        theirs = measure_server(apache_kafka())
-    except PeerUnavailable as reason:
-        print(f"no peer to compare with: {reason}", file=sys.stderr)
-        theirs = {}
-    targets = {"commits": ("commits/s", ">= 1.0")}
-    for name, value in ours.items():
-        unit, target = targets.get(name, ("s", "<= 1.0"))
-        yield Figure(name, value, theirs.get(name), unit, target)
+    """The same work on both servers, which both stand."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(penstock())]
+        try:
+            servers.append(stack.enter_context(apache_kafka()))
+        except PeerUnavailable as reason:
+            print(f"no peer to compare with: {reason}", file=sys.stderr)
+        for server in servers:
+            make_topic(server.bootstrap, "t", partitions=PARTITIONS)
+        yield beside("commits", commits_by_turns(servers), "commits/s", ">= 1.0")
+        for name, settings in (("classic", CLASSIC), ("consumer", CONSUMER)):
+            steps = [rebalance(server.bootstrap, name, settings) for server in servers]
+            joined, left = zip(*steps, strict=True)
+            yield beside(f"{name}: stable after one of {MEMBERS} joins", joined, "s", "<= 1.0")
+            yield beside(f"{name}: stable after one of {MEMBERS} leaves", left, "s", "<= 1.0")
     yield Figure("a million offsets load after a restart", load_million(), None, "s")
 
 
-def measure_server(server: Server) -> dict[str, float]:
-    """Everything that both servers do."""
-    with server:
-        make_topic(server.bootstrap, "t", partitions=PARTITIONS)
-        found = {"commits": commits_per_second(server.bootstrap)}
-        for name, settings in (("classic", CLASSIC), ("consumer", CONSUMER)):
-            joined, left = rebalance(server.bootstrap, name, settings)
-            found[f"{name}: stable after one of {MEMBERS} joins"] = joined
-            found[f"{name}: stable after one of {MEMBERS} leaves"] = left
-    print(type(server).__name__, found, file=sys.stderr)
-    return found
+def beside(name: str, values: Sequence[float], unit: str, target: str) -> Figure:
+    """Ours, and the peer's if there is one."""
+    ours, *peers = values
+    return Figure(name, ours, peers[0] if peers else None, unit, target)
 
 
 class Wire:
@@ -64,19 +63,27 @@ class Wire:
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = socket.create_connection((host, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, packed: bytes) -> bytes:
         """One request, and the answer to it."""
-        self._socket.sendall(packed)
+        self.send(packed)
+        return self.receive()
+
+    def send(self, packed: bytes) -> None:
+        """A request."""
+        self.socket.sendall(packed)
+
+    def receive(self) -> bytes:
+        """The next answer."""
         (size,) = SIZE.unpack(self._take(4))
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
         taken = bytearray()
         while len(taken) < size:
-            taken += self._socket.recv(size - len(taken))
+            taken += self.socket.recv(size - len(taken))
         return bytes(taken)
 
 
@@ -120,29 +127,44 @@ def wait_for_coordinator(wire: Wire, group: str) -> None:
     raise TimeoutError("no coordinator")
 
 
-def commits_per_second(bootstrap: str) -> float:
-    """Several clients, each committing one partition and waiting for the answer."""
-    wires = [Wire(bootstrap) for _ in range(CONNECTIONS)]
-    for number, wire in enumerate(wires):
-        wait_for_coordinator(wire, f"commits-{number}")
+def commits_by_turns(servers: Sequence[Server]) -> list[float]:
+    """Commits per second of each server: the middle of several rounds."""
+    crews = [[Wire(server.bootstrap) for _ in range(CONNECTIONS)] for server in servers]
+    for crew in crews:
+        for number, wire in enumerate(crew):
+            wait_for_coordinator(wire, f"commits-{number}")
+        commits_per_second(crew)  # to warm up
+    rounds = [[commits_per_second(crew) for crew in crews] for _ in range(ROUNDS)]
+    print("commits/s", rounds, file=sys.stderr)
+    return [median(values) for values in zip(*rounds, strict=True)]
 
-    def commit(number: int, times: int) -> None:
-        packed = commit_frame(f"commits-{number}", [{"name": "t", "partitions": rows(1)}])
-        for _ in range(times):
-            wires[number].ask(packed)
 
-    elapsed = 0.0
-    for times in (COMMITS, COMMITS):  # the first is for warming up
-        threads = [
-            threading.Thread(target=commit, args=(number, times)) for number in range(CONNECTIONS)
-        ]
+def commits_per_second(crew: Sequence[Wire]) -> float:
+    """Several clients, each committing one partition and waiting for the answer.
+
+    One thread serves them all: with one for each, the threads' turns would be what is measured.
+    """
+    packed = {
+        wire: commit_frame(f"commits-{number}", [{"name": "t", "partitions": rows(1)}])
+        for number, wire in enumerate(crew)
+    }
+    left = dict.fromkeys(crew, COMMITS)
+    with DefaultSelector() as answers:
+        for wire in crew:
+            answers.register(wire.socket, EVENT_READ, wire)
         started = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        elapsed = time.perf_counter() - started
-    return CONNECTIONS * COMMITS / elapsed
+        for wire in crew:
+            wire.send(packed[wire])
+        while left:
+            for key, _ in answers.select():
+                wire = key.data
+                wire.receive()
+                left[wire] -= 1
+                if left[wire]:
+                    wire.send(packed[wire])
+                else:
+                    del left[wire]
+    return CONNECTIONS * COMMITS / (time.perf_counter() - started)
 
 
 class Member(threading.Thread):

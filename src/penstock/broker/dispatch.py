@@ -93,7 +93,7 @@ class Dispatcher:
             return []
         if not isinstance(answered, list):
             body = answered if isinstance(answered, bytes) else _packed(context, answered)
-            return [response_start(context.correlation_id, len(body), context.has_tags) + body]
+            return [framed(context, body)]
         body_bytes = sum(map(len, answered))
         return [response_start(context.correlation_id, body_bytes, context.has_tags), *answered]
 
@@ -125,6 +125,11 @@ class Dispatcher:
         )
         context.throttle_ms = max(context.throttle_ms, throttle_ms)
         return answer
+
+
+def framed(context: Context, body: bytes) -> bytes:
+    """A whole response frame in one piece."""
+    return response_start(context.correlation_id, len(body), context.has_tags) + body
 
 
 def _packed(context: Context, answered: Entity) -> bytes:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
-from penstock.broker.dispatch import Dispatcher, refuse
+from penstock.broker.dispatch import Dispatcher, framed, refuse
 from penstock.broker.handler import Client, Context, Disconnect, Held
 from penstock.broker.receiving import Receiver, Rooms
 from penstock.broker.settings import NetworkSettings
@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         if context.throttle_ms:
             self._mute(context.throttle_ms)
         if isinstance(answer, bytes) and not self._pending:  # most are answered at once
-            self._queue(self._dispatcher.encode(context, answer))
+            self._queue_one(framed(context, answer))
             return
         if isinstance(answer, Held):
             self._obstacles |= _HELD
@@ -202,6 +202,12 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_bytes += sum(map(len, response))
         if self._outgoing_bytes > self._limits.unsent_bytes_max:
             self._flush()  # so that a client that does not read is noticed at once
+
+    def _queue_one(self, response: bytes) -> None:
+        self._outgoing.append(response)
+        self._outgoing_bytes += len(response)
+        if self._outgoing_bytes > self._limits.unsent_bytes_max:
+            self._flush()
 
     def _pause_or_resume(self) -> None:
         transport = self.transport

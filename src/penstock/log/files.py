@@ -31,9 +31,11 @@ class LogFile:
 
     def append(self, chunk: Buffer) -> int:
         """Write at the end, whole or not at all; returns where it lies."""
-        position = self.size_bytes
-        files = self.files
-        descriptor = files.descriptor(self)
+        position, descriptor, files = self.size_bytes, self.descriptor, self.files
+        if descriptor >= 0:
+            files.touch(self)
+        else:
+            descriptor = files.descriptor(self)
         try:
             written = files.write(descriptor, chunk, position)
         except OSError:
@@ -105,6 +107,7 @@ class OpenFiles:
         self.open_max = open_max
         self.indexes = InMemory(index_bytes_max)
         self._open: OrderedDict[LogFile, None] = OrderedDict()
+        self.touch = self._open.move_to_end  # of an open file: it is in use
 
     def __len__(self) -> int:
         return len(self._open)
@@ -112,7 +115,7 @@ class OpenFiles:
     def descriptor(self, file: LogFile) -> int:
         """Valid until the next call: whoever needs it longer opens the path itself."""
         if file.descriptor >= 0:
-            self._open.move_to_end(file)
+            self.touch(file)
             return file.descriptor
         if len(self._open) >= self.open_max:
             self.close(next(iter(self._open)))

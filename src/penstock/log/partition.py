@@ -156,7 +156,8 @@ class PartitionLog:
     def set_high_watermark(self, offset: Offset) -> None:
         assert self.start_offset <= offset <= self.end_offset
         self.high_watermark = offset
-        self.producers.on_high_watermark(offset)
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(offset)
 
     def replace_settings(self, settings: LogSettings) -> None:
         self.settings = settings

@@ -205,12 +205,12 @@ class ProducerTable:
     marker that the high watermark has not passed; None when there is no such transaction.
     """
 
-    __slots__ = ("_noticed", "_open", "_unreplicated", "first_unstable_offset", "producers")
+    __slots__ = ("_noticed", "_open", "first_unstable_offset", "producers", "unreplicated")
 
     def __init__(self) -> None:
         self.producers: dict[ProducerId, Producer] = {}
         self._open: dict[Offset, ProducerId] = {}  # by first offset, which only grows
-        self._unreplicated: list[Ended] = []
+        self.unreplicated: list[Ended] = []
         self._noticed: dict[ProducerId, tuple[Producer, Millis]] = {}  # as `expire` first saw it
         self.first_unstable_offset: Offset | None = None
 
@@ -257,17 +257,16 @@ class ProducerTable:
             self._open.update(staged.started)
             for ended in staged.ended:
                 self._open.pop(ended.first_offset, None)
-            self._unreplicated += staged.ended
+            self.unreplicated += staged.ended
             self._find_first_unstable()
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Transactions whose marker is now below the high watermark are settled."""
-        if self._unreplicated:
-            self._unreplicated = [e for e in self._unreplicated if e.last_offset >= high_watermark]
-            self._find_first_unstable()
+        self.unreplicated = [e for e in self.unreplicated if e.last_offset >= high_watermark]
+        self._find_first_unstable()
 
     def _find_first_unstable(self) -> None:
-        starts = [ended.first_offset for ended in self._unreplicated]
+        starts = [ended.first_offset for ended in self.unreplicated]
         starts.extend(islice(self._open, 1))
         self.first_unstable_offset = min(starts, default=None)
 
@@ -305,7 +304,7 @@ class ProducerTable:
             if producer.transaction_start != NO_OFFSET
         ]
         self._open = dict(sorted(starts))
-        self._unreplicated = []
+        self.unreplicated = []
         self._find_first_unstable()
 
     def active(self) -> Iterator[ActiveProducer]:

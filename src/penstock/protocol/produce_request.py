@@ -131,7 +131,10 @@ def read_one_batch(frame: memoryview, position: int, version: int) -> OneBatch |
     if size == 0 or frame[records_end:].tobytes() != _ONE_END:
         return None
     topic = frame[position:topic_end]
-    key = bytes(topic) if version >= _TOPIC_IDS_FROM else _text(topic, position)
+    try:
+        key = bytes(topic) if version >= _TOPIC_IDS_FROM else str(topic, "utf-8")
+    except UnicodeDecodeError:
+        return None
     return tuple.__new__(OneBatch, (acks, timeout_ms, key, partition, frame[start:records_end]))
 
 
