@@ -50,6 +50,7 @@ def letters(update: Callable[[list[str]], dict[str, Any] | None]) -> Any:
     return run
 
 
+@pytest.mark.slow
 def test_totals_go_on_when_the_checkpoint_is_gone(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
