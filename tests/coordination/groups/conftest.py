@@ -351,7 +351,7 @@ class Desk:
         self.ids[who] = who
         self.generations[who] = body.member_epoch
         said = f"epoch={body.member_epoch}"
-        if 0 < body.heartbeat_interval_ms < 5_000:  # sooner than the group's setting
+        if body.heartbeat_interval_ms not in (0, 5_000):  # none, or the group's setting
             said += f" again in {body.heartbeat_interval_ms} ms"
         if body.assignment is None:
             return said

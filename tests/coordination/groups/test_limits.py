@@ -7,6 +7,7 @@ import pytest
 
 from penstock.coordination.groups import GroupMachine, GroupSettings
 from penstock.coordination.groups.commands import CommitOffsets, Committed, OffsetToCommit
+from penstock.coordination.groups.consumer import waiting_interval_ms
 from penstock.coordination.groups.journal import read_events
 from penstock.coordination.groups.offset_records import NO_TOPIC_ID, write_offset_key
 from penstock.coordination.groups.state import Groups
@@ -71,3 +72,14 @@ def test_a_batch_replayed_at_once_is_as_good_as_one_by_one() -> None:
     assert at_once.offsets == singly.offsets == {"g": {("t", 0): b"again"}}
     assert at_once.pending == singly.pending
     assert at_once.unstable == singly.unstable
+
+
+def test_the_more_members_a_group_has_the_less_soon_a_waiting_one_is_asked(desk: Any) -> None:
+    """By the rule itself, and never later than the group's own interval."""
+    assert [waiting_interval_ms(members) for members in (2, 50, 200)] == [500, 500, 2_000]
+    desk.say("topics are t=1000")
+    for number in range(500):
+        desk.say(f"m{number} consumes g topics=t")
+    # It waits, but 5 010 ms would be later than the group's 5 s.
+    assert desk.say("late consumes g topics=t").splitlines()[0].endswith("has nothing")
+    assert "again in" not in desk.say("late consumes g")
