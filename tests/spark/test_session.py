@@ -88,6 +88,7 @@ def test_a_thread_that_spark_has_no_session_in_writes_once_it_has_ours(
     assert in_a_thread(write_after_record_batches) == "found"
 
 
-def test_a_session_over_connect_has_no_threads_to_mind() -> None:
+def test_a_session_over_connect_is_left_to_its_server() -> None:
     remote: Any = object()
+    _ensure_source(remote)
     activate(remote)

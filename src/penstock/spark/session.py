@@ -48,7 +48,7 @@ def activate(spark: SparkSession) -> None:
     call was interrupted (Ctrl-C, a signal's exception): the next call gets another thread.
     """
     java: Any = spark
-    if hasattr(java, "_jsparkSession"):  # over Spark Connect the server minds its own threads
+    if _is_here(spark):
         java._jvm.SparkSession.setActiveSession(java._jsparkSession)  # noqa: SLF001 - no other way
 
 
@@ -60,6 +60,13 @@ def _ensure_source(spark: SparkSession) -> None:
     """
     from pyspark_penstock import DefaultSource
 
+    if not _is_here(spark):
+        return
     java: Any = spark._jsparkSession  # noqa: SLF001 - Python has no way to ask what was found
     if not java.sessionState().dataSourceManager().dataSourceExists(DefaultSource.name()):
         spark.dataSource.register(DefaultSource)
+
+
+def _is_here(spark: SparkSession) -> bool:
+    """Not over Spark Connect, whose server finds sources and minds its threads by itself."""
+    return hasattr(spark, "_jsparkSession")
