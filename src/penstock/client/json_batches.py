@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.client.errors import Reason
-from penstock.client.json_types import VALUE, JsonColumn, columns_of
+from penstock.client.json_types import VALUE, JsonColumn, JsonColumns, columns_of
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.validity import error_in
@@ -127,12 +127,11 @@ def _wanted(known: tuple[JsonColumn, ...], columns: Sequence[str] | None) -> tup
 _dumps: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def rows_of(batch: pa.RecordBatch, schema: JsonSchema) -> list[Any]:
-    """A batch's rows as values of the schema; ValueError for a column that it does not have.
+def rows_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
+    """A batch's rows as values of a schema with these columns; ValueError for one it has not.
 
     Text columns are the JSON they hold. A null is left out unless the property must be there.
     """
-    known = columns_of(schema)
     by_name = {one.name: one for one in known.columns}
     columns = {}
     for name in batch.schema.names:
@@ -140,13 +139,14 @@ def rows_of(batch: pa.RecordBatch, schema: JsonSchema) -> list[Any]:
             raise ValueError(f"the schema has no property {name!r}")
         cells = batch.column(name).to_pylist(maps_as_pydicts="strict")
         if by_name[name].type is None:
-            cells = [None if text is None else json.loads(text) for text in cells]
-        columns[name] = cells
+            columns[name] = [None if text is None else json.loads(text) for text in cells]
+        else:
+            columns[name] = list(map(_without_nulls, cells))
     if not known.is_object:
         return columns.get(VALUE, [])
     return [
         {
-            name: _without_nulls(cells[row])
+            name: cells[row]
             for name, cells in columns.items()
             if cells[row] is not None or name in known.required
         }

@@ -1,6 +1,7 @@
 """Framed JSON values to the columns of a reader's schema, and rows to payloads."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,9 @@ from penstock.client.codec import Misfit
 from penstock.client.errors import Reason
 from penstock.client.json_batches import JsonDecoder, rows_of
 from penstock.client.json_event import JsonEncoder
+from penstock.client.json_lines import NotPlain, lines_of_batch
+from penstock.client.json_text import DECODER, framed, lines_of
+from penstock.client.json_types import JsonColumns, columns_of
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.model import ParsedSchema
@@ -45,7 +49,7 @@ class JsonColumnsReader:
 
 
 class JsonRows:
-    """Writes dicts or Arrow batches, one by one."""
+    """Writes dicts or Arrow batches: all at once, or one by one to find the first that is wrong."""
 
     indexes: Sequence[int] | None = None
 
@@ -53,15 +57,40 @@ class JsonRows:
         self._schema = schema
         self._one = JsonEncoder(schema)
 
+    @cached_property
+    def _known(self) -> JsonColumns:
+        return columns_of(self._schema)
+
     def write(
         self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
     ) -> tuple[Bytes, Int64s]:
         """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
-        values: Any = rows_of(rows, self._schema) if isinstance(rows, pa.RecordBatch) else rows
-        payloads = []
-        for row, value in enumerate(values):
-            try:
-                payloads.append(prefix + self._one.encode(value).payload)
-            except Misfit as wrong:
-                raise Misfit(f"row {row}: {wrong}") from None
-        return joined(payloads)
+        if isinstance(rows, pa.RecordBatch):
+            lines = self._lines_of_batch(rows)
+            if lines is not None:
+                return framed(lines, prefix)
+            rows = rows_of(rows, self._known)
+        taken: list[Any] = rows if type(rows) is list else list(rows)
+        lines = lines_of(taken)
+        if lines is not None and self._allows(taken):
+            return framed(lines, prefix)
+        return joined([prefix + self._written(row, value) for row, value in enumerate(taken)])
+
+    def _lines_of_batch(self, batch: pa.RecordBatch) -> bytes | None:
+        try:
+            lines = lines_of_batch(batch, self._known)
+        except NotPlain:
+            return None
+        return lines if self._allows(DECODER.decode_lines(lines)) else None
+
+    def _allows(self, values: list[Any]) -> bool:
+        try:
+            return all(map(self._schema.validator.is_valid, values))
+        except ValueError:  # what the validator cannot look at
+            return False
+
+    def _written(self, row: int, value: Any) -> bytes:
+        try:
+            return self._one.encode(value).payload
+        except Misfit as wrong:
+            raise Misfit(f"row {row}: {wrong}") from None

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 from penstock.client.codec import Misfit, ReadAs, Written
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import Frame
+from penstock.client.json_text import text_of
 from penstock.schemas.json import JsonSchema, validate
 from penstock.schemas.model import ParsedSchema
 
@@ -18,15 +19,21 @@ class JsonEncoder:
 
     def encode(self, value: Any) -> Written:
         """The payload, or Misfit."""
-        try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            payload = text.encode()
-        except (TypeError, ValueError, RecursionError) as wrong:
-            raise Misfit(str(wrong)) from None
+        payload = text_of(value)
+        if payload is None:
+            payload = _dumped(value)
         violated = validate(self._schema, value)
         if violated is not None:
             raise Misfit(violated)
         return Written(payload)
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise Misfit(str(wrong)) from None
 
 
 class JsonDecoder:
