@@ -21,9 +21,12 @@ from penstock.client.errors import ClientError, Reason
 from penstock.client.frame import BadFrame, read_indexes
 from penstock.client.protobuf_batches import ProtobufDecoder, Wrong
 from penstock.client.protobuf_batches import ProtobufEncoder as BatchEncoder
-from penstock.client.protobuf_event import UNFIT, MessageTypes, ProtobufEncoder
+from penstock.client.protobuf_dict_program import compile_dicts
+from penstock.client.protobuf_event import UNFIT, MessageTypes, ProtobufEncoder, payload_of
 from penstock.client.protobuf_types import TimeUnit
 from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.protobuf.dict_encoding import encode_dicts
+from penstock.columns.protobuf.dict_program import DictProgram
 from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 
@@ -168,7 +171,10 @@ def _told(code: int) -> tuple[Reason, str]:
 
 
 class ProtobufRows:
-    """Writes dicts, messages or Arrow batches as one message of a schema."""
+    """Writes dicts, messages or Arrow batches as one message of a schema.
+
+    Dicts go one by one, by upb, where there is a value that is not exactly what a field asks for.
+    """
 
     def __init__(self, schema: ProtobufSchema, message_name: str | None) -> None:
         self._one = ProtobufEncoder(schema, message_name)
@@ -178,6 +184,10 @@ class ProtobufRows:
     @cached_property
     def _batches(self) -> BatchEncoder:
         return BatchEncoder(self._message_type)
+
+    @cached_property
+    def _dicts(self) -> DictProgram | None:
+        return compile_dicts(self._message_type.DESCRIPTOR)
 
     def write(
         self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
@@ -189,11 +199,15 @@ class ProtobufRows:
                 row = int(np.flatnonzero(errors)[0])
                 raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
             return buffer, offsets
-        if set(map(type, rows)) <= {dict}:
+        taken: list[Any] = rows if type(rows) is list else list(rows)
+        written = None if self._dicts is None else encode_dicts(self._dicts, taken, prefix)
+        if written is not None:
+            return written
+        if set(map(type, taken)) <= {dict}:
             make = self._message_type
             with suppress(*UNFIT):  # which row it was, and why, is found below
-                return joined([prefix + make(**row).SerializeToString() for row in rows])
-        return joined([prefix + self._written(row, value) for row, value in enumerate(rows)])
+                return joined([prefix + payload_of(make(**row)) for row in taken])
+        return joined([prefix + self._written(row, value) for row, value in enumerate(taken)])
 
     def _written(self, row: int, value: Any) -> bytes:
         try:

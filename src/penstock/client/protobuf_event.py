@@ -18,6 +18,7 @@ from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import BadFrame, Frame
 from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
+from penstock.schemas.protobuf.required import missing_fields
 
 _FIRST = (0,)
 UNFIT: Final = (TypeError, ValueError, AttributeError, KeyError, EncodeError)  # raised by upb
@@ -39,7 +40,7 @@ class ProtobufEncoder:
             raise Misfit(f"{type(value).__name__}, which is neither a message nor a dict")
         try:
             message = self._types.at(self.indexes)(**value)
-            return Written(message.SerializeToString(), self.indexes)
+            return Written(payload_of(message), self.indexes)
         except UNFIT as wrong:
             raise Misfit(str(wrong)) from None
 
@@ -50,9 +51,19 @@ class ProtobufEncoder:
         except InvalidSchema:
             raise Misfit(f"the schema has no message {name}") from None
         try:
-            return Written(value.SerializeToString(), indexes)
+            return Written(payload_of(value), indexes)
         except EncodeError as wrong:
             raise Misfit(str(wrong)) from None
+
+
+def payload_of(message: Any) -> bytes:
+    """A message's bytes; EncodeError names the required fields that are missing."""
+    missing = missing_fields(message)
+    if missing:
+        name = message.DESCRIPTOR.full_name
+        raise EncodeError(f"Message {name} is missing required fields: {','.join(missing)}")
+    payload: bytes = message.SerializePartialToString()
+    return payload
 
 
 class ProtobufDecoder:

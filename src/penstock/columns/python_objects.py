@@ -28,6 +28,7 @@ _function: Any = types.ExternalFunction  # untyped in numba
 keep: Any = _function("Py_IncRef", types.void(_address))
 let_go: Any = _function("Py_DecRef", types.void(_address))
 clear_error: Any = _function("PyErr_Clear", types.void())
+error_raised: Any = _function("PyErr_Occurred", _address())  # 0 if none is
 
 dict_size: Any = _function("PyDict_Size", types.intp(_address))
 dict_value: Any = _function("PyDict_GetItemWithError", _address(_address, _address))  # can fail
@@ -47,12 +48,14 @@ bytearray_content: Any = _function("PyByteArray_AsString", _address(_address))
 
 # int_value(number, address of what is not 0 if it has more than 64 bits)
 int_value: Any = _function("PyLong_AsLongLongAndOverflow", types.int64(_address, types.intp))
+unsigned_value: Any = _function("PyLong_AsUnsignedLongLong", types.uint64(_address))  # can fail
 float_value: Any = _function("PyFloat_AsDouble", types.float64(_address))
 
 # A new reference, or 0 when it raised: the caller's to let go
 converted: Any = _function("PyObject_CallOneArg", _address(_address, _address))
 # copy_memory(to, from, size): addresses
 copy_memory: Any = _function("memcpy", _address(_address, _address, types.intp))
+move_memory: Any = _function("memmove", _address(_address, _address, types.intp))  # may overlap
 
 
 def _word_at(_: Any, address: Any) -> Any:

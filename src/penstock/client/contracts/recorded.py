@@ -69,11 +69,12 @@ class _Trying:
             return str(wrong.reason), wrong.detail
         if not hasattr(seen, "ListFields"):  # no Protobuf message
             return None
-        lacking = seen.FindInitializationErrors()
+        from penstock.schemas.proof.protobuf_events import lost  # with upb, only where it is met
+        from penstock.schemas.protobuf.required import missing_fields
+
+        lacking = missing_fields(seen)
         if lacking:
             return REQUIRED_MISSING, f"required and not there: {', '.join(lacking)}"
-        from penstock.schemas.proof.protobuf_events import lost  # with upb, only where it is met
-
         told = lost(self._written.deserialize(content, headers), seen)
         return None if told is None else (VALUE_LOST, told)
 

@@ -14,27 +14,33 @@ from penstock.columns.avro.program import NEEDS_ROOM, NO_SLOT, OP, SLOT, A, B, C
 from penstock.columns.avro.reading import NOTHING
 from penstock.columns.avro.write_kernels import write_varint
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, object_kernel
+from penstock.columns.dict_walk import (
+    COUNT,
+    ENTRY_KEY,
+    ENTRY_VALUE,
+    FRAME_CELLS,
+    NOT_TAKEN,
+    convert,
+    enter,
+    field_value,
+    has_other_keys,
+    leave,
+    next_entry,
+    next_item,
+    put_bits,
+    read_int,
+    read_real,
+    read_text,
+)
 
-NOT_TAKEN: Final = 101  # not an error of the row: it is for others to say
 NULL: Final = int(Wrong.NULL)
 UNKNOWN_SYMBOL: Final = int(Wrong.SYMBOL)
 TIME_RANGE: Final = int(Wrong.TIME_RANGE)
 DECIMAL_RANGE: Final = int(Wrong.DECIMAL_RANGE)
 
-# a frame of the stack, for each record, list or map that is open
-CONTAINER, CURSOR, COUNT = range(3)  # COUNT: fields found so far, or how many items there are
-FRAME_CELLS: Final = 3
-
 _VARINT_BYTES_MAX: Final = 10
 _INT_MAX: Final = 2**31 - 1
 _INT_MIN: Final = -(2**31)
-_FLOAT_INT_MAX: Final = 2**24  # up to here each int is a float, and a double below
-_DOUBLE_INT_MAX: Final = 2**53
-
-# where C functions put what they return besides
-SIZE, ENTRY_KEY, ENTRY_VALUE = range(3)
-SCRATCH_CELLS: Final = 3
-_WORD_BYTES: Final = 8
 
 
 class Tables(NamedTuple):
@@ -45,25 +51,6 @@ class Tables(NamedTuple):
     known: Int64s  # python_objects.KNOWN
     stack: Int64s
     scratch: Int64s
-
-
-@inlined
-def read_int(tables: Tables, value: int) -> tuple[int, Any]:
-    """What is wrong, and a Python int of up to 64 bits."""
-    tables.scratch[SIZE] = 0
-    number = python.int_value(value, tables.scratch.ctypes.data)
-    return (NOTHING if tables.scratch[SIZE] == 0 else NOT_TAKEN), number
-
-
-@inlined
-def convert(tables: Tables, converter: int, value: int) -> int:
-    """A new reference to what the converter makes of the value; 0 if it will not have it."""
-    python.keep(value)
-    made = python.converted(tables.objects[converter], value)
-    python.let_go(value)
-    if made == 0:
-        python.clear_error()
-    return made  # type: ignore[no-any-return]  # an int once compiled
 
 
 @inlined
@@ -97,13 +84,10 @@ def put_bytes(
 @inlined
 def put_text(tables: Tables, value: int, output: Bytes, position: int) -> tuple[int, int]:
     """A str with its size in front."""
-    if python.type_of(value) != tables.known[python.STR]:
-        return NOT_TAKEN, position
-    content = python.text_content(value, tables.scratch.ctypes.data)
-    if content == 0:
-        python.clear_error()
-        return NOT_TAKEN, position
-    return put_bytes(output, position, content, tables.scratch[SIZE], True)
+    wrong, content, size = read_text(tables, value)
+    if wrong != NOTHING:
+        return wrong, position
+    return put_bytes(output, position, content, size, True)
 
 
 @inlined
@@ -145,31 +129,10 @@ def put_real(
     tables: Tables, value: int, is_double: bool, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A float or a double, of a float or of an int that is one."""
-    kind = python.type_of(value)
-    if kind == tables.known[python.FLOAT]:
-        number = python.float_value(value)
-    elif kind == tables.known[python.INT]:
-        wrong, whole = read_int(tables, value)
-        largest = _DOUBLE_INT_MAX if is_double else _FLOAT_INT_MAX
-        if wrong != NOTHING or whole > largest or whole < -largest:
-            return NOT_TAKEN, position
-        number = np.float64(whole)
-    else:
-        return NOT_TAKEN, position
-    if is_double:
-        bits = np.float64(number).view(np.uint64)
-        for shift in range(0, 64, 8):
-            output[position] = bits >> np.uint64(shift) & np.uint64(0xFF)
-            position += 1
-        return NOTHING, position
-    narrow = np.float32(number)
-    if np.isinf(narrow) and not np.isinf(number):
-        return NOT_TAKEN, position
-    short_bits = narrow.view(np.uint32)
-    for shift in range(0, 32, 8):
-        output[position] = short_bits >> np.uint32(shift) & np.uint32(0xFF)
-        position += 1
-    return NOTHING, position
+    wrong, bits = read_real(tables, value, is_double)
+    if wrong != NOTHING:
+        return wrong, position
+    return NOTHING, put_bits(output, position, bits, 8 if is_double else 4)
 
 
 @inlined
@@ -227,23 +190,6 @@ def put_scalar(
 
 
 @inlined
-def enter(tables: Tables, depth: int, container: int, count: int) -> int:
-    """Open a record, list or map; how many are open now."""
-    python.keep(container)
-    tables.stack[depth * FRAME_CELLS + CONTAINER] = container
-    tables.stack[depth * FRAME_CELLS + CURSOR] = 0
-    tables.stack[depth * FRAME_CELLS + COUNT] = count
-    return depth + 1
-
-
-@inlined
-def leave(tables: Tables, depth: int) -> int:
-    """Close the one opened last."""
-    python.let_go(tables.stack[(depth - 1) * FRAME_CELLS + CONTAINER])
-    return depth - 1
-
-
-@inlined
 def size_of(tables: Tables, op: int, value: int) -> int:
     """How many parts a container has; -1 if it is not of the kind that is asked for."""
     kind = python.type_of(value)
@@ -255,43 +201,12 @@ def size_of(tables: Tables, op: int, value: int) -> int:
 
 
 @inlined
-def next_item(tables: Tables, frame: int) -> int:
-    """The next item of the list that is open, 0 if others have shortened it."""
-    container = tables.stack[frame + CONTAINER]
-    at = tables.stack[frame + CURSOR]
-    tables.stack[frame + CURSOR] = at + 1
-    item = python.list_item(container, at)
-    if item == 0:
-        python.clear_error()
-    return item  # type: ignore[no-any-return]  # an int once compiled
-
-
-@inlined
 def put_entry(tables: Tables, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
     """The next key of the map that is open: what is wrong, its value, the position after it."""
-    stack, scratch = tables.stack.ctypes.data, tables.scratch.ctypes.data
-    found = python.next_entry(
-        tables.stack[frame + CONTAINER],
-        stack + (frame + CURSOR) * _WORD_BYTES,
-        scratch + ENTRY_KEY * _WORD_BYTES,
-        scratch + ENTRY_VALUE * _WORD_BYTES,
-    )
-    if found == 0:  # others have made it smaller
+    if not next_entry(tables, frame):  # others have made it smaller
         return NOT_TAKEN, 0, position
     wrong, position = put_text(tables, tables.scratch[ENTRY_KEY], output, position)
     return wrong, tables.scratch[ENTRY_VALUE], position
-
-
-@inlined
-def field_value(tables: Tables, depth: int, key: int) -> int:
-    """What the record that is open has under a name, 0 if nothing."""
-    frame = (depth - 1) * FRAME_CELLS
-    value = python.dict_value(tables.stack[frame + CONTAINER], tables.objects[key])
-    if value == 0:
-        python.clear_error()
-    else:
-        tables.stack[frame + COUNT] += 1
-    return value  # type: ignore[no-any-return]  # an int once compiled
 
 
 @inlined
@@ -333,7 +248,7 @@ def run_row(
         elif op == ops.BRANCH:
             position = write_varint(output, position, code[pc, A])
         elif op == ops.RECORD_END:
-            if tables.stack[frame + COUNT] != python.dict_size(tables.stack[frame + CONTAINER]):
+            if has_other_keys(tables, depth):
                 return NOT_TAKEN, position, depth  # a key that the record does not have
             depth = leave(tables, depth)
         elif op == ops.LIST_NEXT or op == ops.MAP_NEXT:
@@ -384,9 +299,9 @@ def encode_dicts(
     code: Int64s,
     tables: Tables,
     prefix: Bytes,
+    errors: Bytes,
     output: Bytes,
     offsets: Int64s,
-    errors: Bytes,
     start_row: int,
     end_row: int,
 ) -> tuple[int, int]:

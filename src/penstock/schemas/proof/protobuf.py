@@ -14,6 +14,7 @@ from penstock.schemas.model import Difference, InvalidSchema
 from penstock.schemas.proof.model import Attempt, Place, Unprovable, shortened
 from penstock.schemas.proof.protobuf_events import as_json, events, lost
 from penstock.schemas.protobuf import ProtobufSchema
+from penstock.schemas.protobuf.required import missing_fields
 from penstock.schemas.protobuf.tree import Field, Message, OneOf
 
 
@@ -51,7 +52,7 @@ def _read(event: Any, name: str, reader: Any, old_package: str, new_package: str
         seen.MergeFromString(payload)
     except (DecodeError, EncodeError) as wrong:
         return Attempt(event, payload, None, f"not a {name} to the reader: {wrong}")
-    lacking = seen.FindInitializationErrors()
+    lacking = missing_fields(seen)
     if lacking:
         return Attempt(event, payload, seen, f"required and not there: {', '.join(lacking)}")
     return Attempt(event, payload, seen, lost(event, seen))
