@@ -1,8 +1,9 @@
 """Latency at a steady rate: Penstock beside Apache Kafka, both warmed up.
 
 A pause that the host makes shows in every percentile, and rounds differ by several times. So each
-load runs several times, the servers taking turns, and the middle of each percentile counts; the
-notes have every round.
+load runs several times, the servers taking turns. Of each server's rounds the calmest count, which
+the host left alone most (`bench.host`), and of those the middle of each percentile; the notes have
+all that count.
 """
 
 import json
@@ -10,17 +11,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from statistics import median
-from typing import TypeAlias
 
 from bench.figures import Figure, report
+from bench.host import Round, calmest, timed
 from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
 
-ACKNOWLEDGED = ("--rate", "1000", "--count", "15000")
+ACKNOWLEDGED = ("--rate", "1000", "--count", "10000")
 END_TO_END = ("--rate", "10000", "--count", "80000", "--size", "100", "--end-to-end")
-ROUNDS = 5
-
-Rounds: TypeAlias = list[dict[str, float]]
+ROUNDS = 9
+COUNTED = 5  # the calmest
 
 
 def measure() -> Iterator[Figure]:
@@ -40,25 +41,26 @@ def measure() -> Iterator[Figure]:
         ):
             ours, *peers = by_turns(servers, options)
             for percentile in ("p50", "p99"):
-                mine = [answer[f"{percentile}_ms"] for answer in ours]
-                theirs = [answer[f"{percentile}_ms"] for answer in peers[0]] if peers else []
+                mine = [each.measured[f"{percentile}_ms"] for each in ours]
+                theirs = [each.measured[f"{percentile}_ms"] for each in peers[0]] if peers else []
+                stolen = listed([each.stolen_share for each in ours])
                 yield Figure(
                     f"{name}, {percentile}",
                     median(mine),
                     median(theirs) if theirs else None,
                     "ms",
                     "<= 1.0",
-                    f"rounds {listed(mine)}; peer's {listed(theirs)}",
+                    f"rounds {listed(mine)} (the host took {stolen}); peer's {listed(theirs)}",
                 )
 
 
-def by_turns(servers: list[Server], options: tuple[str, ...]) -> list[Rounds]:
-    """Every round of a load, by server."""
-    rounds: list[Rounds] = [[] for _ in servers]
+def by_turns(servers: list[Server], options: tuple[str, ...]) -> list[list[Round]]:
+    """The calmest rounds of a load, by server."""
+    rounds: list[list[Round]] = [[] for _ in servers]
     for _ in range(ROUNDS):
-        for server, answers in zip(servers, rounds, strict=True):
-            answers.append(run(server, *options))
-    return rounds
+        for server, done in zip(servers, rounds, strict=True):
+            done.append(timed(partial(run, server, *options)))
+    return [calmest(done, COUNTED) for done in rounds]
 
 
 def listed(values: list[float]) -> str:

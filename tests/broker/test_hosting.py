@@ -190,7 +190,7 @@ def test_a_disk_that_refuses_costs_the_callers_and_the_state_is_reloaded(
         await hosted.submit(put("a", "1"))
         parked = hosted.submit(put("b", "park"))
         with monkeypatch.context() as broken:
-            broken.setattr(Partition, "append", no_space)
+            broken.setattr(OpenFiles, "write", no_space)
             refused = hosted.submit(put("a", "2"))
             for waiting in (refused, parked):
                 with pytest.raises(Refused) as caught:

@@ -13,11 +13,13 @@ from penstock.protocol.answers import (
     consumer_group_heartbeat,
     fetch,
     heartbeat,
+    join_group,
     list_offsets,
     metadata,
     offset_commit,
     offset_fetch,
     produce,
+    sync_group,
 )
 from penstock.protocol.answers.dialect import LeaderAndEpoch, Node
 from penstock.protocol.messages import known_versions, response_reader
@@ -327,6 +329,73 @@ def test_a_heartbeat_answer_reads_back(version: int, error_code: int, throttle_m
     )
     assert response.error_code == error_code
     assert version < 1 or millis(response.throttle_time) == throttle_ms
+
+
+join_answers = st.builds(
+    join_group.JoinAnswer,
+    codes,
+    texts,
+    int32,
+    optional_texts,
+    optional_texts,
+    texts,
+    st.booleans(),
+    lists(st.builds(join_group.MemberAnswer, texts, optional_texts, st.binary(max_size=300))),
+)
+
+
+@quick
+@given(version=versions(11), joined=join_answers, throttle_ms=throttles)
+def test_a_join_answer_reads_back(
+    version: int, joined: join_group.JoinAnswer, throttle_ms: int
+) -> None:
+    response = read(
+        11, version, join_group.pack_join_group(version, joined, throttle_ms=throttle_ms)
+    )
+    assert (response.error_code, response.generation_id) == (joined.error_code, joined.generation)
+    assert (response.leader, response.member_id) == (joined.leader, joined.member_id)
+    assert version < 2 or millis(response.throttle_time) == throttle_ms
+    if version >= 7:
+        told = (response.protocol_type, response.protocol_name)
+        assert told == (joined.protocol_type, joined.protocol)
+    else:
+        assert response.protocol_name == (joined.protocol or "")
+    assert version < 9 or response.skip_assignment == joined.skip_assignment
+    for member, got in zip(joined.members, response.members, strict=True):
+        assert (got.member_id, got.metadata) == (member.member_id, member.metadata)
+        assert version < 5 or got.group_instance_id == member.instance_id
+
+
+@quick
+@given(
+    version=versions(14),
+    error_code=codes,
+    assignment=st.binary(max_size=300),
+    protocol_type=optional_texts,
+    protocol=optional_texts,
+    throttle_ms=throttles,
+)
+def test_a_sync_answer_reads_back(
+    version: int,
+    error_code: int,
+    assignment: bytes,
+    protocol_type: str | None,
+    protocol: str | None,
+    throttle_ms: int,
+) -> None:
+    body = sync_group.pack_sync_group(
+        version,
+        error_code,
+        assignment,
+        protocol_type=protocol_type,
+        protocol=protocol,
+        throttle_ms=throttle_ms,
+    )
+    response = read(14, version, body)
+    assert (response.error_code, response.assignment) == (error_code, assignment)
+    assert version < 1 or millis(response.throttle_time) == throttle_ms
+    told = (protocol_type, protocol)
+    assert version < 5 or (response.protocol_type, response.protocol_name) == told
 
 
 @quick

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
-from penstock.protocol.fetch_request import TopicKey, WantedPartition
+from penstock.protocol.compact import TopicKey
+from penstock.protocol.fetch_request import WantedPartition
 
 NO_SESSION: Final = 0
 OPEN_EPOCH: Final = 0  # the client wants a session

@@ -9,7 +9,13 @@ from typing import NamedTuple
 from penstock.broker.partitions import Partition
 from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, iterate_headers
+from penstock.protocol.batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    iterate_headers,
+    read_header,
+)
 from penstock.protocol.control import Marker, read_marker
 from penstock.protocol.pairs import Pair, build_pairs, read_pairs, read_plain_pairs
 from penstock.protocol.records import read_records
@@ -46,7 +52,10 @@ class PartitionJournal:
             producer_epoch=NO_PRODUCER_EPOCH if stamp is None else stamp.producer_epoch,
             transactional=stamp is not None,
         )
-        return self._partition.append(batch, now=now, origin="internal").end_offset
+        partition = self._partition
+        if stamp is None and partition.commits_at_once:
+            return partition.append_one(batch, read_header(batch), now=now).end_offset
+        return partition.append(batch, now=now, origin="internal").end_offset
 
 
 class StoredBatch(NamedTuple):

@@ -80,6 +80,7 @@ class Partition:
         "_flush_port",
         "_uncommitted_bytes",
         "commit_listeners",
+        "commits_at_once",
         "leadership",
         "log",
         "marker_listeners",
@@ -112,7 +113,8 @@ class Partition:
         self.settings = settings
         self.takes_writes = False  # this broker leads it
         self.takes_all_in_sync = False  # and enough replicas are in sync for acks=all
-        self.takes_at_once = False  # and a plain batch is written as it came and committed by that
+        self.commits_at_once = False  # what is appended here is committed by that
+        self.takes_at_once = False  # and a client's plain batch is appended as it came
         self._commits_alone = False  # this broker is the only replica in sync
         self.polls: set[Poll] = set()
         self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
@@ -170,11 +172,9 @@ class Partition:
         self.takes_writes = self.is_led_here
         self.takes_all_in_sync = self.takes_writes and len(self.leadership.isr) >= needed
         self._commits_alone = self.leadership.isr == (self.node_id,)
+        self.commits_at_once = self.takes_writes and self._commits_alone and self._flush is None
         self.takes_at_once = (
-            self.takes_all_in_sync
-            and self._commits_alone
-            and self._flush is None
-            and takes_as_is(self.settings.accept)
+            self.takes_all_in_sync and self.commits_at_once and takes_as_is(self.settings.accept)
         )
 
     def append(
@@ -187,8 +187,10 @@ class Partition:
         self._on_appended(appended, len(batches))
         return appended
 
-    def append_one(self, batch: memoryview, header: BatchHeader, *, now: Millis) -> Appended:
-        """As `append`, of a client's batch whose header was read, where `takes_at_once`."""
+    def append_one(
+        self, batch: bytearray | memoryview, header: BatchHeader, *, now: Millis
+    ) -> Appended:
+        """As `append`, of a plain batch whose header was read, where `commits_at_once`."""
         appended = self.log.append_one(
             batch, header, leader_epoch=self.leadership.leader_epoch, now=now
         )

@@ -6,7 +6,6 @@ each key.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import (
     Any,
     Generic,
@@ -35,8 +34,7 @@ EventT = TypeVar("EventT")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[EventT]):
+class Outcome(NamedTuple, Generic[EventT]):
     """What must be done now that a command was decided."""
 
     events: tuple[

@@ -87,6 +87,8 @@ class Runner(Generic[StateT, CommandT, EventT]):
 
     def on_committed(self) -> None:
         """The journal's committed offset moved: release what waited for it."""
+        if not self._waiting:
+            return
         committed = self._journal.committed_offset
         while self._waiting and self._waiting[0][0] <= committed:
             _, replies, sends = self._waiting.popleft()

@@ -9,8 +9,8 @@ from struct import error as StructError
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import Malformed
+from penstock.protocol.compact import TopicKey, read_count, read_string, read_topic_key
 from penstock.protocol.headers import skip_tagged_fields
-from penstock.protocol.primitives import read_unsigned_varint
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
@@ -36,7 +36,6 @@ _PARTITION: Final = Struct(
     "i"  # partition_max_bytes
 )
 _INT_32: Final = Struct(">i")
-_TOPIC_ID_BYTES: Final = 16
 
 
 class WantedPartition(NamedTuple):
@@ -48,9 +47,6 @@ class WantedPartition(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
-
-
-TopicKey = str | bytes  # a name, or an id's 16 bytes from version 13 on
 
 
 class FetchRequest(NamedTuple):
@@ -75,7 +71,7 @@ def read_fetch_request(frame: memoryview, position: int, version: int) -> tuple[
         start = _START.unpack_from(frame, position)
         topics, position = _read_topics(frame, position + _START.size, by_id)
         forgotten, position = _read_forgotten(frame, position, by_id)
-        _, position = _read_string(frame, position)  # rack_id
+        _, position = read_string(frame, position)  # rack_id
         position = skip_tagged_fields(frame, position, len(frame))
     except StructError as error:  # a number of fixed size does not fit: cheaper than asking first
         raise Malformed("a fetch request is cut short", len(frame)) from error
@@ -121,11 +117,11 @@ def _read_topics(
     frame: memoryview, position: int, by_id: bool
 ) -> tuple[list[tuple[TopicKey, list[WantedPartition]]], int]:
     end = len(frame)
-    count, position = _read_count(frame, position)
+    count, position = read_count(frame, position)
     topics: list[tuple[TopicKey, list[WantedPartition]]] = []
     for _ in range(count):
-        topic, position = _read_topic(frame, position, by_id)
-        partition_count, position = _read_count(frame, position)
+        topic, position = read_topic_key(frame, position, by_id)
+        partition_count, position = read_count(frame, position)
         partitions = []
         for _ in range(partition_count):
             partitions.append(
@@ -144,11 +140,11 @@ def _read_topics(
 def _read_forgotten(
     frame: memoryview, position: int, by_id: bool
 ) -> tuple[list[tuple[TopicKey, list[int]]], int]:
-    count, position = _read_count(frame, position)
+    count, position = read_count(frame, position)
     topics: list[tuple[TopicKey, list[int]]] = []
     for _ in range(count):
-        topic, position = _read_topic(frame, position, by_id)
-        partition_count, position = _read_count(frame, position)
+        topic, position = read_topic_key(frame, position, by_id)
+        partition_count, position = read_count(frame, position)
         partitions = [
             _INT_32.unpack_from(frame, position + index * _INT_32.size)[0]
             for index in range(partition_count)
@@ -157,31 +153,3 @@ def _read_forgotten(
         position = skip_tagged_fields(frame, position, len(frame))
         topics.append((topic, partitions))
     return topics, position
-
-
-def _read_topic(frame: memoryview, position: int, by_id: bool) -> tuple[TopicKey, int]:
-    if not by_id:
-        return _read_string(frame, position)
-    following = position + _TOPIC_ID_BYTES
-    if following > len(frame):
-        raise Malformed("a topic id is cut short", position)
-    return bytes(frame[position:following]), following
-
-
-def _read_string(frame: memoryview, position: int) -> tuple[str, int]:
-    size, position = read_unsigned_varint(frame, position, len(frame))
-    following = position + size - 1
-    if size == 0 or following > len(frame):
-        raise Malformed(f"a string of {size - 1} bytes", position)
-    try:
-        return str(frame[position:following], "utf-8"), following
-    except UnicodeDecodeError as error:
-        raise Malformed("a name is not UTF-8", position) from error
-
-
-def _read_count(frame: memoryview, position: int) -> tuple[int, int]:
-    count, position = read_unsigned_varint(frame, position, len(frame))
-    # Nothing that is counted takes less than a byte.
-    if not 0 <= count - 1 <= len(frame) - position:
-        raise Malformed(f"{count - 1} entries in {len(frame) - position} bytes", position)
-    return count - 1, position

@@ -5,7 +5,7 @@ are stepped over; the batch is checked as a whole first, and a record that lies 
 Malformed, as everywhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct
 from typing import TypeAlias
 
@@ -43,11 +43,32 @@ _PLAIN = Struct(
     "30x"  # times and producer
     "i"  # record_count
 )
+_UNCHECKED = Struct(
+    ">"
+    "q"  # base_offset
+    "i"  # length
+    "i"  # leader_epoch
+    "b"  # magic
+    "I"  # crc
+)
+_CHECKED = Struct(
+    ">"
+    "h"  # attributes
+    "i"  # last_offset_delta
+    "q"  # base_timestamp
+    "q"  # max_timestamp
+    "q"  # producer_id
+    "h"  # producer_epoch
+    "i"  # base_sequence
+    "i"  # record_count
+)
 assert _PLAIN.size == v2.HEADER_BYTES
+assert _UNCHECKED.size == v2.CRC_FROM
+assert _UNCHECKED.size + _CHECKED.size == v2.HEADER_BYTES
 
 
 def build_pairs(
-    pairs: Iterable[Pair],
+    pairs: Sequence[Pair],
     timestamp: Millis,
     *,
     producer_id: ProducerId = NO_PRODUCER,
@@ -55,41 +76,21 @@ def build_pairs(
     transactional: bool = False,
 ) -> bytearray:
     """A sealed batch without compression, every record of the same time."""
-    parts: list[bytes] = []
+    count = len(pairs)
+    assert count, "a batch has a record"
+    attributes = v2.TRANSACTIONAL if transactional else 0
+    who = (producer_id, producer_epoch, NO_SEQUENCE)
+    parts = [_CHECKED.pack(attributes, count - 1, timestamp, timestamp, *who, count)]
     for delta, (key, value) in enumerate(pairs):
-        record = b"".join(
-            (
-                b"\0\0",  # no attributes; no later than the batch
-                varint(delta),
-                _NULL if key is None else varint(len(key)) + key,
-                _NULL if value is None else varint(len(value)) + value,
-                b"\0",  # no headers
-            )
-        )
-        parts += (varint(len(record)), record)
-    assert parts, "a batch has a record"
-    count = len(parts) // 2
-    packed = b"".join(parts)
-    built = bytearray(v2.HEADER_BYTES)
-    header = v2.BatchHeader(
-        base_offset=0,
-        length=v2.HEADER_BYTES - v2.LOG_OVERHEAD_BYTES + len(packed),
-        leader_epoch=NO_EPOCH,
-        magic=v2.MAGIC,
-        crc=0,
-        attributes=v2.TRANSACTIONAL if transactional else 0,
-        last_offset_delta=count - 1,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=NO_SEQUENCE,
-        record_count=count,
-    )
-    v2.write_header(built, 0, header)
-    built += packed
-    v2.seal(built)
-    return built
+        packed_delta = varint(delta)
+        packed_key = _NULL if key is None else varint(len(key)) + key
+        packed_value = _NULL if value is None else varint(len(value)) + value
+        size = 3 + len(packed_delta) + len(packed_key) + len(packed_value)
+        # In front no attributes and no later a time than the batch's; behind no headers.
+        parts += (varint(size), b"\0\0", packed_delta, packed_key, packed_value, b"\0")
+    checked = b"".join(parts)
+    length = v2.CRC_FROM - v2.LOG_OVERHEAD_BYTES + len(checked)
+    return bytearray(_UNCHECKED.pack(0, length, NO_EPOCH, v2.MAGIC, crc32c(checked)) + checked)
 
 
 def read_pairs(

@@ -9,6 +9,12 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from penstock.errors import Malformed
+from penstock.protocol.compact import (
+    read_count,
+    read_nullable_string,
+    read_string,
+    read_topic_id,
+)
 from penstock.protocol.headers import skip_tagged_fields
 from penstock.protocol.primitives import read_unsigned_varint
 
@@ -139,18 +145,16 @@ def read_one_batch(frame: memoryview, position: int, version: int) -> OneBatch |
 
 
 def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:
-    transactional_id, position = _read_compact_string(frame, position)
+    transactional_id, position = read_nullable_string(frame, position)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
-    count, position = _read_compact_count(frame, position + _ACKS_AND_TIMEOUT.size)
+    count, position = read_count(frame, position + _ACKS_AND_TIMEOUT.size)
     topics = []
     for _ in range(count):
         name = topic_id = None
         if with_ids:
-            topic_id = bytes(_take(frame, position, _TOPIC_ID_BYTES))
-            position += _TOPIC_ID_BYTES
+            topic_id, position = read_topic_id(frame, position)
         else:
-            name, position = _read_compact_string(frame, position)
-            _check_named(name, position)
+            name, position = read_string(frame, position)
         partitions, position = _read_flexible_partitions(frame, position)
         topics.append(TopicRecords(name, topic_id, partitions))
         position = skip_tagged_fields(frame, position, len(frame))
@@ -162,7 +166,7 @@ def _read_flexible_partitions(
     frame: memoryview, position: int
 ) -> tuple[list[PartitionRecords], int]:
     end = len(frame)
-    count, position = _read_compact_count(frame, position)
+    count, position = read_count(frame, position)
     partitions = []
     for _ in range(count):
         (partition,) = _INT_32.unpack_from(frame, position)
@@ -211,13 +215,6 @@ def _take(frame: memoryview, position: int, size: int) -> memoryview:
     return frame[position : position + size]
 
 
-def _read_compact_string(frame: memoryview, position: int) -> tuple[str | None, int]:
-    size, position = read_unsigned_varint(frame, position, len(frame))
-    if size == 0:
-        return None, position
-    return _text(_take(frame, position, size - 1), position), position + size - 1
-
-
 def _read_string(frame: memoryview, position: int) -> tuple[str | None, int]:
     (size,) = _INT_16.unpack_from(frame, position)
     position += _INT_16.size
@@ -238,11 +235,6 @@ def _text(encoded: memoryview, position: int) -> str:
 def _check_named(name: str | None, position: int) -> None:
     if name is None:
         raise Malformed("a topic has no name", position)
-
-
-def _read_compact_count(frame: memoryview, position: int) -> tuple[int, int]:
-    count, position = read_unsigned_varint(frame, position, len(frame))
-    return _check_count(count - 1, len(frame) - position, position), position
 
 
 def _read_count(frame: memoryview, position: int) -> tuple[int, int]:

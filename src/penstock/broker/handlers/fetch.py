@@ -27,11 +27,11 @@ from penstock.protocol.answers.fetch import (
     TopicAnswer,
     pack_fetch,
 )
+from penstock.protocol.compact import TopicKey
 from penstock.protocol.fetch_request import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     FetchRequest,
-    TopicKey,
     from_entity,
     read_fetch_request,
 )

@@ -30,7 +30,7 @@ def when_all_decided(
     """The response made of all results, in order; a refusal is a result like any other."""
     waiting = [future for future in decided if not future.done()]
     if not waiting:
-        return answer([_result(future) for future in decided])
+        return answer([result_of(future) for future in decided])
     pending: asyncio.Future[Any] = waiting[0].get_loop().create_future()
     left = len(waiting)
 
@@ -38,13 +38,14 @@ def when_all_decided(
         nonlocal left
         left -= 1
         if left == 0 and not pending.done():
-            pending.set_result(answer([_result(future) for future in decided]))
+            pending.set_result(answer([result_of(future) for future in decided]))
 
     for future in waiting:
         future.add_done_callback(settle)
     return pending
 
 
-def _result(future: asyncio.Future[Any]) -> Any:
+def result_of(future: asyncio.Future[Any]) -> Any:
+    """What a machine has decided: a refusal is a result like any other."""
     refusal = future.exception()
     return refusal if isinstance(refusal, Refused) else future.result()

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from penstock.broker.handler import Answer, Answered, Context, Handler
 from penstock.broker.handlers.controlling import respond
-from penstock.broker.handlers.gathering import when_all_decided
+from penstock.broker.handlers.gathering import result_of, when_all_decided
 from penstock.coordination.groups.commands import (
     Beat,
     DeleteGroup,
@@ -25,6 +25,8 @@ from penstock.coordination.groups.commands import (
 from penstock.coordination.groups.state import ClassicGroup, ClassicState
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.answers.heartbeat import pack_heartbeat
+from penstock.protocol.answers.join_group import JoinAnswer, MemberAnswer, pack_join_group
+from penstock.protocol.answers.sync_group import pack_sync_group
 
 JOIN_GROUP: Final = 11
 HEARTBEAT: Final = 12
@@ -45,6 +47,8 @@ NOT_ASKED: Final = -(2**31)
 
 def when_answered(decided: asyncio.Future[Any], answer: Callable[[Any], Answered]) -> Answer:
     """The response made of one answer or refusal."""
+    if decided.done():  # as most are, without other replicas to wait for
+        return answer(result_of(decided))
     return when_all_decided((decided,), lambda results: answer(results[0]))
 
 
@@ -79,32 +83,12 @@ def join_group(context: Context, request: Any) -> Answer:
 _NOBODY: Any = None  # replaced by the caller when the command is submitted
 
 
-def _joined(context: Context, request: Any, result: Joined | Refused) -> Answered:
+def _joined(context: Context, request: Any, result: Joined | Refused) -> bytes:
     if isinstance(result, Refused):
-        # Before version 7 an absent protocol cannot be said; the empty one is what clients know.
         result = Joined(result.code, request.member_id)
-    return respond(
-        context,
-        error_code=result.code,
-        generation_id=result.generation,
-        protocol_type=result.protocol_type,
-        protocol_name=_nullable_from(context, 7, result.protocol),
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=[
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.instance_id,
-                "metadata": member.metadata,
-            }
-            for member in result.members
-        ],
-    )
-
-
-def _nullable_from(context: Context, version: int, text: str | None) -> str | None:
-    return text if text is not None or context.api_version >= version else ""
+    members = [MemberAnswer(*member) for member in result.members]
+    joined = JoinAnswer(*result[:-1], members)
+    return pack_join_group(context.api_version, joined, throttle_ms=context.throttle_ms)
 
 
 def sync_group(context: Context, request: Any) -> Answer:
@@ -126,14 +110,16 @@ def sync_group(context: Context, request: Any) -> Answer:
     )
 
     def answer(result: Any) -> Answered:
+        version, throttle_ms = context.api_version, context.throttle_ms
         if isinstance(result, Refused):
-            return respond(context, error_code=result.code, assignment=b"")
-        return respond(
-            context,
-            error_code=ErrorCode.none,
+            return pack_sync_group(version, result.code, throttle_ms=throttle_ms)
+        return pack_sync_group(
+            version,
+            ErrorCode.none,
+            result.assignment,
             protocol_type=result.protocol_type,
-            protocol_name=result.protocol,
-            assignment=result.assignment,
+            protocol=result.protocol,
+            throttle_ms=throttle_ms,
         )
 
     return when_answered(decided, answer)
@@ -154,7 +140,7 @@ def heartbeat(context: Context, request: Any) -> Answer:
 
     def answer(result: Any) -> Answered:
         code = result.code if isinstance(result, Refused) else ErrorCode.none
-        return [pack_heartbeat(context.api_version, code, throttle_ms=context.throttle_ms)]
+        return pack_heartbeat(context.api_version, code, throttle_ms=context.throttle_ms)
 
     return when_answered(decided, answer)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.broker.groups import OFFSETS_TOPIC, partition_of_group
-from penstock.broker.handler import Answer, Answered, Context, Handler, Held
+from penstock.broker.handler import Answer, Answered, Context, Handler, Held, RequestReader
 from penstock.broker.handlers.controlling import respond
 from penstock.broker.handlers.gathering import when_all_decided
 from penstock.broker.handlers.groups import when_answered
@@ -26,6 +28,8 @@ from penstock.machine import TransactionStamp
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.answers import offset_commit as commit_answers
 from penstock.protocol.answers import offset_fetch as fetch_answers
+from penstock.protocol.commit_request import FLEXIBLE_FROM, read_commit_request
+from penstock.protocol.messages import request_reader
 
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
@@ -72,62 +76,60 @@ def _asked_topics(context: Context, topics: Iterable[Any]) -> list[_AskedTopic]:
 
 def _offsets_of(asked: Sequence[_AskedTopic]) -> tuple[OffsetToCommit, ...]:
     return tuple(
-        OffsetToCommit(
-            topic.name,
-            entry.partition_index,
-            entry.committed_offset,
-            getattr(entry, "committed_leader_epoch", -1),
-            entry.committed_metadata or "",
-            topic.topic_id,
-        )
-        for topic in asked
-        if topic.code is ErrorCode.none
-        for entry in topic.partitions
+        [
+            OffsetToCommit(
+                topic.name,
+                entry.partition_index,
+                entry.committed_offset,
+                getattr(entry, "committed_leader_epoch", -1),
+                entry.committed_metadata or "",
+                topic.topic_id,
+            )
+            for topic in asked
+            if topic.code is ErrorCode.none
+            for entry in topic.partitions
+        ]
     )
 
 
 def _codes_by_topic(
     asked: Sequence[_AskedTopic], result: Committed | Refused
 ) -> list[tuple[_AskedTopic, list[tuple[int, ErrorCode]]]]:
-    codes = iter(() if isinstance(result, Refused) else result.codes)
+    codes = repeat(result.code) if isinstance(result, Refused) else iter(result.codes)
     rows = []
     for topic in asked:
-        row = []
-        for entry in topic.partitions:
-            code = topic.code
-            if code is ErrorCode.none:
-                code = result.code if isinstance(result, Refused) else next(codes)
-            row.append((entry.partition_index, code))
-        rows.append((topic, row))
+        told = codes if topic.code is ErrorCode.none else repeat(topic.code)
+        rows.append((topic, [(entry.partition_index, next(told)) for entry in topic.partitions]))
     return rows
 
 
 def offset_commit(context: Context, request: Any) -> Answer:
     """Where a group is; from a live member, or from anybody while there are none."""
     asked = _asked_topics(context, request.topics)
-    groups = context.broker.groups
+    groups, group_id = context.broker.groups, request.group_id
     decided = groups.submit(
-        request.group_id,
+        group_id,
         lambda caller: CommitOffsets(
             caller,
-            request.group_id,
+            group_id,
             request.generation_id_or_member_epoch,
             request.member_id,
             getattr(request, "group_instance_id", None),
             _offsets_of(asked),
             None,
             context.api_version >= _EPOCHS_FROM,
-            groups.rules_of(request.group_id).is_monotonic,
+            groups.rules_of(group_id).is_monotonic,
         ),
     )
 
     def answer(result: Any) -> Answered:
-        topics = [
-            commit_answers.TopicAnswer(topic.name, row, topic.topic_id.bytes)
-            for topic, row in _codes_by_topic(asked, result)
-        ]
         version, throttle_ms = context.api_version, context.throttle_ms
-        return [commit_answers.pack_offset_commit(version, topics, throttle_ms=throttle_ms)]
+        by_id = version >= _TOPIC_IDS_FROM
+        topics = [
+            commit_answers.TopicAnswer(topic.name, codes, topic.topic_id.bytes if by_id else b"")
+            for topic, codes in _codes_by_topic(asked, result)
+        ]
+        return commit_answers.pack_offset_commit(version, topics, throttle_ms=throttle_ms)
 
     return when_answered(decided, answer)
 
@@ -349,8 +351,14 @@ def offset_delete(context: Context, request: Any) -> Answer:
     return when_answered(decided, answer)
 
 
+def _commit_reader(version: int) -> RequestReader:
+    if version >= FLEXIBLE_FROM:
+        return partial(read_commit_request, version=version)
+    return request_reader(OFFSET_COMMIT, version)
+
+
 HANDLERS = (
-    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit),
+    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit, read=_commit_reader),
     Handler(OFFSET_FETCH, versions=(1, 10), handle=offset_fetch),
     Handler(TXN_OFFSET_COMMIT, versions=(0, 5), handle=txn_offset_commit),
     Handler(OFFSET_DELETE, versions=(0, 0), handle=offset_delete),

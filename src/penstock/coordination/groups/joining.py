@@ -88,9 +88,13 @@ def unknown_member(group_id: str, member_id: str) -> Refused:
 def _check_joinable(group: ClassicGroup, command: Join, settings: GroupSettings) -> None:
     if not command.protocol_type or not command.protocols:
         raise Refused(ErrorCode.inconsistent_group_protocol, "no protocol is offered")
+    member = group.members.get(command.member_id)
+    offers_anew = member is None or member.protocols != command.protocols
     if group.state is not ClassicState.EMPTY and group.members:
         others = frozenset(name for name, _ in command.protocols)
-        if command.protocol_type != group.protocol_type or not others & common_protocols(group):
+        if command.protocol_type != group.protocol_type or (
+            offers_anew and not others & common_protocols(group)
+        ):
             raise Refused(
                 ErrorCode.inconsistent_group_protocol,
                 f"the group is of type {group.protocol_type!r} and its members support "

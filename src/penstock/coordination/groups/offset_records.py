@@ -8,6 +8,7 @@ Values of versions 0 to 3 are read too. The state of the machine keeps values pa
 reads a million of them, and most are never asked for.
 """
 
+from functools import lru_cache
 from struct import Struct, error
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -28,6 +29,7 @@ _VALUE_HEAD: Final = Struct(
 )
 _VALUE_TIME: Final = Struct(">q")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
+_NO_METADATA: Final = b"\x01"  # an empty text, which most commits have
 _PARTITION: Final = Struct(">i")
 _SIZE: Final = Struct(">h")
 
@@ -45,17 +47,13 @@ class CommittedOffset(NamedTuple):
 
 def write_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a commit, in the form Kafka 4 writes."""
+    return _key_start(group_id, topic) + _PARTITION.pack(partition)
+
+
+@lru_cache(maxsize=10_000)  # a group commits to the same topics all its life
+def _key_start(group_id: str, topic: str) -> bytes:
     group, name = group_id.encode(), topic.encode()
-    return b"".join(
-        (
-            OFFSET_KEY,
-            _SIZE.pack(len(group)),
-            group,
-            _SIZE.pack(len(name)),
-            name,
-            _PARTITION.pack(partition),
-        )
-    )
+    return b"".join((OFFSET_KEY, _SIZE.pack(len(group)), group, _SIZE.pack(len(name)), name))
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
@@ -73,12 +71,13 @@ def write_offset_value(
     offset: int, leader_epoch: int, metadata: str, committed_at: int, topic_id: UUID = NO_TOPIC_ID
 ) -> bytes:
     """The value of a commit: version 4."""
+    number = topic_id.int  # UUID's own comparison and bytes are slow, and commits are many
     return b"".join(
         (
             _VALUE_HEAD.pack(4, offset, leader_epoch),
-            write_compact_bytes(metadata.encode()),
+            write_compact_bytes(metadata.encode()) if metadata else _NO_METADATA,
             _VALUE_TIME.pack(committed_at),
-            _TOPIC_ID_TAG + topic_id.bytes if topic_id != NO_TOPIC_ID else b"\x00",
+            _TOPIC_ID_TAG + number.to_bytes(16, "big") if number else b"\x00",
         )
     )
 

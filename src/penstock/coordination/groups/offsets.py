@@ -58,24 +58,33 @@ def decide_commit(
         notes = _check_classic(group, command, now)
     else:
         stale = _check_consumer(group, command)
-    events: list[Event] = []
-    codes: list[ErrorCode] = []
-    committed = state.offsets.get(command.group_id, {}) if command.is_monotonic else None
-    for offset in command.offsets:
-        code = _refusal(offset, settings, stale, command.generation)
-        if code is ErrorCode.none and committed and command.generation != NO_GENERATION:
-            code = _backward(offset, committed)
-        if code is ErrorCode.stale_member_epoch and command.stamp is not None:
-            code = ErrorCode.illegal_generation  # what transactional producers understand
-        codes.append(code)
-        if code is ErrorCode.none:
-            events.append(_commit_event(command, offset, now))
+    codes = _codes(state, command, settings, stale)
+    events = tuple(
+        [
+            _commit_event(command, offset, now)
+            for offset, code in zip(command.offsets, codes, strict=True)
+            if code is ErrorCode.none
+        ]
+    )
     return Outcome(
-        events=tuple(events),
+        events=events,
         notes=notes,
         replies=(Reply(command.caller, Committed(tuple(codes))),),
         stamp=command.stamp if events else None,
     )
+
+
+def _codes(
+    state: Groups, command: CommitOffsets, settings: GroupSettings, stale: StoredCurrent | None
+) -> list[ErrorCode]:
+    committed = state.offsets.get(command.group_id, {}) if command.is_monotonic else None
+    codes = [_refusal(offset, settings, stale, command) for offset in command.offsets]
+    if committed and command.generation != NO_GENERATION:
+        codes = [
+            _backward(offset, committed) if code is ErrorCode.none else code
+            for offset, code in zip(command.offsets, codes, strict=True)
+        ]
+    return codes
 
 
 def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Millis) -> Event:
@@ -88,16 +97,20 @@ def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Millis) -
 
 
 def _refusal(
-    offset: OffsetToCommit, settings: GroupSettings, stale: StoredCurrent | None, epoch: int
+    offset: OffsetToCommit,
+    settings: GroupSettings,
+    stale: StoredCurrent | None,
+    command: CommitOffsets,
 ) -> ErrorCode:
-    if len(offset.metadata) > settings.offset_metadata_bytes_max:
+    if offset.metadata and len(offset.metadata) > settings.offset_metadata_bytes_max:
         return ErrorCode.offset_metadata_too_large
     if stale is not None:
         # A commit that was on its way while the member's epoch moved counts for what it still owns.
         since = stale.assigned.get(offset.topic_id, {}).get(offset.partition)
         since = stale.pending_revocation.get(offset.topic_id, {}).get(offset.partition, since)
-        if since is None or epoch < since:
-            return ErrorCode.stale_member_epoch
+        if since is None or command.generation < since:
+            is_plain = command.stamp is None  # producers of transactions know only the other code
+            return ErrorCode.stale_member_epoch if is_plain else ErrorCode.illegal_generation
     return ErrorCode.none
 
 

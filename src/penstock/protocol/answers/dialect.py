@@ -6,6 +6,7 @@ and end each structure in tagged fields. A packer asks once which dialect its ve
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -53,6 +54,7 @@ class Dialect:
         return self.count(count) + layout.pack(*values)
 
 
+@cache
 def dialect_of(api_key: int, version: int) -> Dialect:
     return FLEXIBLE if is_flexible_version(api_key, version) else PLAIN
 

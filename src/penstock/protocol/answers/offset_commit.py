@@ -16,6 +16,12 @@ _PARTITION: Final = Struct(
     "i"  # partition
     "h"  # error_code
 )
+_FLEXIBLE_PARTITION: Final = Struct(
+    ">"
+    "i"  # partition
+    "h"  # error_code
+    "x"  # no tagged fields
+)
 
 
 class TopicAnswer(NamedTuple):
@@ -31,13 +37,13 @@ def pack_offset_commit(
 ) -> bytes:
     """The body."""
     dialect = dialect_of(OFFSET_COMMIT, version)
+    pack = _FLEXIBLE_PARTITION.pack if dialect.flexible else _PARTITION.pack
     parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
     parts.append(dialect.count(len(topics)))
-    for topic in topics:
-        named = topic.topic_id if version >= _TOPIC_IDS_FROM else dialect.string(topic.name)
-        parts += (named, dialect.count(len(topic.partitions)))
-        for partition, error_code in topic.partitions:
-            parts += (_PARTITION.pack(partition, error_code), dialect.no_tags)
+    for name, partitions, topic_id in topics:
+        parts.append(topic_id if version >= _TOPIC_IDS_FROM else dialect.string(name))
+        parts.append(dialect.count(len(partitions)))
+        parts += [pack(partition, error_code) for partition, error_code in partitions]
         parts.append(dialect.no_tags)
     parts.append(dialect.no_tags)
     return b"".join(parts)

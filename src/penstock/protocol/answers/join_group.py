@@ -1,0 +1,65 @@
+"""The answer to JoinGroup, versions 0 to 9."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.protocol.answers.dialect import dialect_of
+
+JOIN_GROUP: Final = 11
+_THROTTLE_FROM: Final = 2
+_INSTANCES_FROM: Final = 5
+_TYPE_FROM: Final = 7  # and a protocol may be null
+_SKIP_FROM: Final = 9
+
+_THROTTLE: Final = Struct(">i")
+_START: Final = Struct(
+    ">"
+    "h"  # error_code
+    "i"  # generation
+)
+_SKIP: Final = Struct(">?")
+
+
+class MemberAnswer(NamedTuple):
+    """A member, as the leader is told of it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinAnswer(NamedTuple):
+    """The outcome of a join. Only the leader is told of the members."""
+
+    error_code: int
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: Sequence[MemberAnswer] = ()
+
+
+def pack_join_group(version: int, joined: JoinAnswer, *, throttle_ms: int = 0) -> bytes:
+    """The body."""
+    dialect = dialect_of(JOIN_GROUP, version)
+    string = dialect.string
+    parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
+    parts.append(_START.pack(joined.error_code, joined.generation))
+    if version >= _TYPE_FROM:
+        parts += (string(joined.protocol_type), string(joined.protocol))
+    else:  # an absent protocol cannot be said; the empty one is what clients know
+        parts.append(string(joined.protocol or ""))
+    parts.append(string(joined.leader))
+    if version >= _SKIP_FROM:
+        parts.append(_SKIP.pack(joined.skip_assignment))
+    parts += (string(joined.member_id), dialect.count(len(joined.members)))
+    for member in joined.members:
+        parts.append(string(member.member_id))
+        if version >= _INSTANCES_FROM:
+            parts.append(string(member.instance_id))
+        parts += (dialect.size(len(member.metadata)), member.metadata, dialect.no_tags)
+    parts.append(dialect.no_tags)
+    return b"".join(parts)
