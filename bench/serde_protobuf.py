@@ -76,7 +76,7 @@ def measure() -> Iterator[Figure]:
     two, theirs = best(ours.read_two, lambda: ours.upb_to_arrow(framed))
     yield Figure("frames to two columns, upb by way of dicts", two, theirs, UNIT, ">= 40")
     rows, theirs = best(lambda: ours.write_rows(orders), lambda: len(confluent.write(some)))
-    yield Figure("dicts to frames", rows, theirs, UNIT)
+    yield Figure("dicts to frames", rows, theirs, UNIT, ">= 4")
     batch, theirs = best(ours.write_batch, lambda: len(confluent.write(some)))
     yield Figure("Arrow to frames, peer from dicts", batch, theirs, UNIT, ">= 4")
 

@@ -13,13 +13,14 @@ from penstock.client.codec import Misfit
 from penstock.client.errors import Reason
 from penstock.client.json_batches import JsonDecoder, rows_of
 from penstock.client.json_event import JsonEncoder
-from penstock.client.json_lines import NotPlain, lines_of_batch
-from penstock.client.json_text import DECODER, framed, lines_of
+from penstock.client.json_text import framed, lines_of
 from penstock.client.json_types import JsonColumns, columns_of
+from penstock.client.json_values import NotPlain, values_of
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.model import ParsedSchema
 
+ROWS_AT_ONCE: Final = 1000  # so that values and texts do not pile up
 _NO_ROWS: Final = np.empty(0, dtype=np.int64)
 _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
 
@@ -66,22 +67,36 @@ class JsonRows:
     ) -> tuple[Bytes, Int64s]:
         """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
         if isinstance(rows, pa.RecordBatch):
-            lines = self._lines_of_batch(rows)
-            if lines is not None:
-                return framed(lines, prefix)
+            written = self._at_once(self._chunks_of(rows), prefix)
+            if written is not None:
+                return written
             rows = rows_of(rows, self._known)
         taken: list[Any] = rows if type(rows) is list else list(rows)
-        lines = lines_of(taken)
-        if lines is not None and self._allows(taken):
-            return framed(lines, prefix)
+        starts = range(0, len(taken), ROWS_AT_ONCE)
+        written = self._at_once((taken[at : at + ROWS_AT_ONCE] for at in starts), prefix)
+        if written is not None:
+            return written
         return joined([prefix + self._written(row, value) for row, value in enumerate(taken)])
 
-    def _lines_of_batch(self, batch: pa.RecordBatch) -> bytes | None:
+    def _chunks_of(self, batch: pa.RecordBatch) -> Iterator[list[Any]]:
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield values_of(batch.slice(start, ROWS_AT_ONCE), self._known)
+
+    def _at_once(self, chunks: Iterator[list[Any]], prefix: bytes) -> tuple[Bytes, Int64s] | None:
+        """All rows, a chunk of them in a few steps; None if something is not plain or wrong."""
+        payloads, sizes = [], [_NO_ROWS]
         try:
-            lines = lines_of_batch(batch, self._known)
+            for values in chunks:
+                lines = lines_of(values)
+                if lines is None or not self._allows(values):
+                    return None
+                content, each = framed(lines, prefix)
+                payloads.append(content)
+                sizes.append(each)
         except NotPlain:
             return None
-        return lines if self._allows(DECODER.decode_lines(lines)) else None
+        offsets = np.concatenate((np.zeros(1, dtype=np.int64), *sizes)).cumsum()
+        return np.frombuffer(b"".join(payloads), dtype=np.uint8), offsets
 
     def _allows(self, values: list[Any]) -> bool:
         try:

@@ -1,8 +1,8 @@
 """JSON text by msgspec, many times as fast as `json`, of values that `json` can write as well.
 
 msgspec also writes what `json` refuses: dates and decimals as strings, sets as lists, NaN as null.
-So what it wrote is read again, and counts only if it says what was given. A value of which it does
-not is not written here (None): that is for `json` to do or to refuse.
+So it gets plain values only, or what it wrote is read again and counts if it says what was given. A
+value of which it does not is not written here (None): that is for `json` to do or to refuse.
 """
 
 from typing import Any, Final
@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.compiled import Int64s
+from penstock.columns.plain_values import are_plain
 
 ENCODER: Final = msgspec.json.Encoder()
 DECODER: Final = msgspec.json.Decoder()
@@ -29,17 +30,13 @@ def text_of(value: Any) -> bytes | None:
 def lines_of(values: list[Any]) -> bytes | None:
     """The texts of values, each with a line's end behind it, which none of them contains."""
     try:
-        lines = ENCODER.encode_lines(values)
-        return lines if DECODER.decode_lines(lines) == values else None
+        return ENCODER.encode_lines(values) if are_plain(values) else None
     except UNSAYABLE:
         return None
 
 
-def framed(lines: bytes, prefix: bytes) -> tuple[Bytes, Int64s]:
-    """Lines as payloads behind a prefix, end to end, and their offsets."""
+def framed(lines: bytes, prefix: bytes) -> tuple[bytes, Int64s]:
+    """Lines as payloads behind a prefix, end to end, and how large each of them is."""
     ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n"))
-    offsets = np.zeros(len(ends) + 1, dtype=np.int64)
-    rows = np.arange(len(ends))
-    offsets[1:] = ends - rows + (rows + 1) * len(prefix)
-    payloads = prefix + lines[:-1].replace(b"\n", prefix) if lines else b""
-    return np.frombuffer(payloads, dtype=np.uint8), offsets
+    sizes = np.diff(ends, prepend=-1) - 1 + len(prefix)
+    return prefix + lines[:-1].replace(b"\n", prefix), sizes

@@ -10,9 +10,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from penstock.columns import python_objects as python
-from penstock.columns.compiled import Int64s, inlined
+from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined
 
 FOUND: Final = 0  # nothing is wrong
+NEEDS_ROOM: Final = 100  # nor is it here: the kernel stops and wants a larger output
 NOT_TAKEN: Final = 101  # not an error of the row: it is for others to say
 
 # a frame of the stack, for each dict or list that is open
@@ -27,12 +28,8 @@ _FLOAT_INT_MAX: Final = 2**24  # up to here each int is a float, and a double be
 _DOUBLE_INT_MAX: Final = 2**53
 
 
-class Walk(Protocol):
-    """What a kernel's tables have for it."""
-
-    @property
-    def objects(self) -> Int64s:
-        """Addresses of the program's objects."""
+class Places(Protocol):
+    """What a kernel's tables have for a walk."""
 
     @property
     def known(self) -> Int64s:
@@ -47,8 +44,16 @@ class Walk(Protocol):
         """SCRATCH_CELLS."""
 
 
+class Walk(Places, Protocol):
+    """The same for one that a program says."""
+
+    @property
+    def objects(self) -> Int64s:
+        """Addresses of the program's objects."""
+
+
 @inlined
-def read_int(walk: Walk, value: int) -> tuple[int, Any]:
+def read_int(walk: Places, value: int) -> tuple[int, Any]:
     """What is wrong, and a Python int of up to 64 bits."""
     walk.scratch[SIZE] = 0
     number = python.int_value(value, walk.scratch.ctypes.data)
@@ -56,7 +61,7 @@ def read_int(walk: Walk, value: int) -> tuple[int, Any]:
 
 
 @inlined
-def read_text(walk: Walk, value: int) -> tuple[int, Any, int]:
+def read_text(walk: Places, value: int) -> tuple[int, Any, int]:
     """What is wrong, where the UTF-8 of a str is, and its size."""
     if python.type_of(value) != walk.known[python.STR]:
         return NOT_TAKEN, 0, 0
@@ -68,7 +73,7 @@ def read_text(walk: Walk, value: int) -> tuple[int, Any, int]:
 
 
 @inlined
-def read_real(walk: Walk, value: int, is_double: bool) -> tuple[int, Any]:
+def read_real(walk: Places, value: int, is_double: bool) -> tuple[int, Any]:
     """What is wrong, and the bits of a float or of an int that is one."""
     kind = python.type_of(value)
     if kind == walk.known[python.FLOAT]:
@@ -101,7 +106,7 @@ def convert(walk: Walk, converter: int, value: int) -> int:
 
 
 @inlined
-def enter(walk: Walk, depth: int, container: int, count: int) -> int:
+def enter(walk: Places, depth: int, container: int, count: int) -> int:
     """Open a dict or a list; how many are open now."""
     python.keep(container)
     walk.stack[depth * FRAME_CELLS + CONTAINER] = container
@@ -111,7 +116,7 @@ def enter(walk: Walk, depth: int, container: int, count: int) -> int:
 
 
 @inlined
-def leave(walk: Walk, depth: int) -> int:
+def leave(walk: Places, depth: int) -> int:
     """Close the one opened last."""
     python.let_go(walk.stack[(depth - 1) * FRAME_CELLS + CONTAINER])
     return depth - 1
@@ -130,7 +135,7 @@ def field_value(walk: Walk, depth: int, key: int) -> int:
 
 
 @inlined
-def has_other_keys(walk: Walk, depth: int) -> bool:
+def has_other_keys(walk: Places, depth: int) -> bool:
     """Whether the dict that is open has keys that nobody asked for."""
     frame = (depth - 1) * FRAME_CELLS
     size = python.dict_size(walk.stack[frame + CONTAINER])
@@ -138,7 +143,7 @@ def has_other_keys(walk: Walk, depth: int) -> bool:
 
 
 @inlined
-def next_item(walk: Walk, frame: int) -> int:
+def next_item(walk: Places, frame: int) -> int:
     """The next item of the list that is open, 0 if others have shortened it."""
     container = walk.stack[frame + CONTAINER]
     at = walk.stack[frame + CURSOR]
@@ -150,7 +155,7 @@ def next_item(walk: Walk, frame: int) -> int:
 
 
 @inlined
-def next_entry(walk: Walk, frame: int) -> bool:
+def next_entry(walk: Places, frame: int) -> bool:
     """On to the next ENTRY_KEY and ENTRY_VALUE of the dict that is open, if others left one."""
     stack, scratch = walk.stack.ctypes.data, walk.scratch.ctypes.data
     found = python.next_entry(
@@ -163,7 +168,22 @@ def next_entry(walk: Walk, frame: int) -> bool:
 
 
 @inlined
-def put_bits(output: Any, position: int, bits: Any, size: int) -> int:
+def begin_row(
+    rows: int, row: int, prefix: Bytes, output: Bytes, position: int
+) -> tuple[int, Any, int]:
+    """What is wrong, a row of a list, and the position after its prefix."""
+    if position + len(prefix) > len(output):
+        return NEEDS_ROOM, 0, position
+    copy_bytes(output, position, prefix, 0, len(prefix))
+    value = python.list_item(rows, row)
+    if value == 0:  # others have shortened the list
+        python.clear_error()
+        return NOT_TAKEN, 0, position
+    return FOUND, value, position + len(prefix)
+
+
+@inlined
+def put_bits(output: Bytes, position: int, bits: Any, size: int) -> int:
     """The lowest bytes of a number, the least significant first; the position after them."""
     rest = np.uint64(bits)
     for _ in range(size):

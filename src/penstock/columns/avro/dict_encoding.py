@@ -8,7 +8,6 @@ import numpy as np
 from penstock.columns import dict_walk
 from penstock.columns.avro import dict_kernels as kernels
 from penstock.columns.avro.dict_program import DictProgram
-from penstock.columns.avro.program import NEEDS_ROOM
 from penstock.columns.compiled import read_only
 from penstock.columns.dict_encoding import encoded_rows
 from penstock.columns.payloads import USUAL_LIMITS, Encoded, Limits
@@ -30,5 +29,5 @@ def encode_dicts(
     kernel = partial(
         kernels.encode_dicts, id(rows), program.code, tables, read_only(prefix), errors
     )
-    written = encoded_rows(kernel, len(rows), NEEDS_ROOM, limits)
+    written = encoded_rows(kernel, len(rows), limits)
     return None if written is None else Encoded(*written, errors)

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.columns import python_objects as python
 from penstock.columns.avro import dict_program as ops
-from penstock.columns.avro.program import NEEDS_ROOM, NO_SLOT, OP, SLOT, A, B, C, Wrong
+from penstock.columns.avro.program import NO_SLOT, OP, SLOT, A, B, C, Wrong
 from penstock.columns.avro.reading import NOTHING
 from penstock.columns.avro.write_kernels import write_varint
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, object_kernel
@@ -19,7 +19,9 @@ from penstock.columns.dict_walk import (
     ENTRY_KEY,
     ENTRY_VALUE,
     FRAME_CELLS,
+    NEEDS_ROOM,
     NOT_TAKEN,
+    begin_row,
     convert,
     enter,
     field_value,
@@ -310,21 +312,16 @@ def encode_dicts(
     Returns the first row that was not written, and why: NEEDS_ROOM, NOT_TAKEN or NOTHING.
     """
     for row in range(start_row, end_row):
-        position = offsets[row]
-        if position + len(prefix) > len(output):
-            return row, NEEDS_ROOM
-        copy_bytes(output, position, prefix, 0, len(prefix))
-        value = python.list_item(rows, row)
-        if value == 0:  # others have shortened the list
-            python.clear_error()
-            return row, NOT_TAKEN
-        if value == tables.known[python.NONE]:
-            return row, NOT_TAKEN
-        wrong, end, depth = run_row(value, code, tables, output, position + len(prefix))
+        wrong, value, position = begin_row(rows, row, prefix, output, offsets[row])
+        if wrong == NOTHING and value == tables.known[python.NONE]:
+            wrong = NOT_TAKEN
+        if wrong != NOTHING:
+            return row, wrong
+        wrong, end, depth = run_row(value, code, tables, output, position)
         while depth > 0:
             depth = leave(tables, depth)
         if wrong in (NEEDS_ROOM, NOT_TAKEN):
             return row, wrong
         errors[row] = wrong
-        offsets[row + 1] = end if wrong == NOTHING else position
+        offsets[row + 1] = end if wrong == NOTHING else offsets[row]
     return end_row, NOTHING

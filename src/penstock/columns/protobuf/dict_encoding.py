@@ -11,7 +11,6 @@ from penstock.columns.dict_encoding import encoded_rows
 from penstock.columns.payloads import USUAL_LIMITS, Limits
 from penstock.columns.protobuf import dict_kernels as kernels
 from penstock.columns.protobuf.dict_program import DictProgram
-from penstock.columns.protobuf.program import NEEDS_ROOM
 from penstock.columns.python_objects import KNOWN
 
 
@@ -28,4 +27,4 @@ def encode_dicts(
         np.empty(program.depth, dtype=np.int64),
     )
     kernel = partial(kernels.encode_dicts, id(rows), program.code, tables, read_only(prefix))
-    return encoded_rows(kernel, len(rows), NEEDS_ROOM, limits)
+    return encoded_rows(kernel, len(rows), limits)

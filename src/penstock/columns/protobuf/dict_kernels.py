@@ -10,14 +10,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from penstock.columns import python_objects as python
-from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, object_kernel, outlined
+from penstock.columns.compiled import Bytes, Int64s, inlined, object_kernel, outlined
 from penstock.columns.dict_walk import (
     COUNT,
     ENTRY_KEY,
     ENTRY_VALUE,
     FOUND,
     FRAME_CELLS,
+    NEEDS_ROOM,
     NOT_TAKEN,
+    begin_row,
     convert,
     enter,
     field_value,
@@ -32,7 +34,6 @@ from penstock.columns.dict_walk import (
 )
 from penstock.columns.protobuf import dict_program as ops
 from penstock.columns.protobuf.dict_program import MODE, OBJECT, OP, TAG, A, B, C
-from penstock.columns.protobuf.program import NEEDS_ROOM
 
 _ROOM: Final = 40  # what any value, its length and its tag take at most, content aside
 _ONE_BYTE_MAX: Final = 0x7F
@@ -391,17 +392,12 @@ def encode_dicts(
     Returns the first row that was not written, and why: NEEDS_ROOM, NOT_TAKEN or FOUND.
     """
     for row in range(start_row, end_row):
-        position = offsets[row]
-        if position + len(prefix) > len(output):
-            return row, NEEDS_ROOM
-        copy_bytes(output, position, prefix, 0, len(prefix))
-        value = python.list_item(rows, row)
-        if value == 0:  # others have shortened the list
-            python.clear_error()
-            return row, NOT_TAKEN
-        if python.type_of(value) != tables.known[python.DICT]:
-            return row, NOT_TAKEN
-        wrong, end, depth = run_row(value, code, tables, output, position + len(prefix))
+        wrong, value, position = begin_row(rows, row, prefix, output, offsets[row])
+        if wrong == FOUND and python.type_of(value) != tables.known[python.DICT]:
+            wrong = NOT_TAKEN
+        if wrong != FOUND:
+            return row, wrong
+        wrong, end, depth = run_row(value, code, tables, output, position)
         while depth > 0:
             depth = leave(tables, depth)
         if wrong != FOUND:

@@ -1,26 +1,27 @@
-"""Arrow columns to lines of JSON, without a step of Python's for each row.
+"""Arrow columns to values that JSON can say, without a step of Python's for each row.
 
 A column becomes a list by Arrow's and numpy's own conversions, lists are cut out of the list of
-their items, and objects are msgspec's structs, which leave out what is None. Columns of other types
-than a JSON Schema can assert, and cells that JSON has no text for, are NotPlain: `rows_of` says
-what becomes of them, and gives the same values for all the others.
+their items, and objects are made of the lists of their members, all by loops in C. Columns of other
+types than a JSON Schema can assert, and cells that JSON has no text for, are NotPlain: `rows_of`
+says what becomes of them, and gives the same values for all the others.
 """
 
+from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from itertools import repeat
+from operator import is_
+from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.json_text import DECODER, ENCODER, UNSAYABLE
+from penstock.client.json_text import DECODER, UNSAYABLE
 from penstock.client.json_types import VALUE, JsonColumns
+from penstock.columns.compiled import Int64s
 
 Column: TypeAlias = Any  # an Arrow array; the stubs do not know what those of one type can do
-_STRUCTS_MAX: Final = 1_000  # kept; then they are made anew
-_NEVER: Final = ...  # no cell is this, so a member of this default is always written
+_NOWHERE: Final = np.empty(0, dtype=np.int64)
 _is_finite: Any = pc.is_finite  # pyarrow's functions are made at run time: no types
 _list_lengths: Any = pc.list_value_length
 
@@ -29,25 +30,37 @@ class NotPlain(Exception):
     """Something that has to be looked at row by row."""
 
 
-def lines_of_batch(batch: pa.RecordBatch, known: JsonColumns) -> bytes:
+class _Member(NamedTuple):
+    """What objects have under a name."""
+
+    name: str
+    cells: list[Any]
+    absent: Int64s  # rows that have nothing there
+
+
+def values_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
     """The rows as values of a schema with these columns; or NotPlain.
 
     Text columns are the JSON they hold. A null is left out unless the property must be there.
     """
     types = {one.name: one.type for one in known.columns}
     names = batch.schema.names
-    if len(set(names)) < len(names) or not types.keys() >= set(names):
+    if not types.keys() >= set(names):
         raise NotPlain
     try:
-        columns = [
-            _parsed(batch.column(name)) if types[name] is None else _values(batch.column(name))
-            for name in names
-        ]
+        members = []
+        for name in names:
+            column = batch.column(name)
+            if types[name] is None:
+                cells = _parsed(column)
+                absent = np.flatnonzero(np.fromiter(map(is_, cells, repeat(None)), bool))
+            else:
+                cells, absent = _cells(column), _nulls(column)
+            members.append(_Member(name, cells, _NOWHERE if name in known.required else absent))
         if known.is_object:
-            kept = tuple(name in known.required for name in names)
-            return ENCODER.encode_lines(_objects(names, kept, columns, batch.num_rows))
-        return ENCODER.encode_lines(columns[names.index(VALUE)] if VALUE in names else [])
-    except (*UNSAYABLE, pa.ArrowException):
+            return _objects(members, batch.num_rows)
+        return next((one.cells for one in members if one.name == VALUE), [])
+    except (*UNSAYABLE, KeyError, pa.ArrowException):
         raise NotPlain from None
 
 
@@ -57,25 +70,27 @@ def _parsed(column: Column) -> list[Any]:
     return list(map(DECODER.decode, column.fill_null("null").to_numpy(zero_copy_only=False)))
 
 
-def _values(column: Column) -> list[Any]:
+def _nulls(column: Column) -> Int64s:
+    if pa.types.is_null(column.type):
+        return np.arange(len(column))
+    return np.flatnonzero(column.is_null()) if column.null_count else _NOWHERE
+
+
+def _cells(column: Column) -> list[Any]:
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _values(column.dictionary_decode())
+        return _cells(column.dictionary_decode())
     if pa.types.is_null(kind):
         return [None] * len(column)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         texts: list[Any] = column.to_numpy(zero_copy_only=False).tolist()  # nulls are None
         return texts
     if pa.types.is_struct(kind):
-        names = [kind.field(index).name for index in range(kind.num_fields)]
-        if len(set(names)) < len(names):
-            raise NotPlain
-        members = [_values(member) for member in column.flatten()]
-        return _nulled(_objects(names, (False,) * len(names), members, len(column)), column)
+        return _nulled(_structs(column), column)
     if pa.types.is_map(kind):
         return _nulled(_maps(column), column)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _nulled(_cut(_values(column.flatten()), column), column)
+        return _nulled(_cut(_cells(column.flatten()), column), column)
     return _nulled(_numbers(column), column)
 
 
@@ -95,6 +110,26 @@ def _numbers(column: Column) -> list[Any]:
     return numbers
 
 
+def _structs(column: Column) -> list[Any]:
+    members = []
+    for index, content in enumerate(column.flatten()):
+        name = column.type.field(index).name
+        members.append(_Member(name, _cells(content), _nulls(content)))
+    return _objects(members, len(column))
+
+
+def _objects(members: Sequence[_Member], count: int) -> list[Any]:
+    names = [one.name for one in members]
+    if len(set(names)) < len(names):
+        raise NotPlain
+    rows = zip(*(one.cells for one in members), strict=True) if members else repeat((), count)
+    objects = list(map(dict, map(zip, repeat(names), rows)))
+    for one in members:
+        owners = map(objects.__getitem__, one.absent.tolist())
+        deque(map(dict.__delitem__, owners, repeat(one.name)), maxlen=0)  # a loop in C
+    return objects
+
+
 def _maps(column: Column) -> list[Any]:
     kind = column.type
     entry = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
@@ -102,7 +137,7 @@ def _maps(column: Column) -> list[Any]:
     keys, items = entries.flatten().flatten()
     if items.null_count or not pa.types.is_string(keys.type):
         raise NotPlain
-    pairs = map(zip, _cut(_values(keys), entries), _cut(_values(items), entries))
+    pairs = map(zip, _cut(_cells(keys), entries), _cut(_cells(items), entries))
     maps = list(map(dict, pairs))
     if sum(map(len, maps)) < len(keys):  # a key comes twice
         raise NotPlain
@@ -116,28 +151,10 @@ def _cut(items: list[Any], column: Column) -> list[Any]:
     return list(map(items.__getitem__, map(slice, starts.tolist(), ends.tolist())))
 
 
-def _nulled(values: list[Any], column: Column) -> list[Any]:
-    """The values, and None where the column has none."""
+def _nulled(cells: list[Any], column: Column) -> list[Any]:
+    """The cells, and None where the column has none."""
     if not column.null_count:
-        return values
+        return cells
     is_valid = column.is_valid().to_numpy(zero_copy_only=False)
-    places = np.where(is_valid, np.arange(len(values)), len(values))
-    return list(map([*values, None].__getitem__, places.tolist()))
-
-
-def _objects(
-    names: Sequence[str], kept: Sequence[bool], members: Sequence[list[Any]], count: int
-) -> list[Any]:
-    if not names:
-        return [{}] * count
-    return list(map(_struct(tuple(names), tuple(kept)), *members))
-
-
-@lru_cache(maxsize=_STRUCTS_MAX)
-def _struct(names: tuple[str, ...], kept: tuple[bool, ...]) -> type[msgspec.Struct]:
-    """An object with members of these names; one that is None is left out, if it is not kept."""
-    fields: list[Any] = [
-        (f"member_{index}", Any, _NEVER if keep else None) for index, keep in enumerate(kept)
-    ]
-    renamed = {field[0]: name for field, name in zip(fields, names, strict=True)}
-    return msgspec.defstruct("Object", fields, rename=renamed, omit_defaults=True, gc=False)
+    places = np.where(is_valid, np.arange(len(cells)), len(cells))
+    return list(map([*cells, None].__getitem__, places.tolist()))
