@@ -27,10 +27,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 test: check
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow" -n 3 --dist worksteal
 
 test-all: check
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # Spark and the peers of the benches run on Java; Penstock itself does not.
 java:

@@ -14,7 +14,7 @@ TopicKey = str | bytes  # a name, or an id's 16 bytes
 _TOPIC_ID_BYTES: Final = 16
 
 
-def read_string(frame: bytes | memoryview, position: int) -> tuple[str, int]:
+def read_string(frame: memoryview, position: int) -> tuple[str, int]:
     """A text that must be there."""
     text, following = read_nullable_string(frame, position)
     if text is None:
@@ -22,7 +22,7 @@ def read_string(frame: bytes | memoryview, position: int) -> tuple[str, int]:
     return text, following
 
 
-def read_nullable_string(frame: bytes | memoryview, position: int) -> tuple[str | None, int]:
+def read_nullable_string(frame: memoryview, position: int) -> tuple[str | None, int]:
     """A text or null."""
     size, position = read_unsigned_varint(frame, position, len(frame))
     if size == 0:
@@ -36,7 +36,7 @@ def read_nullable_string(frame: bytes | memoryview, position: int) -> tuple[str 
         raise Malformed("a string is not UTF-8", position) from error
 
 
-def read_count(frame: bytes | memoryview, position: int) -> tuple[int, int]:
+def read_count(frame: memoryview, position: int) -> tuple[int, int]:
     """Of the entries of an array that must be there. None of them takes less than a byte."""
     count, position = read_unsigned_varint(frame, position, len(frame))
     if not 0 <= count - 1 <= len(frame) - position:
@@ -44,7 +44,7 @@ def read_count(frame: bytes | memoryview, position: int) -> tuple[int, int]:
     return count - 1, position
 
 
-def read_topic_id(frame: bytes | memoryview, position: int) -> tuple[bytes, int]:
+def read_topic_id(frame: memoryview, position: int) -> tuple[bytes, int]:
     """The 16 bytes of an id."""
     following = position + _TOPIC_ID_BYTES
     if following > len(frame):
@@ -52,6 +52,6 @@ def read_topic_id(frame: bytes | memoryview, position: int) -> tuple[bytes, int]
     return bytes(frame[position:following]), following
 
 
-def read_topic_key(frame: bytes | memoryview, position: int, by_id: bool) -> tuple[TopicKey, int]:
+def read_topic_key(frame: memoryview, position: int, by_id: bool) -> tuple[TopicKey, int]:
     """A topic, in the way that the version names topics."""
     return read_topic_id(frame, position) if by_id else read_string(frame, position)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.broker.groups import OFFSETS_TOPIC, partition_of_group
-from penstock.broker.handler import Answer, Answered, Context, Handler, Held, RequestReader
+from penstock.broker.handler import Answer, Answered, Context, Handler, Held
 from penstock.broker.handlers.controlling import respond
 from penstock.broker.handlers.gathering import when_all_decided
 from penstock.broker.handlers.groups import when_answered
@@ -28,8 +27,6 @@ from penstock.machine import TransactionStamp
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.answers import offset_commit as commit_answers
 from penstock.protocol.answers import offset_fetch as fetch_answers
-from penstock.protocol.commit_request import FLEXIBLE_FROM, read_commit_request
-from penstock.protocol.messages import request_reader
 
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
@@ -351,14 +348,8 @@ def offset_delete(context: Context, request: Any) -> Answer:
     return when_answered(decided, answer)
 
 
-def _commit_reader(version: int) -> RequestReader:
-    if version >= FLEXIBLE_FROM:
-        return partial(read_commit_request, version=version)
-    return request_reader(OFFSET_COMMIT, version)
-
-
 HANDLERS = (
-    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit, read=_commit_reader),
+    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit),
     Handler(OFFSET_FETCH, versions=(1, 10), handle=offset_fetch),
     Handler(TXN_OFFSET_COMMIT, versions=(0, 5), handle=txn_offset_commit),
     Handler(OFFSET_DELETE, versions=(0, 0), handle=offset_delete),
