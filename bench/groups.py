@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from statistics import median
@@ -19,12 +20,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
-from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
+from bench.host import Round, calmest, timed
+from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
 from penstock.protocol.headers import write_request_header
 from penstock.protocol.messages import encode, fill, request_type
 
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
+COMMIT_CPU = "commits: server CPU"
+COMMIT_ROUNDS = 11  # of which the calmest count
 MEMBERS, PARTITIONS, ROUNDS = 50, 200, 5
 GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
@@ -43,7 +47,10 @@ def measure() -> Iterator[Figure]:
             print(f"no peer to compare with: {reason}", file=sys.stderr)
         for server in servers:
             make_topic(server.bootstrap, "t", partitions=PARTITIONS)
-        yield beside("commits", commits_by_turns(servers), "commits/s", ">= 1.0")
+        rounds = commits_by_turns(servers)
+        for name, unit, target in (("commits", "commits/s", ">= 1.0"), (COMMIT_CPU, "us", "")):
+            middles = [median(each.measured[name] for each in calm) for calm in rounds]
+            yield beside(name, middles, unit, target)
         for name, settings in (("classic", CLASSIC), ("consumer", CONSUMER)):
             steps = [rebalance(server.bootstrap, name, settings) for server in servers]
             joined, left = zip(*steps, strict=True)
@@ -127,16 +134,26 @@ def wait_for_coordinator(wire: Wire, group: str) -> None:
     raise TimeoutError("no coordinator")
 
 
-def commits_by_turns(servers: Sequence[Server]) -> list[float]:
-    """Commits per second of each server: the middle of several rounds."""
+def commits_by_turns(servers: Sequence[Server]) -> list[list[Round]]:
+    """The calmest rounds of each server, which take turns."""
     crews = [[Wire(server.bootstrap) for _ in range(CONNECTIONS)] for server in servers]
     for crew in crews:
         for number, wire in enumerate(crew):
             wait_for_coordinator(wire, f"commits-{number}")
         commits_per_second(crew)  # to warm up
-    rounds = [[commits_per_second(crew) for crew in crews] for _ in range(ROUNDS)]
-    print("commits/s", rounds, file=sys.stderr)
-    return [median(values) for values in zip(*rounds, strict=True)]
+    rounds: list[list[Round]] = [[] for _ in servers]
+    for _ in range(COMMIT_ROUNDS):
+        for server, crew, done in zip(servers, crews, rounds, strict=True):
+            done.append(timed(partial(commit_round, server, crew)))
+            print(type(server).__name__, done[-1], file=sys.stderr)
+    return [calmest(done, ROUNDS) for done in rounds]
+
+
+def commit_round(server: Server, crew: Sequence[Wire]) -> dict[str, float]:
+    """Commits per second, and what one costs the server."""
+    with cost_of(server.pid) as cost:
+        rate = commits_per_second(crew)
+    return {"commits": rate, COMMIT_CPU: cost.cpu_seconds / (CONNECTIONS * COMMITS) * 1e6}
 
 
 def commits_per_second(crew: Sequence[Wire]) -> float:

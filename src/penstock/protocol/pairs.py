@@ -6,6 +6,7 @@ Malformed, as everywhere.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import TypeAlias
 
@@ -30,6 +31,7 @@ from penstock.protocol.records import OPENED_BYTES_MAX
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 
 _NULL = varint(-1)
+_size = lru_cache(maxsize=1024)(varint)  # of records, keys and values: the same few
 _SPECIAL = v2.CODEC_MASK | v2.TRANSACTIONAL | v2.CONTROL
 _PLAIN = Struct(
     ">"
@@ -82,12 +84,12 @@ def build_pairs(
     who = (producer_id, producer_epoch, NO_SEQUENCE)
     parts = [_CHECKED.pack(attributes, count - 1, timestamp, timestamp, *who, count)]
     for delta, (key, value) in enumerate(pairs):
-        packed_delta = varint(delta)
-        packed_key = _NULL if key is None else varint(len(key)) + key
-        packed_value = _NULL if value is None else varint(len(value)) + value
+        packed_delta = _size(delta)
+        packed_key = _NULL if key is None else _size(len(key)) + key
+        packed_value = _NULL if value is None else _size(len(value)) + value
         size = 3 + len(packed_delta) + len(packed_key) + len(packed_value)
         # In front no attributes and no later a time than the batch's; behind no headers.
-        parts += (varint(size), b"\0\0", packed_delta, packed_key, packed_value, b"\0")
+        parts += (_size(size), b"\0\0", packed_delta, packed_key, packed_value, b"\0")
     checked = b"".join(parts)
     length = v2.CRC_FROM - v2.LOG_OVERHEAD_BYTES + len(checked)
     return bytearray(_UNCHECKED.pack(0, length, NO_EPOCH, v2.MAGIC, crc32c(checked)) + checked)

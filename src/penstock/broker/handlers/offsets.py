@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.broker.groups import OFFSETS_TOPIC, partition_of_group
-from penstock.broker.handler import Answer, Answered, Context, Handler, Held
+from penstock.broker.handler import Answer, Answered, Context, Handler, Held, RequestReader
+from penstock.broker.handlers.commit_one import EPOCHS_FROM, commit_one
 from penstock.broker.handlers.controlling import respond
 from penstock.broker.handlers.gathering import when_all_decided
 from penstock.broker.handlers.groups import when_answered
@@ -27,6 +28,8 @@ from penstock.machine import TransactionStamp
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.answers import offset_commit as commit_answers
 from penstock.protocol.answers import offset_fetch as fetch_answers
+from penstock.protocol.commit_request import OneCommit, read_one_commit
+from penstock.protocol.messages import request_reader
 
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
@@ -34,7 +37,6 @@ TXN_OFFSET_COMMIT: Final = 28
 OFFSET_DELETE: Final = 47
 
 _TOPIC_IDS_FROM: Final = 10  # OffsetCommit and OffsetFetch
-_EPOCHS_FROM: Final = 9  # OffsetCommit: knows STALE_MEMBER_EPOCH
 _GROUPS_FROM: Final = 8  # OffsetFetch asks for several groups
 _GROUP_ERROR_FROM: Final = 2  # OffsetFetch: before, each partition says it
 _ADDS_PARTITION_FROM: Final = 5  # TxnOffsetCommit: AddOffsetsToTxn is no longer sent
@@ -102,6 +104,8 @@ def _codes_by_topic(
 
 def offset_commit(context: Context, request: Any) -> Answer:
     """Where a group is; from a live member, or from anybody while there are none."""
+    if type(request) is OneCommit:
+        return commit_one(context, request)
     asked = _asked_topics(context, request.topics)
     groups, group_id = context.broker.groups, request.group_id
     decided = groups.submit(
@@ -114,7 +118,7 @@ def offset_commit(context: Context, request: Any) -> Answer:
             getattr(request, "group_instance_id", None),
             _offsets_of(asked),
             None,
-            context.api_version >= _EPOCHS_FROM,
+            context.api_version >= EPOCHS_FROM,
             groups.rules_of(group_id).is_monotonic,
         ),
     )
@@ -348,8 +352,18 @@ def offset_delete(context: Context, request: Any) -> Answer:
     return when_answered(decided, answer)
 
 
+def _commit_reader(version: int) -> RequestReader:
+    read_any = request_reader(OFFSET_COMMIT, version)
+
+    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+        one = read_one_commit(frame, position, version)
+        return read_any(frame, position) if one is None else (one, len(frame))
+
+    return read
+
+
 HANDLERS = (
-    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit),
+    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit, read=_commit_reader),
     Handler(OFFSET_FETCH, versions=(1, 10), handle=offset_fetch),
     Handler(TXN_OFFSET_COMMIT, versions=(0, 5), handle=txn_offset_commit),
     Handler(OFFSET_DELETE, versions=(0, 0), handle=offset_delete),

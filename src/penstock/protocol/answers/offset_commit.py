@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import NO_TOPIC_ID, dialect_of
+from penstock.protocol.answers.dialect import FLEXIBLE, NO_TOPIC_ID, dialect_of
+from penstock.protocol.compact import TopicKey
 
 OFFSET_COMMIT: Final = 8
 _THROTTLE_FROM: Final = 3
@@ -21,6 +22,19 @@ _FLEXIBLE_PARTITION: Final = Struct(
     "i"  # partition
     "h"  # error_code
     "x"  # no tagged fields
+)
+_ONE: Final = 2  # a count is one more than there are
+_ONE_START: Final = Struct(
+    ">"
+    "i"  # throttle_ms
+    "B"  # topics
+)
+_ONE_PARTITION: Final = Struct(
+    ">"
+    "B"  # partitions
+    "i"  # partition
+    "h"  # error_code
+    "3x"  # no tagged fields: of the partition, the topic, the response
 )
 
 
@@ -47,3 +61,12 @@ def pack_offset_commit(
         parts.append(dialect.no_tags)
     parts.append(dialect.no_tags)
     return b"".join(parts)
+
+
+def pack_one_commit(
+    topic: TopicKey, partition: int, error_code: int, *, throttle_ms: int = 0
+) -> bytes:
+    """The body, in any flexible version, for one partition of a topic named as it was asked for."""
+    named = topic if isinstance(topic, bytes) else FLEXIBLE.string(topic)
+    start = _ONE_START.pack(throttle_ms, _ONE)
+    return start + named + _ONE_PARTITION.pack(_ONE, partition, error_code)

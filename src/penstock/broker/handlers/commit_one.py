@@ -1,0 +1,56 @@
+"""OffsetCommit of one partition, by fewer steps: most requests of a busy coordinator are of it.
+
+The rules are the coordinator's, as for every commit; only what is read and answered is less.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.broker.handler import Answer, Answered, Context
+from penstock.broker.handlers.groups import when_answered
+from penstock.coordination.groups.commands import CommitOffsets, OffsetToCommit
+from penstock.errors import ErrorCode, Refused
+from penstock.model import TopicId
+from penstock.protocol.answers.offset_commit import pack_one_commit
+from penstock.protocol.commit_request import OneCommit
+
+EPOCHS_FROM: Final = 9  # knows STALE_MEMBER_EPOCH
+
+
+def commit_one(context: Context, request: OneCommit) -> Answer:
+    """Where a group is in one partition."""
+    group_id, generation, member_id, instance_id, topic, partition, place, epoch, said = request
+    groups, cluster = context.broker.groups, context.broker.cluster
+    if isinstance(topic, str):
+        known, unknown_code = cluster.topic(topic), ErrorCode.unknown_topic_or_partition
+    else:
+        known = cluster.topic_by_id(TopicId(UUID(bytes=topic)))
+        unknown_code = ErrorCode.unknown_topic_id
+
+    def pack(code: ErrorCode) -> bytes:
+        return pack_one_commit(topic, partition, code, throttle_ms=context.throttle_ms)
+
+    if known is None:
+        return pack(unknown_code)
+    offset = OffsetToCommit(known.name, partition, place, epoch, said or "", known.topic_id)
+    decided = groups.submit(
+        group_id,
+        lambda caller: CommitOffsets(
+            caller,
+            group_id,
+            generation,
+            member_id,
+            instance_id,
+            (offset,),
+            None,
+            context.api_version >= EPOCHS_FROM,
+            groups.rules_of(group_id).is_monotonic,
+        ),
+    )
+
+    def answer(result: Any) -> Answered:
+        return pack(result.code if isinstance(result, Refused) else result.codes[0])
+
+    return when_answered(decided, answer)
