@@ -21,7 +21,7 @@ from penstock.columns.protobuf import program as wire
 from penstock.columns.protobuf.dict_program import CODE_FIELDS, NO_OBJECT, NO_TAG, DictProgram
 from penstock.columns.python_objects import addresses_of
 
-INSTRUCTIONS_MAX: Final = 50_000  # names written out; messages beyond are upb's
+INSTRUCTIONS_MAX: Final = 10_000  # names written out; messages beyond are upb's
 
 
 class _Number(NamedTuple):
@@ -58,18 +58,19 @@ _NUMBERS: Final[Mapping[int, _Number]] = {
 
 
 def compile_dicts(message: Descriptor) -> DictProgram | None:
-    """The program of a message; None if it has more to it than one can say."""
-    compiler = _Compiler()
-    if not compiler.can_walk(message):
+    """The program of a message; None if one cannot tell its oneofs apart."""
+    if len(_oneofs(message)) > ops.ONEOFS_MAX:
         return None
+    compiler = _Compiler()
     compiler.put_root(message)
-    return compiler.finished() if len(compiler.code) <= INSTRUCTIONS_MAX else None
+    return compiler.finished()
 
 
 @dataclass(slots=True)
 class _Compiler:
     code: list[list[int]] = field(default_factory=list)
     objects: list[object] = field(default_factory=list)
+    known: dict[str, bool] = field(default_factory=dict)  # messages, and whether they are walked
     depth: int = 0
 
     def finished(self) -> DictProgram:
@@ -82,10 +83,6 @@ class _Compiler:
             addresses=addresses_of(objects),
             depth=self.depth,
         )
-
-    def can_walk(self, message: Descriptor) -> bool:
-        """Whether a program may have instructions for the message itself."""
-        return len(_oneofs(message)) <= ops.ONEOFS_MAX and len(self.code) < INSTRUCTIONS_MAX
 
     def put_root(self, message: Descriptor) -> None:
         """The message that a row is."""
@@ -170,11 +167,20 @@ class _Compiler:
         tag = one.number << 3 | (wire.GROUP_START if is_group else wire.SIZED)
         last_tag = one.number << 3 | wire.GROUP_END if is_group else 0
         made = self._object(converter)
-        if _contains_itself(message) or not self.can_walk(message):
-            self._emit(ops.CONVERTED, made, tag, c=last_tag)
-        else:
+        if self._is_walked(message, depth):
             begin = self._emit(ops.MESSAGE_BEGIN, made, tag, c=last_tag)
             self._put_message(message, begin, depth)
+        else:
+            self._emit(ops.CONVERTED, made, tag, c=last_tag)
+
+    def _is_walked(self, message: Descriptor, depth: int) -> bool:
+        """Whether a message within the root gets instructions of its own."""
+        name = message.full_name
+        if name not in self.known:
+            is_plain = len(_oneofs(message)) <= ops.ONEOFS_MAX and not _contains_itself(message)
+            self.known[name] = is_plain
+        has_room = len(self.code) < INSTRUCTIONS_MAX and depth < wire.DEPTH_MAX
+        return self.known[name] and has_room
 
     def _put_scalar(self, one: Descriptor, mode: int, *, is_tagged: bool) -> None:
         if one.enum_type is not None:

@@ -376,11 +376,32 @@ def test_messages_beyond_what_a_program_holds_are_left_to_upb() -> None:
     row = {"a0": 1, f"b{ONEOFS_MAX}": 2}
     wanted = type_of(wide)(**row).SerializeToString()
     assert payloads(ProtobufRows(parse(wide), None).write([row], b"")) == [wanted]
+
+
+def test_a_message_of_very_many_is_walked_as_far_as_a_program_goes() -> None:
     levels = "".join(
         f"message L{n} {{ L{n + 1} a = 1; L{n + 1} b = 2; L{n + 1} c = 3; }}" for n in range(12)
     )
-    deep = (
-        f'syntax = "proto3"; package shop; message Order {{ L0 l = 1; }} {levels} message L12 {{}}'
-    )
-    program = compile_dicts(type_of(deep).DESCRIPTOR)
-    assert program is None or len(program.code) <= 2 * INSTRUCTIONS_MAX
+    order = "message Order { L0 l = 1; L0 other = 2; int32 id = 3; }"
+    text = f'syntax = "proto3"; package shop; {order} {levels} message L12 {{ int32 n = 1; }}'
+    message_type = type_of(text)
+    program = compile_dicts(message_type.DESCRIPTOR)
+    assert program is not None
+    assert INSTRUCTIONS_MAX < len(program.code) < 2 * INSTRUCTIONS_MAX
+    leaf: Any = {"n": 5}
+    for _ in range(12):
+        leaf = {"a": leaf, "c": leaf} if len(str(leaf)) < 500 else {"b": leaf}
+    rows: list[Any] = [{"l": leaf, "id": 7}, {"other": leaf}, {"other": {"a": {}}}]
+    for row in rows:
+        assert written(message_type, row) == by_upb(message_type, row)
+
+
+def test_a_message_of_very_many_levels_is_walked_as_far_as_they_could_be_read() -> None:
+    levels = "".join(f"message L{n} {{ L{n + 1} a = 1; int32 n = 2; }}" for n in range(150))
+    order = "message Order { L0 l = 1; }"
+    text = f'syntax = "proto3"; package shop; {order} {levels} message L150 {{ int32 n = 1; }}'
+    message_type = type_of(text)
+    row: Any = {"n": 5}
+    for _ in range(120):
+        row = {"a": row, "n": 300}
+    assert written(message_type, {"l": row}) == by_upb(message_type, {"l": row})
