@@ -48,32 +48,36 @@ def values_of(batch: pa.RecordBatch, known: JsonColumns) -> list[Any]:
     if not types.keys() >= set(names):
         raise NotPlain
     try:
-        members = []
-        for name in names:
-            column = batch.column(name)
-            if types[name] is None:
-                cells = _parsed(column)
-                absent = np.flatnonzero(np.fromiter(map(is_, cells, repeat(None)), bool))
-            else:
-                cells, absent = _cells(column), _nulls(column)
-            members.append(_Member(name, cells, _NOWHERE if name in known.required else absent))
+        members = [
+            _text_member(name, batch.column(name))
+            if types[name] is None
+            else _member(name, batch.column(name))
+            for name in names
+        ]
+        kept = [
+            one._replace(absent=_NOWHERE) if one.name in known.required else one for one in members
+        ]
         if known.is_object:
-            return _objects(members, batch.num_rows)
+            return _objects(kept, batch.num_rows)
         return next((one.cells for one in members if one.name == VALUE), [])
     except (*UNSAYABLE, KeyError, pa.ArrowException):
         raise NotPlain from None
 
 
-def _parsed(column: Column) -> list[Any]:
+def _text_member(name: str, column: Column) -> _Member:
+    """Of a column of JSON, where null is nothing as well."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise NotPlain
-    return list(map(DECODER.decode, column.fill_null("null").to_numpy(zero_copy_only=False)))
+    cells = list(map(DECODER.decode, column.fill_null("null").to_numpy(zero_copy_only=False)))
+    absent = np.flatnonzero(np.fromiter(map(is_, cells, repeat(None)), bool))
+    return _Member(name, cells, absent)
 
 
-def _nulls(column: Column) -> Int64s:
-    if pa.types.is_null(column.type):
-        return np.arange(len(column))
-    return np.flatnonzero(column.is_null()) if column.null_count else _NOWHERE
+def _member(name: str, column: Column) -> _Member:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # among its values may be nulls
+    absent = np.flatnonzero(column.is_null()) if column.null_count else _NOWHERE
+    return _Member(name, _cells(column), absent)
 
 
 def _cells(column: Column) -> list[Any]:
@@ -111,11 +115,8 @@ def _numbers(column: Column) -> list[Any]:
 
 
 def _structs(column: Column) -> list[Any]:
-    members = []
-    for index, content in enumerate(column.flatten()):
-        name = column.type.field(index).name
-        members.append(_Member(name, _cells(content), _nulls(content)))
-    return _objects(members, len(column))
+    names = [column.type.field(index).name for index in range(column.type.num_fields)]
+    return _objects(list(map(_member, names, column.flatten())), len(column))
 
 
 def _objects(members: Sequence[_Member], count: int) -> list[Any]:
