@@ -1,5 +1,6 @@
-"""Rows that are acknowledged when they arrive."""
+"""Work and rows that are acknowledged when they arrive."""
 
+import pickle
 import socket
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.link.transactions import Handle
+from penstock.model import ProducerEpoch, ProducerId
 from penstock.spark.arrivals import acknowledged, connected_by_tcp
+from penstock.spark.source import batch_reader, read_schema, stream_reader
+from penstock.spark.writing import WriteTarget
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="quick acknowledgements are Linux's"
@@ -56,3 +61,25 @@ def test_a_connection_that_ends_meanwhile_is_no_failure() -> None:
             yield 2
 
         assert list(acknowledged(arriving())) == [1, 2]
+
+
+def _work() -> list[object]:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
+    handle = Handle("sink", ProducerId(1), ProducerEpoch(0))
+    return [
+        stream_reader(options, read_schema(options)),
+        batch_reader(options, read_schema(options)),
+        WriteTarget({}, handle),
+    ]
+
+
+@pytest.mark.parametrize("work", _work(), ids=lambda one: type(one).__name__)
+def test_work_is_acknowledged_before_it_begins(
+    sender: tuple[socket.socket, socket.socket], work: object
+) -> None:
+    _, far = sender
+    sent = pickle.dumps(work)
+    far.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+    assert not far.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    pickle.loads(sent)
+    assert far.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)

@@ -1,15 +1,15 @@
-"""Rows from Spark's JVM, acknowledged as soon as they are here.
+"""What Spark's JVM sends to a Python worker, acknowledged as soon as it is here.
 
-Spark sends a task's last rows, and then in a packet of its own that there are no more. Over TCP its
-kernel holds that packet back until ours has acknowledged the rows, and ours takes 40 ms over it in
-the hope of something to send along: longer than many a task. To ask for quick acknowledgements also
-sends one that is due. Where there is nothing to ask (Unix domain sockets, another system than
-Linux) nothing is done. Never reads or writes; imports no pyspark.
+Spark sends a task's work, in a packet of its own what to do it with, and in another that there is
+no more. Over TCP its kernel holds a small packet back until ours has acknowledged the one before,
+and ours takes 40 ms over it in the hope of something to send along: longer than many a task. To ask
+for quick acknowledgements also sends one that is due. Where there is nothing to ask (Unix domain
+sockets, another system than Linux) nothing is done. Never reads or writes; imports no pyspark.
 """
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -25,6 +25,21 @@ def acknowledged(arriving: Iterable[T]) -> Iterator[T]:
         for descriptor in connections:
             _acknowledge(descriptor)
         yield one
+
+
+class WorkArrives:
+    """Pickled with a task's work, it has that acknowledged where the work is unpickled.
+
+    No line of ours runs in a worker before that, and Spark holds the task's input back until then.
+    """
+
+    def __reduce__(self) -> "tuple[Callable[[], WorkArrives], tuple[()]]":
+        return _arrived, ()
+
+
+def _arrived() -> WorkArrives:
+    connected_by_tcp()
+    return WorkArrives()
 
 
 def connected_by_tcp() -> list[int]:

@@ -27,6 +27,7 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.spark import positions
 from penstock.spark import row_columns as own
+from penstock.spark.arrivals import WorkArrives
 from penstock.spark.connecting import cluster
 from penstock.spark.filters import Bounds, push
 from penstock.spark.planning import OffsetRange, Position, admit, deal, losses, ranges_between
@@ -74,6 +75,7 @@ class BatchReader(DataSourceReader):
     """A table: what the topics hold when the query is planned, or as far as the options say."""
 
     def __init__(self, options: ReadOptions, task: ReadTask) -> None:
+        self._arrival = WorkArrives()
         self._options = options
         self._task = task
         self.bounds = Bounds()
@@ -124,6 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream. Positions in the checkpoint are offsets by topic and partition, and topics' ids."""
 
     def __init__(self, options: ReadOptions, task: ReadTask) -> None:
+        self._arrival = WorkArrives()
         self._options = options
         self._task = task
         self._progress = Progress(options.group, options.kafka)

@@ -19,6 +19,7 @@ from penstock.link.producing import produce
 from penstock.link.transactions import Handle, describe_producers
 from penstock.model import Sequence, TopicPartition
 from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
+from penstock.spark.arrivals import WorkArrives
 from penstock.spark.connecting import cluster, cluster_apart
 from penstock.spark.packing import Built
 from penstock.spark.transacting import (
@@ -50,6 +51,7 @@ class WriteTarget:
     handle: Handle
     sequences: Mapping[TopicPartition, Sequence] = field(default_factory=dict)  # 0 where absent
     remedy: str = AGAIN  # told to who finds that another has written
+    arrival: WorkArrives = field(default_factory=WorkArrives, compare=False)
 
 
 class PartitionWriter:
