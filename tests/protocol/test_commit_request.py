@@ -3,7 +3,6 @@
 import random
 import uuid
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode
 from penstock.protocol.answers.offset_commit import pack_one_commit
-from penstock.protocol.commit_request import OneCommit, read_one_commit
+from penstock.protocol.commit_request import CommitHead, OneCommit, read_one_commit
 from penstock.protocol.messages import (
     encode,
     fill,
@@ -25,38 +24,35 @@ FLEXIBLE = (8, 9, 10)
 int32 = st.integers(-1, 2**31 - 1)
 texts = st.text(max_size=20)
 optional_texts = st.none() | texts
-commits = st.builds(
-    OneCommit,
-    texts,
-    int32,
-    texts,
-    optional_texts,
-    texts,
-    int32,
-    st.integers(-1, 2**63 - 1),
-    int32,
-    optional_texts,
-)
+heads = st.builds(CommitHead, texts, int32, texts, optional_texts, texts, int32)
+commits = st.builds(OneCommit, heads, st.integers(-1, 2**63 - 1), int32)
 
 
-def written(version: int, commit: OneCommit, topic_id: int = 7, partitions: int = 1) -> bytes:
+def written(
+    version: int,
+    commit: OneCommit,
+    topic_id: int = 7,
+    partitions: int = 1,
+    metadata: str | None = "",
+) -> bytes:
+    head = commit.head
     return encode(
         fill(
             request_type(OFFSET_COMMIT, version),
-            group_id=commit.group_id,
-            generation_id_or_member_epoch=commit.generation,
-            member_id=commit.member_id,
-            group_instance_id=commit.instance_id,
+            group_id=head.group_id,
+            generation_id_or_member_epoch=head.generation,
+            member_id=head.member_id,
+            group_instance_id=head.instance_id,
             topics=[
                 {
-                    "name": commit.topic,
+                    "name": head.topic,
                     "topic_id": uuid.UUID(int=topic_id),
                     "partitions": [
                         {
-                            "partition_index": commit.partition,
+                            "partition_index": head.partition,
                             "committed_offset": commit.offset,
                             "committed_leader_epoch": commit.leader_epoch,
-                            "committed_metadata": commit.metadata,
+                            "committed_metadata": metadata,
                         }
                     ]
                     * partitions,
@@ -70,40 +66,45 @@ def as_kio_reads(version: int, body: bytes) -> OneCommit:
     request, _ = request_reader(OFFSET_COMMIT, version)(body, 0)
     (topic,) = request.topics
     (row,) = topic.partitions
-    return OneCommit(
+    assert not row.committed_metadata
+    head = CommitHead(
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
         (topic.topic_id or uuid.UUID(int=0)).bytes if version >= 10 else topic.name,
         row.partition_index,
-        row.committed_offset,
-        row.committed_leader_epoch,
-        row.committed_metadata,
     )
+    return OneCommit(head, row.committed_offset, row.committed_leader_epoch)
 
 
 @settings(deadline=None, max_examples=100)
-@given(version=st.sampled_from(FLEXIBLE), commit=commits, topic_id=st.integers(1, 2**128 - 1))
+@given(
+    version=st.sampled_from(FLEXIBLE),
+    commit=commits,
+    topic_id=st.integers(1, 2**128 - 1),
+    metadata=st.sampled_from(["", None]),
+)
 def test_a_commit_of_one_partition_is_read_as_kio_reads_it(
-    version: int, commit: OneCommit, topic_id: int
+    version: int, commit: OneCommit, topic_id: int, metadata: str | None
 ) -> None:
-    body = written(version, commit, topic_id)
+    body = written(version, commit, topic_id, metadata=metadata)
     assert read_one_commit(memoryview(b"head" + body), 4, version) == as_kio_reads(version, body)
 
 
-COMMIT = OneCommit("group", 3, "member", None, "topic", 0, 42, 1, "said")
+COMMIT = OneCommit(CommitHead("group", 3, "member", None, "topic", 0), 42, 1)
 
 
 @pytest.mark.parametrize("version", FLEXIBLE)
-@pytest.mark.parametrize(
-    "changes",
-    [{"metadata": "x" * 200}, {"group_id": "g" * 127}, {"member_id": "m" * 300}],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_long_texts_are_left_to_kio(version: int, changes: dict[str, Any]) -> None:
-    body = written(version, COMMIT._replace(**changes))
-    assert read_one_commit(memoryview(body), 0, version) is None
+def test_long_names_are_read_too(version: int) -> None:
+    head = COMMIT.head._replace(group_id="g" * 127, member_id="m" * 300)
+    body = written(version, COMMIT._replace(head=head))
+    assert read_one_commit(memoryview(body), 0, version) == as_kio_reads(version, body)
+
+
+@pytest.mark.parametrize("metadata", ["x", "said", "x" * 200, "\0\0\0\0", "\x01\0\0\0"])
+def test_a_commit_that_says_something_is_left_to_kio(metadata: str) -> None:
+    assert read_one_commit(memoryview(written(9, COMMIT, metadata=metadata)), 0, 9) is None
 
 
 def test_more_than_one_partition_and_old_versions_are_left_to_kio() -> None:
@@ -149,7 +150,7 @@ def test_the_answer_for_one_partition_reads_back(
     version: int, name: str, topic_id: int, partition: int, code: ErrorCode, throttle_ms: int
 ) -> None:
     topic = uuid.UUID(int=topic_id).bytes if version >= 10 else name
-    body = pack_one_commit(topic, partition, code, throttle_ms=throttle_ms)
+    body = pack_one_commit(topic, partition, code, throttle_ms)
     response, reached = response_reader(OFFSET_COMMIT, version)(body, 0)
     (told,) = response.topics
     (row,) = told.partitions

@@ -1,32 +1,40 @@
 """OffsetCommit of one partition, read by hand: what a consumer of one partition sends all day.
 
-kio reads all others as fast; what it takes longer for is to walk over a request before it reads it.
+From commit to commit only the end of it differs, so what comes before is read once and kept. kio
+reads all other commits.
 """
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from penstock.protocol.compact import TopicKey
+from penstock.errors import Malformed
+from penstock.protocol.compact import (
+    TopicKey,
+    read_count,
+    read_nullable_string,
+    read_string,
+    read_topic_key,
+)
 
 _FLEXIBLE_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
-_TOPIC_ID_BYTES: Final = 16
-_TWO_BYTES_FROM: Final = 0x80
-_ONE: Final = 2  # a count is one more than there are
-_ONE_END: Final = b"\0\0\0"  # no tagged fields: of the partition, the topic, the request
+_HEADS_MAX: Final = 10_000  # kept: of so many members
 
-_GENERATION: Final = Struct(">i")
-_PARTITION: Final = Struct(
+_INT_32: Final = Struct(">i")
+_TAIL: Final = Struct(
     ">"
-    "i"  # partition
     "q"  # committed_offset
     "i"  # committed_leader_epoch
+    "i"  # the metadata's length, and no tagged fields of partition, topic and request
 )
+_NULL: Final = 0
+_EMPTY: Final = 1 << 24
 
 
-class OneCommit(NamedTuple):
-    """Where a group is in one partition."""
+class CommitHead(NamedTuple):
+    """Who commits, and to which partition."""
 
     group_id: str
     generation: int  # or the member's epoch
@@ -34,9 +42,14 @@ class OneCommit(NamedTuple):
     instance_id: str | None
     topic: TopicKey  # its name, or its id from version 10 on
     partition: int
+
+
+class OneCommit(NamedTuple):
+    """Where a group is in one partition, with nothing said about it."""
+
+    head: CommitHead
     offset: int
     leader_epoch: int
-    metadata: str | None
 
 
 def read_one_commit(frame: memoryview, position: int, version: int) -> OneCommit | None:
@@ -44,48 +57,30 @@ def read_one_commit(frame: memoryview, position: int, version: int) -> OneCommit
 
     None says nothing about the request yet: kio's reader does.
     """
-    if version < _FLEXIBLE_FROM:
+    tail_at = len(frame) - _TAIL.size
+    if version < _FLEXIBLE_FROM or tail_at <= position:
         return None
-    body = bytes(frame[position:])
-    topic: TopicKey | None
+    offset, leader_epoch, end = _TAIL.unpack_from(frame, tail_at)
+    if end != _EMPTY and end != _NULL:
+        return None
+    head = _read_head(bytes(frame[position:tail_at]), version >= _TOPIC_IDS_FROM)
+    return None if head is None else OneCommit(head, offset, leader_epoch)
+
+
+@lru_cache(maxsize=_HEADS_MAX)
+def _read_head(packed: bytes, by_id: bool) -> CommitHead | None:
+    frame = memoryview(packed)
     try:
-        group_id, at = _read_text(body, 0)
-        (generation,) = _GENERATION.unpack_from(body, at)
-        member_id, at = _read_text(body, at + _GENERATION.size)
-        instance_id, at = _read_text(body, at)
-        if body[at] != _ONE:
-            return None
-        if version >= _TOPIC_IDS_FROM:
-            topic, at = body[at + 1 : at + 1 + _TOPIC_ID_BYTES], at + 1 + _TOPIC_ID_BYTES
-        else:
-            topic, at = _read_text(body, at + 1)
-        if body[at] != _ONE:
-            return None
-        partition, offset, leader_epoch = _PARTITION.unpack_from(body, at + 1)
-        metadata, at = _read_text(body, at + 1 + _PARTITION.size)
-    except (IndexError, StructError, UnicodeDecodeError):
+        group_id, at = read_string(frame, 0)
+        (generation,) = _INT_32.unpack_from(frame, at)
+        member_id, at = read_string(frame, at + _INT_32.size)
+        instance_id, at = read_nullable_string(frame, at)
+        topics, at = read_count(frame, at)
+        topic, at = read_topic_key(frame, at, by_id)
+        partitions, at = read_count(frame, at)
+        (partition,) = _INT_32.unpack_from(frame, at)
+    except (Malformed, StructError):
         return None
-    if body[at:] != _ONE_END or group_id is None or member_id is None or topic is None:
+    if (topics, partitions, at + _INT_32.size) != (1, 1, len(frame)):
         return None
-    return OneCommit(
-        group_id,
-        generation,
-        member_id,
-        instance_id,
-        topic,
-        partition,
-        offset,
-        leader_epoch,
-        metadata,
-    )
-
-
-def _read_text(body: bytes, at: int) -> tuple[str | None, int]:
-    """A string or null, and where it ends. IndexError for a long one: that is rare."""
-    size = body[at]
-    if size == 0:
-        return None, at + 1
-    if size >= _TWO_BYTES_FROM:
-        raise IndexError
-    end = at + size
-    return body[at + 1 : end].decode(), end  # past the body there is nothing left to be read
+    return CommitHead(group_id, generation, member_id, instance_id, topic, partition)

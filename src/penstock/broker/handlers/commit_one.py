@@ -21,20 +21,16 @@ EPOCHS_FROM: Final = 9  # knows STALE_MEMBER_EPOCH
 
 def commit_one(context: Context, request: OneCommit) -> Answer:
     """Where a group is in one partition."""
-    group_id, generation, member_id, instance_id, topic, partition, place, epoch, said = request
+    (group_id, generation, member_id, instance_id, topic, partition), offset, epoch = request
     groups, cluster = context.broker.groups, context.broker.cluster
     if isinstance(topic, str):
         known, unknown_code = cluster.topic(topic), ErrorCode.unknown_topic_or_partition
     else:
         known = cluster.topic_by_id(TopicId(UUID(bytes=topic)))
         unknown_code = ErrorCode.unknown_topic_id
-
-    def pack(code: ErrorCode) -> bytes:
-        return pack_one_commit(topic, partition, code, throttle_ms=context.throttle_ms)
-
     if known is None:
-        return pack(unknown_code)
-    offset = OffsetToCommit(known.name, partition, place, epoch, said or "", known.topic_id)
+        return pack_one_commit(topic, partition, unknown_code, context.throttle_ms)
+    placed = OffsetToCommit(known.name, partition, offset, epoch, "", known.topic_id)
     decided = groups.submit(
         group_id,
         lambda caller: CommitOffsets(
@@ -43,7 +39,7 @@ def commit_one(context: Context, request: OneCommit) -> Answer:
             generation,
             member_id,
             instance_id,
-            (offset,),
+            (placed,),
             None,
             context.api_version >= EPOCHS_FROM,
             groups.rules_of(group_id).is_monotonic,
@@ -51,6 +47,7 @@ def commit_one(context: Context, request: OneCommit) -> Answer:
     )
 
     def answer(result: Any) -> Answered:
-        return pack(result.code if isinstance(result, Refused) else result.codes[0])
+        code = result.code if isinstance(result, Refused) else result.codes[0]
+        return pack_one_commit(topic, partition, code, context.throttle_ms)
 
     return when_answered(decided, answer)

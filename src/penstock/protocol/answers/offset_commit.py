@@ -1,6 +1,7 @@
 """The answer to OffsetCommit, versions 2 to 10."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -63,9 +64,8 @@ def pack_offset_commit(
     return b"".join(parts)
 
 
-def pack_one_commit(
-    topic: TopicKey, partition: int, error_code: int, *, throttle_ms: int = 0
-) -> bytes:
+@lru_cache(maxsize=10_000)  # a member is told the same again and again
+def pack_one_commit(topic: TopicKey, partition: int, error_code: int, throttle_ms: int) -> bytes:
     """The body, in any flexible version, for one partition of a topic named as it was asked for."""
     named = topic if isinstance(topic, bytes) else FLEXIBLE.string(topic)
     start = _ONE_START.pack(throttle_ms, _ONE)
