@@ -7,9 +7,9 @@ says what becomes of them, and gives the same values for all the others.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
-from operator import is_
+from operator import delitem, is_, setitem
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -123,12 +123,16 @@ def _objects(members: Sequence[_Member], count: int) -> list[Any]:
     names = [one.name for one in members]
     if len(set(names)) < len(names):
         raise NotPlain
-    rows = zip(*(one.cells for one in members), strict=True) if members else repeat((), count)
-    objects = list(map(dict, map(zip, repeat(names), rows)))
+    objects = list(map(dict.copy, repeat(dict.fromkeys(names), count)))
     for one in members:
+        _exhaust(map(setitem, objects, repeat(one.name), one.cells))
         owners = map(objects.__getitem__, one.absent.tolist())
-        deque(map(dict.__delitem__, owners, repeat(one.name)), maxlen=0)  # a loop in C
+        _exhaust(map(delitem, owners, repeat(one.name)))
     return objects
+
+
+def _exhaust(steps: Iterator[None]) -> None:
+    deque(steps, maxlen=0)  # a loop in C
 
 
 def _maps(column: Column) -> list[Any]:
