@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.columns.building import (
+    UNSEALED,
     BuiltBatch,
     Framing,
     PartitionBatches,
@@ -19,7 +20,7 @@ from penstock.columns.partitioner import Unkeyed
 from penstock.columns.shape import HEADERS_TYPE
 from penstock.errors import ErrorCode, Refused
 from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId, Sequence
-from penstock.protocol.batch import check_produced, read_header
+from penstock.protocol.batch import CorruptBatch, check_produced, read_header, seal
 from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record, build_batch, read_records
 
@@ -261,3 +262,15 @@ def test_a_column_of_nothing_but_nulls_needs_no_type() -> None:
     assert values_of(only(build_batches(arrow, partition_count=1, now=NOW, unkeyed=ONE))) == [
         [None]
     ]
+
+
+def test_a_batch_that_is_stamped_later_lacks_its_checksum_alone() -> None:
+    arrow = as_arrow([Record(key=b"a", value=b"1", timestamp=1)])
+    sealed, unsealed = (
+        only(build_batches(arrow, partition_count=1, now=NOW, unkeyed=ONE, stamp=stamp))[0].content
+        for stamp in (Stamp(), UNSEALED)
+    )
+    with pytest.raises(CorruptBatch):
+        check_produced(unsealed, 0, len(unsealed))
+    seal(unsealed)
+    assert unsealed == sealed

@@ -59,12 +59,16 @@ class Framing:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Whose batches they are. `sequences` has the next sequence of each partition, 0 if absent."""
+    """Whose batches they are. `sequences` has the next sequence of each partition, 0 if absent.
+
+    Not final: the producer is written in by somebody else, who seals the batches then.
+    """
 
     producer_id: ProducerId = NO_PRODUCER
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     transactional: bool = False
     sequences: Mapping[int, Sequence] = field(default_factory=dict)
+    is_final: bool = True
 
 
 class BuiltBatch(NamedTuple):
@@ -83,6 +87,7 @@ class PartitionBatches(NamedTuple):
 
 
 ANONYMOUS: Final = Stamp()
+UNSEALED: Final = Stamp(is_final=False)  # to be stamped later: the checksum would be for nothing
 USUAL_FRAMING: Final = Framing()
 
 
@@ -149,15 +154,18 @@ def _build_partition(
             base_sequence=sequence,
             record_count=end - start,
         )
-        batches.append(BuiltBatch(_sealed(target, header, framing), end - start))
+        content = _packed(target, header, framing)
+        if stamp.is_final:
+            seal(content)
+        batches.append(BuiltBatch(content, end - start))
         if sequence != NO_SEQUENCE:
             sequence = Sequence((sequence + end - start) & SEQUENCE_MASK)
         start = end
     return PartitionBatches(batches, order, sequence)
 
 
-def _sealed(target: Bytes, header: BatchHeader, framing: Framing) -> memoryview:
-    """The batch, compressed if so wanted, with its header and checksum."""
+def _packed(target: Bytes, header: BatchHeader, framing: Framing) -> memoryview:
+    """The batch, compressed if so wanted, with its header."""
     content = target.data
     if framing.codec != Codec.NONE:
         packed = compress(framing.codec, content[HEADER_BYTES:], framing.level)
@@ -165,5 +173,4 @@ def _sealed(target: Bytes, header: BatchHeader, framing: Framing) -> memoryview:
         content[HEADER_BYTES:] = packed
         header = header._replace(length=len(content) - LOG_OVERHEAD_BYTES)
     write_header(content, 0, header)
-    seal(content)
     return content

@@ -1,4 +1,4 @@
-"""Rows -> record batches that only lack their producer, each for one Kafka partition.
+"""Rows -> record batches that only lack producer and checksum, each for one Kafka partition.
 
 The first half of a write, done by whichever tasks have the rows: a batch is built once, as vectors.
 Either that task writes it in its turn, or it goes as one row to the task that writes its partition,
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.building import PartitionBatches, build_batches
+from penstock.columns.building import UNSEALED, PartitionBatches, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.offsets import partitions_of
 from penstock.model import Millis
@@ -76,6 +76,7 @@ class Packer:
             now=Millis(time.time_ns() // 1_000_000),
             unkeyed=Unkeyed.sticky((self._task + self._unkeyed) % count),
             framing=self._plan.framing,
+            stamp=UNSEALED,
         )
         self._unkeyed += 1
         return built

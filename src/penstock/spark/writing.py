@@ -1,9 +1,9 @@
 """The second half of a write: packed batches to their partitions, under a transaction's handle.
 
-Producer, epoch and sequence are stamped on batches that are built already. There are two ways. Each
-partition has one writing task, which asks the broker before its first batch whether the handle has
-been used there by somebody else: a second attempt of a task never writes over, or after, its first.
-Or tasks take turns, and each writes wherever its rows go. Runs in tasks; imports no pyspark.
+Producer, epoch, sequence and checksum are put on batches that are built already. There are two
+ways. Each partition has one writing task, which asks the broker before its first batch whether the
+handle has been used there by somebody else: a second attempt of a task never writes over, or after,
+its first. Or tasks take turns, and each writes where its rows go. Runs in tasks; no pyspark here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -197,7 +197,7 @@ class TurnWriter:
 
 
 def stamp(batch: bytearray | memoryview, handle: Handle, sequence: Sequence) -> Sequence:
-    """Make a batch one of a transaction; the sequence after it."""
+    """Make a batch one of a transaction, and seal it; the sequence after it."""
     header = read_header(batch)
     stamped = header._replace(
         attributes=header.attributes | TRANSACTIONAL,
