@@ -6,6 +6,8 @@ import enum
 import json
 import math
 import struct
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -271,3 +273,8 @@ def test_whole_values_are_a_column_of_text() -> None:
     assert at_once(parse(json.dumps({**OBJECT, "required": []})), empty) == [PREFIX + b"{}"] * 2
     with pytest.raises(ValueError, match="no property 'colour'"):
         JsonRows(ANYTHING).write(pa.RecordBatch.from_pydict({"colour": ["red"]}), b"")
+
+
+def test_a_single_event_is_written_without_loading_a_kernel() -> None:
+    program = "import sys, penstock.client.json_event; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

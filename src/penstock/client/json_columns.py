@@ -13,7 +13,7 @@ from penstock.client.codec import Misfit
 from penstock.client.errors import Reason
 from penstock.client.json_batches import JsonDecoder, rows_of
 from penstock.client.json_event import JsonEncoder
-from penstock.client.json_text import framed, lines_of
+from penstock.client.json_lines import framed, lines_of
 from penstock.client.json_types import JsonColumns, columns_of
 from penstock.client.json_values import NotPlain, values_of
 from penstock.columns.compiled import Bytes, Int64s
