@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql.datasource import (
+    DataSourceReader,
     EqualTo,
     GreaterThan,
     GreaterThanOrEqual,
@@ -16,6 +17,7 @@ from penstock.model import Offset, TopicPartition
 from penstock.spark import row_columns as own
 from penstock.spark.filters import Bounds, push
 from penstock.spark.planning import OffsetRange
+from penstock.spark.source import batch_reader, read_schema
 
 NAMES = {name: name for name in (own.TOPIC, own.PARTITION, own.OFFSET, own.TIMESTAMP)}
 
@@ -64,3 +66,10 @@ def test_filters_on_anything_else_are_left_to_spark() -> None:
     ]
     found, left = push(others, NAMES)
     assert (found, left) == (Bounds(), others)
+
+
+def test_a_reader_passes_for_one_without_push_down_where_that_is_off() -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
+    pushing: Any = batch_reader(options, read_schema(options)).pushFilters
+    assert pushing.__func__ is DataSourceReader.pushFilters  # as Spark tells
+    assert not list(pushing([EqualTo(("partition",), 1)]))

@@ -92,16 +92,16 @@ def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:
 def test_filters_are_pushed_down_and_a_session_without_push_down_works_as_well(
     spark: SparkSession, options: dict[str, str]
 ) -> None:
-    frame = spark.read.format("penstock").options(**options).load()
+    reader = spark.read.format("penstock").options(**options)
     wanted = (
         "_partition = 1 and _offset >= 3 and _offset < 5 and _timestamp > timestamp'2020-01-01'"
     )
-    planned = frame.where(wanted)
+    planned = reader.load().where(wanted)
     assert [row.id for row in planned.select("id").collect()] == [7, 9]
     assert planned.rdd.getNumPartitions() == 1
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
-        assert [row.id for row in frame.where(wanted).select("id").collect()] == [7, 9]
+        assert [row.id for row in reader.load().where(wanted).select("id").collect()] == [7, 9]
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 

@@ -1,9 +1,12 @@
 """The shop's pipelines, declared: Spark finds out what depends on what, and runs it.
 
-Every order is read once, good and bad; everything else is made of that table.
+Every order is kept in one table, good and bad, which others are made of. What needs a watermark is
+made of the topics: Spark wants to know a frame's columns for that, and learns those of its own
+tables later.
 """
 
 import os
+from typing import Any
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -19,10 +22,18 @@ LATENESS = "10 minutes"
 
 def topic(name: str, columns: str) -> DataFrame:
     """A topic as a stream from its beginning."""
-    spark = SparkSession.active()
-    reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
+    return read(SparkSession.active().readStream, name, columns).load()
+
+
+def topic_now(name: str, columns: str) -> DataFrame:
+    """A topic as a table: what it holds now."""
+    return read(SparkSession.active().read, name, columns).load()
+
+
+def read(reader: Any, name: str, columns: str) -> Any:
+    reader = reader.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
     reader = reader.option("registry", REGISTRY).option("columns", columns)
-    return reader.option("subscribe", name).option("startingOffsets", "earliest").load()
+    return reader.option("subscribe", name).option("startingOffsets", "earliest")
 
 
 @dp.table
@@ -48,9 +59,8 @@ def quarantine() -> DataFrame:
 @dp.materialized_view
 def windowed_revenue() -> DataFrame:
     """Revenue by hour and country."""
-    orders = SparkSession.active().read.table("all_orders").where("_error is null")
     return tumbling(
-        orders,
+        topic_now("orders", "country,cents,at,_error").where("_error is null"),
         "at",
         "1 hour",
         lateness=LATENESS,
@@ -60,19 +70,21 @@ def windowed_revenue() -> DataFrame:
     )
 
 
+# A join looks at the columns of its sides, which Spark does not allow within a declared function.
+_orders = topic("orders", "order_id,customer,country,cents,at,_error").where("_error is null")
+_paid = join_within(
+    Timed(_orders.drop("_error"), "at", LATENESS),
+    Timed(topic("payments", "order_id,payment_id,method,paid_at"), "paid_at", LATENESS),
+    on=["order_id"],
+    within="1 hour",
+)
+
+
 @dp.table
 def paid_orders() -> DataFrame:
     """Orders joined with their payments, if those came within an hour."""
-    spark = SparkSession.active()
-    orders = spark.readStream.table("all_orders").where("_error is null")
-    joined = join_within(
-        Timed(orders.select("order_id", "customer", "country", "cents", "at"), "at", LATENESS),
-        Timed(spark.readStream.table("payments"), "paid_at", LATENESS),
-        on=["order_id"],
-        within="1 hour",
-    )
     wait = F.unix_millis("paid_at") - F.unix_millis("at")
-    return joined.withColumn("wait_ms", wait).drop("at", "paid_at")
+    return _paid.withColumn("wait_ms", wait).drop("at", "paid_at")
 
 
 @dp.materialized_view

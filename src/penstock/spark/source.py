@@ -61,7 +61,7 @@ class _Pushdown:
     simply not call it; it tells by the function behind the method, which is therefore its own.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: "BatchReader") -> None:
         self._reader = reader
