@@ -175,7 +175,7 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
         "Made by `make bench`. Each bench runs us and a peer in the same run; the ratio is ours",
         "divided by the peer's, and the target says which way is better. Absolute numbers are of",
         "one machine; ratios travel better. Where a host shares its processors with others,",
-        "latencies and commits count the calmest rounds (`bench/host.py`).",
+        "latencies and commits count the calm rounds (`bench/host.py`).",
         "",
         f"![Every claim beside its peer]({charts}/overview.svg)",
         "",

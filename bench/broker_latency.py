@@ -1,9 +1,9 @@
 """Latency at a steady rate: Penstock beside Apache Kafka, both warmed up.
 
 A pause that the host makes shows in every percentile, and rounds differ by several times. So each
-load runs several times, the servers taking turns. Of each server's rounds the calmest count, which
-the host left alone most (`bench.host`), and of those the middle of each percentile; the notes have
-all that count.
+load runs several times, the servers taking turns. Of each server's rounds the calm ones count, in
+which the host left it alone (`bench.host`), and of those the middle of each percentile; the notes
+have all that count.
 """
 
 import json
@@ -15,13 +15,12 @@ from functools import partial
 from statistics import median
 
 from bench.figures import Figure, report
-from bench.host import Round, calmest, timed
+from bench.host import Round, calm, timed
 from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
 
 ACKNOWLEDGED = ("--rate", "1000", "--count", "10000")
 END_TO_END = ("--rate", "10000", "--count", "80000", "--size", "100", "--end-to-end")
 ROUNDS = 9
-COUNTED = 5  # the calmest
 
 
 def measure() -> Iterator[Figure]:
@@ -55,12 +54,12 @@ def measure() -> Iterator[Figure]:
 
 
 def by_turns(servers: list[Server], options: tuple[str, ...]) -> list[list[Round]]:
-    """The calmest rounds of a load, by server."""
+    """The calm rounds of a load, by server."""
     rounds: list[list[Round]] = [[] for _ in servers]
     for _ in range(ROUNDS):
         for server, done in zip(servers, rounds, strict=True):
             done.append(timed(partial(run, server, *options)))
-    return [calmest(done, COUNTED) for done in rounds]
+    return [calm(done) for done in rounds]
 
 
 def listed(values: list[float]) -> str:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
-from bench.host import Round, calmest, timed
+from bench.host import Round, calm, timed
 from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
 from penstock.protocol.headers import write_request_header
 from penstock.protocol.messages import encode, fill, request_type
@@ -28,7 +28,7 @@ from penstock.protocol.messages import encode, fill, request_type
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
 COMMIT_CPU = "commits: server CPU"
-COMMIT_ROUNDS = 11  # of which the calmest count
+COMMIT_ROUNDS = 11  # of which the calm ones count
 MEMBERS, PARTITIONS, ROUNDS = 50, 200, 5
 GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
@@ -49,7 +49,7 @@ def measure() -> Iterator[Figure]:
             make_topic(server.bootstrap, "t", partitions=PARTITIONS)
         rounds = commits_by_turns(servers)
         for name, unit, target in (("commits", "commits/s", ">= 1.0"), (COMMIT_CPU, "us", "")):
-            middles = [median(each.measured[name] for each in calm) for calm in rounds]
+            middles = [median(each.measured[name] for each in counted) for counted in rounds]
             yield beside(name, middles, unit, target)
         for name, settings in (("classic", CLASSIC), ("consumer", CONSUMER)):
             steps = [rebalance(server.bootstrap, name, settings) for server in servers]
@@ -135,7 +135,7 @@ def wait_for_coordinator(wire: Wire, group: str) -> None:
 
 
 def commits_by_turns(servers: Sequence[Server]) -> list[list[Round]]:
-    """The calmest rounds of each server, which take turns."""
+    """The calm rounds of each server, which take turns."""
     crews = [[Wire(server.bootstrap) for _ in range(CONNECTIONS)] for server in servers]
     for crew in crews:
         for number, wire in enumerate(crew):
@@ -146,7 +146,7 @@ def commits_by_turns(servers: Sequence[Server]) -> list[list[Round]]:
         for server, crew, done in zip(servers, crews, rounds, strict=True):
             done.append(timed(partial(commit_round, server, crew)))
             print(type(server).__name__, done[-1], file=sys.stderr)
-    return [calmest(done, ROUNDS) for done in rounds]
+    return [calm(done) for done in rounds]
 
 
 def commit_round(server: Server, crew: Sequence[Wire]) -> dict[str, float]:

@@ -1,14 +1,17 @@
-"""The calmest rounds: those in which the host of a virtual machine took the least time for others.
+"""The calm rounds: those in which the host of a virtual machine took little time for others.
 
-A host that runs others lets our processors stand for milliseconds, which no server can help and
-every high percentile shows. The kernel counts that time ("steal"), whatever the server does; so a
-load is run more often than needed, and the rounds count in which least was taken.
+A host that runs others lets our processors stand for milliseconds, which no server can help. The
+kernel counts that time ("steal"), whatever the server does. Where it is more than one per cent, a
+99th percentile tells of the host alone; so a load is run more often than needed, and calm rounds
+count, or the calmest if there are too few of them.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+STOLEN_MAX: Final = 0.01
+COUNTED_MIN: Final = 3
 _STEAL: Final = 8  # the column of /proc/stat's first line
 
 
@@ -27,10 +30,11 @@ def timed(load: Callable[[], dict[str, float]]) -> Round:
     return Round(measured, spent[_STEAL - 1] / max(sum(spent), 1))
 
 
-def calmest(rounds: Sequence[Round], count: int) -> list[Round]:
-    """So many of them, in the order they were run."""
-    limit = sorted(each.stolen_share for each in rounds)[count - 1]
-    return [each for each in rounds if each.stolen_share <= limit][:count]
+def calm(rounds: Sequence[Round]) -> list[Round]:
+    """Those that count, in the order they were run."""
+    least = sorted(each.stolen_share for each in rounds)[:COUNTED_MIN]
+    limit = max(STOLEN_MAX, least[-1])
+    return [each for each in rounds if each.stolen_share <= limit]
 
 
 def _ticks() -> list[int]:

@@ -189,12 +189,12 @@ def figures(name: str, ours: Round, peer: Round | None, target: str, note: str) 
 
 
 def cpu_s() -> float:
-    """Of all processes that Spark has started and that are still there."""
+    """Of all processes that Spark has started; what has ended is in the times of its parent."""
     spent = 0.0
     for one in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has just ended
             times = one.cpu_times()
-            spent += times.user + times.system
+            spent += times.user + times.system + times.children_user + times.children_system
     return spent
 
 
