@@ -6,11 +6,12 @@ tables later.
 """
 
 import os
-from typing import Any
+from typing import TypeVar
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from penstock.spark.joins import Timed, join_within
 from penstock.spark.windows import tumbling
@@ -18,19 +19,21 @@ from penstock.spark.windows import tumbling
 BOOTSTRAP = os.environ.get("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
 REGISTRY = os.environ.get("PENSTOCK_REGISTRY", "http://127.0.0.1:8081")
 LATENESS = "10 minutes"
+ReaderT = TypeVar("ReaderT", DataFrameReader, DataStreamReader)
 
 
 def topic(name: str, columns: str) -> DataFrame:
     """A topic as a stream from its beginning."""
-    return read(SparkSession.active().readStream, name, columns).load()
+    return asked(SparkSession.active().readStream, name, columns).load()
 
 
 def topic_now(name: str, columns: str) -> DataFrame:
     """A topic as a table: what it holds now."""
-    return read(SparkSession.active().read, name, columns).load()
+    return asked(SparkSession.active().read, name, columns).load()
 
 
-def read(reader: Any, name: str, columns: str) -> Any:
+def asked(reader: ReaderT, name: str, columns: str) -> ReaderT:
+    """What both ways of reading have in common."""
     reader = reader.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
     reader = reader.option("registry", REGISTRY).option("columns", columns)
     return reader.option("subscribe", name).option("startingOffsets", "earliest")
