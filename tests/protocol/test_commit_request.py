@@ -102,6 +102,11 @@ def test_long_names_are_read_too(version: int) -> None:
     assert read_one_commit(memoryview(body), 0, version) == as_kio_reads(version, body)
 
 
+def test_a_head_that_is_too_large_to_keep_is_left_to_kio() -> None:
+    head = COMMIT.head._replace(group_id="g" * 1024)
+    assert read_one_commit(memoryview(written(9, COMMIT._replace(head=head))), 0, 9) is None
+
+
 @pytest.mark.parametrize("metadata", ["x", "said", "x" * 200, "\0\0\0\0", "\x01\0\0\0"])
 def test_a_commit_that_says_something_is_left_to_kio(metadata: str) -> None:
     assert read_one_commit(memoryview(written(9, COMMIT, metadata=metadata)), 0, 9) is None

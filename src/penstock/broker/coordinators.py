@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.hosting import HostedMachine
 from penstock.broker.partitions import Partition, Partitions
 from penstock.errors import ErrorCode, Refused
+
+NAME_BYTES_MAX: Final = 2**15 - 1  # lengths have 16 bits in the log
 
 StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
@@ -89,7 +91,13 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
 
 
 def partition_of(key: str, partition_count: int) -> int:
-    """Where a group or a transactional id is coordinated: Java's string hash of its name."""
+    """Where a group or a transactional id is coordinated: Java's string hash of its name.
+
+    Refused when it is too long to be anybody's: no log could keep it, and hashing would take long.
+    """
+    if len(key) > NAME_BYTES_MAX or len(key.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+        told = f"a group or transactional id of more than {NAME_BYTES_MAX} bytes"
+        raise Refused(ErrorCode.invalid_request, told)
     units = key.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for position in range(0, len(units), 2):

@@ -32,7 +32,14 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 Coordinator: TypeAlias = HostedMachine[GroupTable, Command, Event]
 
-partition_of_group = lru_cache(maxsize=10_000)(partition_of)  # heartbeats ask for the same few
+_KEPT_CHARACTERS_MAX: Final = 255  # what is sent must not fill our memory
+_kept_partition_of = lru_cache(maxsize=10_000)(partition_of)  # heartbeats ask for the same few
+
+
+def partition_of_group(group_id: str, partition_count: int) -> int:
+    """Of the offsets topic, as every Kafka client computes it."""
+    is_short = len(group_id) <= _KEPT_CHARACTERS_MAX
+    return (_kept_partition_of if is_short else partition_of)(group_id, partition_count)
 
 
 class GroupRules:

@@ -21,6 +21,7 @@ from penstock.protocol.compact import (
 _FLEXIBLE_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 _HEADS_MAX: Final = 10_000  # kept: of so many members
+_HEAD_BYTES_MAX: Final = 1024  # longer ones are not kept: what is sent must not fill our memory
 
 _INT_32: Final = Struct(">i")
 _TAIL: Final = Struct(
@@ -58,7 +59,7 @@ def read_one_commit(frame: memoryview, position: int, version: int) -> OneCommit
     None says nothing about the request yet: kio's reader does.
     """
     tail_at = len(frame) - _TAIL.size
-    if version < _FLEXIBLE_FROM or tail_at <= position:
+    if version < _FLEXIBLE_FROM or not 0 < tail_at - position <= _HEAD_BYTES_MAX:
         return None
     offset, leader_epoch, end = _TAIL.unpack_from(frame, tail_at)
     if end != _EMPTY and end != _NULL:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -390,3 +391,48 @@ def test_a_group_may_ask_for_commits_that_never_go_back(wire: Wire, broker: Brok
     assert commit(wire, broker, 9, 7, **mine) == ErrorCode.none
     assert commit(wire, broker, 9, 6, **mine) == ErrorCode.invalid_request
     assert commit(wire, broker, 9, 8, **mine) == ErrorCode.none
+
+
+def commit_code(wire: Wire, version: int, metadata: str, **fields: Any) -> ErrorCode:
+    row = {
+        "partition_index": 0,
+        "committed_offset": 5,
+        "committed_leader_epoch": -1,
+        "committed_metadata": metadata,
+    }
+    topic = {"name": "t", "partitions": [row], **fields.pop("topic", {})}
+    who = {"group_id": "simple", "generation_id_or_member_epoch": -1, "member_id": "", **fields}
+    response = wire.ask(OFFSET_COMMIT, version, topics=[topic], **who)
+    code: ErrorCode = response.topics[0].partitions[0].error_code
+    return code
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_COMMIT, 8))
+def test_a_commit_that_takes_the_short_way_is_answered_as_on_the_long_one(
+    wire: Wire, broker: Broker, version: int
+) -> None:
+    """Whoever says something about an offset goes the long way."""
+    known = {"topic": {"topic_id": uuid.UUID(bytes=broker.topic_id("t"))}}
+    joined = member(wire)
+    as_member = {**known, "group_id": "g", "member_id": joined.member_id}
+    cases: list[dict[str, Any]] = [
+        known,
+        {"topic": {"name": "nothing", "topic_id": uuid.UUID(int=5)}},
+        {**known, "group_id": ""},
+        {**known, "generation_id_or_member_epoch": 3},
+        {**as_member, "generation_id_or_member_epoch": joined.generation_id},
+        {**as_member, "generation_id_or_member_epoch": joined.generation_id + 1},
+        {**as_member, "member_id": "stranger", "generation_id_or_member_epoch": 1},
+    ]
+    short = [commit_code(wire, version, "", **case) for case in cases]
+    assert short == [commit_code(wire, version, "said", **case) for case in cases]
+    assert short[0] == short[4] == ErrorCode.none
+    assert ErrorCode.none not in (*short[1:4], *short[5:])
+
+
+def test_a_group_that_no_log_could_name_is_refused(wire: Wire) -> None:
+    group = "g" * 40_000
+    assert commit_code(wire, 9, "", group_id=group) == ErrorCode.invalid_request
+    (found,) = wire.ask(FIND, 4, key_type=0, coordinator_keys=[group]).coordinators
+    assert found.error_code == ErrorCode.invalid_request
+    assert commit_code(wire, 9, "") == ErrorCode.none
