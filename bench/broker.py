@@ -9,20 +9,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
 
 from bench.figures import Figure, report
 from bench.memory import SettledMemory
 from bench.peers import (
-    PeerUnavailable,
     Server,
-    apache_kafka,
+    both_servers,
     cost_of,
     delete_topic,
     make_topic,
-    penstock,
     resident_bytes,
 )
 
@@ -73,13 +70,7 @@ class Run:
 
 def measure() -> Iterator[Figure]:
     """Ours and the peer's by turns, then their ratios."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(penstock())]
-        try:
-            servers.append(stack.enter_context(apache_kafka()))
-        except PeerUnavailable as reason:
-            print(f"no peer to compare with: {reason}", file=sys.stderr)
-        memory = stack.enter_context(SettledMemory())
+    with both_servers() as servers, SettledMemory() as memory:
         for server in servers:
             warm_up(server)
         for load in LOADS:

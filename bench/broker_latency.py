@@ -10,13 +10,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from statistics import median
 
 from bench.figures import Figure, report
 from bench.host import Round, calm, timed
-from bench.peers import PeerUnavailable, Server, apache_kafka, make_topic, penstock
+from bench.peers import Server, both_servers, make_topic
 
 ACKNOWLEDGED = ("--rate", "1000", "--count", "10000")
 END_TO_END = ("--rate", "10000", "--count", "80000", "--size", "100", "--end-to-end")
@@ -25,12 +24,7 @@ ROUNDS = 9
 
 def measure() -> Iterator[Figure]:
     """p50 and p99 of both servers."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(penstock())]
-        try:
-            servers.append(stack.enter_context(apache_kafka()))
-        except PeerUnavailable as reason:
-            print(f"no peer to compare with: {reason}", file=sys.stderr)
+    with both_servers() as servers:
         for server in servers:
             make_topic(server.bootstrap, "latency", partitions=4)
             run(server, "--rate", "5000", "--count", "30000")  # warm-up: not looked at

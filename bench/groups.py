@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
@@ -21,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
 from bench.host import Round, calm, timed
-from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+from bench.peers import Server, both_servers, cost_of, make_topic, penstock
 from penstock.protocol.headers import write_request_header
 from penstock.protocol.messages import encode, fill, request_type
 
@@ -39,12 +38,7 @@ HEARTBEAT_S = 5  # of the consumer protocol, as both servers have it
 
 def measure() -> Iterator[Figure]:
     """The same work on both servers, which both stand."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(penstock())]
-        try:
-            servers.append(stack.enter_context(apache_kafka()))
-        except PeerUnavailable as reason:
-            print(f"no peer to compare with: {reason}", file=sys.stderr)
+    with both_servers() as servers:
         for server in servers:
             make_topic(server.bootstrap, "t", partitions=PARTITIONS)
         rounds = commits_by_turns(servers)

@@ -1,8 +1,9 @@
 """The two servers every broker bench compares, each as a `with` block, and what a process cost."""
 
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ __all__ = [
     "PeerUnavailable",
     "Server",
     "apache_kafka",
+    "both_servers",
     "cost_of",
     "delete_topic",
     "make_topic",
@@ -60,6 +62,18 @@ def penstock(folder: Path | None = None) -> Server:
 def apache_kafka(folder: Path | None = None) -> Server:
     """One Apache Kafka node with a gigabyte of heap."""
     return ApacheKafka(folder=folder, settings=["=".join(_DELETE_SOON)])
+
+
+@contextmanager
+def both_servers() -> Iterator[list[Server]]:
+    """Ours and the peer, to take turns; ours alone, with a word, where there is no peer."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(penstock())]
+        try:
+            servers.append(stack.enter_context(apache_kafka()))
+        except PeerUnavailable as reason:
+            print(f"no peer to compare with: {reason}", file=sys.stderr)
+        yield servers
 
 
 def make_topic(bootstrap: str, name: str, *, partitions: int) -> None:
