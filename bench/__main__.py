@@ -28,7 +28,7 @@ from bench.figures import Figure
 HERE: Final = Path(__file__).parent
 CHARTS: Final = Path("docs/charts")
 IS_BENCH: Final = ("from bench.figures import", "report(measure(), __doc__)")
-NEEDS_JAVA: Final = ("apache_kafka", "apicurio", "pyspark", "penstock.spark")
+NEEDS_JAVA: Final = ("apache_kafka", "both_servers", "apicurio", "pyspark", "penstock.spark")
 SECONDS_MAX: Final = 3600
 PACKAGES: Final = ("confluent-kafka", "fastavro", "pyarrow", "numba", "pyspark")
 
