@@ -25,7 +25,7 @@ building.build_batches(
 )
 kernels = (
     read_kernels.index_records, read_kernels.gather_bytes, read_kernels.index_headers,
-    write_kernels.measure_batch, write_kernels.write_batch, write_kernels.group_rows,
+    write_kernels.measure_batch, write_kernels.write_records, write_kernels.group_rows,
 )
 for kernel in kernels:
     print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))

@@ -4,8 +4,9 @@ Rows keep their order within a partition. A batch is cut before the row that wou
 large uncompressed, as Kafka's producer does it; a row too large by itself is refused by number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ import pyarrow as pa
 
 from penstock.columns import write_kernels as kernels
 from penstock.columns.arrow_rows import chosen_partitions, rows_layout
-from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.compiled import Int64s
 from penstock.columns.partitioner import Unkeyed, assign_partitions
-from penstock.columns.write_kernels import RowsLayout
+from penstock.columns.write_kernels import BatchesLayout, RowsLayout
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (
     NO_EPOCH,
@@ -110,21 +111,30 @@ def build_batches(
     order = np.empty(len(partitions), dtype=np.int64)
     ends = np.zeros(partition_count + 1, dtype=np.int64)
     kernels.group_rows(partitions, ends, order)
-    return {
-        partition: _build_partition(
-            rows, order[ends[partition] : ends[partition + 1]], partition, framing, stamp
-        )
+    taken = {
+        partition: order[ends[partition] : ends[partition + 1]]
         for partition in np.flatnonzero(np.diff(ends)).tolist()
     }
+    cuts = {partition: list(_cut(rows, some, framing)) for partition, some in taken.items()}
+    contents = _write(rows, partitions, partition_count, cuts)
+    built = {}
+    for partition, some in taken.items():
+        batches, end_sequence = _headed(cuts[partition], contents, framing, stamp, partition)
+        built[partition] = PartitionBatches(batches, some, end_sequence)
+    return built
 
 
-def _build_partition(
-    rows: RowsLayout, order: Int64s, partition: int, framing: Framing, stamp: Stamp
-) -> PartitionBatches:
-    sequence = NO_SEQUENCE
-    if stamp.producer_id != NO_PRODUCER:
-        sequence = stamp.sequences.get(partition, Sequence(0))
-    batches = []
+class _Cut(NamedTuple):
+    """What goes into one batch."""
+
+    record_count: int
+    size_bytes: int  # header and all
+    base_timestamp: int
+    max_timestamp: int
+
+
+def _cut(rows: RowsLayout, order: Int64s, framing: Framing) -> Iterator[_Cut]:
+    """One partition's batches, each as large as it may be."""
     start = 0
     while start < len(order):
         end, size, max_timestamp = kernels.measure_batch(
@@ -136,37 +146,68 @@ def _build_partition(
                 f"row {order[start]} makes a batch of {size + HEADER_BYTES} bytes,"
                 f" {framing.batch_bytes_max} are allowed",
             )
-        target = np.empty(HEADER_BYTES + size, dtype=np.uint8)
-        written = kernels.write_batch(rows, order, start, end, target, HEADER_BYTES)
-        assert written == len(target), "measured and written sizes differ"
+        base_timestamp = int(rows.timestamps[order[start]])
+        yield _Cut(end - start, HEADER_BYTES + size, base_timestamp, max_timestamp)
+        start = end
+
+
+def _write(
+    rows: RowsLayout, partitions: Int64s, partition_count: int, cuts: Mapping[int, list[_Cut]]
+) -> Iterator[memoryview]:
+    """The batches one after the other, with room for their headers; all are views of one memory."""
+    current = np.zeros(partition_count, dtype=np.int64)
+    in_order: list[_Cut] = []
+    for partition, some in cuts.items():
+        current[partition] = len(in_order)
+        in_order += some
+    ends = np.cumsum([0, *(cut.size_bytes for cut in in_order)])
+    target = np.empty(ends[-1], dtype=np.uint8)
+    batches = BatchesLayout(
+        counts=np.array([cut.record_count for cut in in_order], dtype=np.int64),
+        base_timestamps=np.array([cut.base_timestamp for cut in in_order], dtype=np.int64),
+        positions=ends[:-1] + HEADER_BYTES,
+        written=np.zeros(len(in_order), dtype=np.int64),
+    )
+    kernels.write_records(rows, partitions, current, batches, target)
+    assert (batches.positions == ends[1:]).all(), "measured and written sizes differ"
+    return (target.data[start:end] for start, end in pairwise(ends.tolist()))
+
+
+def _headed(
+    cuts: list[_Cut], contents: Iterator[memoryview], framing: Framing, stamp: Stamp, partition: int
+) -> tuple[list[BuiltBatch], Sequence]:
+    """One partition's batches, the next of `contents`, and the sequence after them."""
+    sequence = NO_SEQUENCE
+    if stamp.producer_id != NO_PRODUCER:
+        sequence = stamp.sequences.get(partition, Sequence(0))
+    batches = []
+    for cut in cuts:
         header = BatchHeader(
             base_offset=0,
-            length=len(target) - LOG_OVERHEAD_BYTES,
+            length=cut.size_bytes - LOG_OVERHEAD_BYTES,
             leader_epoch=NO_EPOCH,
             magic=MAGIC,
             crc=0,
             attributes=framing.codec | (TRANSACTIONAL if stamp.transactional else 0),
-            last_offset_delta=end - start - 1,
-            base_timestamp=int(rows.timestamps[order[start]]),
-            max_timestamp=max_timestamp,
+            last_offset_delta=cut.record_count - 1,
+            base_timestamp=cut.base_timestamp,
+            max_timestamp=cut.max_timestamp,
             producer_id=stamp.producer_id,
             producer_epoch=stamp.producer_epoch,
             base_sequence=sequence,
-            record_count=end - start,
+            record_count=cut.record_count,
         )
-        content = _packed(target, header, framing)
+        packed = _packed(next(contents), header, framing)
         if stamp.is_final:
-            seal(content)
-        batches.append(BuiltBatch(content, end - start))
+            seal(packed)
+        batches.append(BuiltBatch(packed, cut.record_count))
         if sequence != NO_SEQUENCE:
-            sequence = Sequence((sequence + end - start) & SEQUENCE_MASK)
-        start = end
-    return PartitionBatches(batches, order, sequence)
+            sequence = Sequence((sequence + cut.record_count) & SEQUENCE_MASK)
+    return batches, sequence
 
 
-def _packed(target: Bytes, header: BatchHeader, framing: Framing) -> memoryview:
+def _packed(content: memoryview, header: BatchHeader, framing: Framing) -> memoryview:
     """The batch, compressed if so wanted, with its header."""
-    content = target.data
     if framing.codec != Codec.NONE:
         packed = compress(framing.codec, content[HEADER_BYTES:], framing.level)
         content = memoryview(bytearray(HEADER_BYTES + len(packed)))
