@@ -82,6 +82,19 @@ def test_api_versions_shows_the_table(wire: Wire, version: int) -> None:
     assert (rows[1].min_version, rows[1].max_version) == (4, 18)
 
 
+@pytest.mark.parametrize("version", [0, 3])  # a plain header, a flexible one
+def test_a_client_may_name_itself_otherwise_with_every_request(wire: Wire, version: int) -> None:
+    tags = b"" if version == 0 else b"\0"
+    body = b"" if version == 0 else b"\x02a\x02b\0"
+    for number, name in enumerate([b"one", b"one", b"two", b"", None, b"one", b"onetwo", b"on"]):
+        size = -1 if name is None else len(name)
+        header = struct.pack(">hhih", API_VERSIONS, version, number, size) + (name or b"")
+        wire.send_frame(header + tags + body)
+        assert struct.unpack(">i", wire.receive_frame()[:4]) == (number,)
+    wire.send_frame(struct.pack(">hhi", API_VERSIONS, version, 8))
+    assert wire.is_closed(), "a header that ends before the name is none"
+
+
 def test_a_request_in_single_bytes_is_a_request(wire: Wire) -> None:
     whole = struct.pack(">i", 10) + struct.pack(">hhih", API_VERSIONS, 0, 3, -1)
     for byte in whole:

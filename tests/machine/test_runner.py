@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId, JournalRecord, Outcome, Reply, Runner, TransactionStamp
+from penstock.machine import (
+    NOT_YET,
+    CallerId,
+    JournalRecord,
+    Outcome,
+    Reply,
+    Runner,
+    TransactionStamp,
+)
 from penstock.model import Millis, Offset
 
 CALLER = CallerId(1)
@@ -188,3 +196,25 @@ def test_a_log_that_cannot_be_written_refuses_this_caller_and_all_who_wait(desk:
     assert desk.runner.failed
     assert desk.runner.state.said == {"hello": 1}, "what failed was never applied"
     assert desk.sent == []
+
+
+def test_who_asks_has_the_reply_at_once_when_nothing_has_to_be_waited_for(desk: Desk) -> None:
+    assert desk.runner.ask(Say("how many"), CALLER, NOW) == {}
+    assert isinstance(desk.runner.ask(Say("rude"), CALLER, NOW), Refused)
+    assert desk.answers == []
+
+
+def test_who_asks_waits_for_its_events_and_for_those_of_others(desk: Desk) -> None:
+    assert desk.runner.ask(Say("hello"), CALLER, NOW) is NOT_YET
+    assert desk.runner.ask(Say("how many"), CALLER, NOW) is NOT_YET
+    desk.journal.commit()
+    desk.runner.on_committed()
+    assert desk.answers == [1, {"hello": 1}]
+
+
+def test_who_asks_is_refused_at_once_by_a_log_that_cannot_be_written(desk: Desk) -> None:
+    assert desk.runner.ask(Say("hello"), CALLER, NOW) is NOT_YET
+    desk.journal.full = True
+    assert isinstance(desk.runner.ask(Say("world"), CALLER, NOW), Refused)
+    assert isinstance(desk.runner.ask(Say("how many"), CALLER, NOW), Refused)
+    assert [type(answer) for answer in desk.answers] == [Refused], "the one that waited"

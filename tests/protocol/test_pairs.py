@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import Malformed
 from penstock.model import NO_OFFSET, LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.batch import HEADER_BYTES, CorruptBatch, seal, stamp
+from penstock.protocol.batch import HEADER_BYTES, CorruptBatch, read_header, seal, stamp
 from penstock.protocol.codecs import Codec
-from penstock.protocol.pairs import build_pairs, read_pairs, read_plain_pairs
+from penstock.protocol.pairs import build_one, build_pairs, read_pairs, read_plain_pairs
 from penstock.protocol.records import Record, build_batch, read_records
 
 content = st.none() | st.binary(max_size=300)
@@ -45,6 +45,16 @@ def test_a_batch_of_pairs_is_built_as_the_plain_builder_does(
     )
     plain = build_batch(pairs, timestamp=now, transactional=transactional, **who)  # type: ignore[arg-type]  # a dict of two
     assert build_pairs(pairs, now, transactional=transactional, **who) == plain  # type: ignore[arg-type]  # a dict of two
+
+
+@given(st.binary(max_size=1000), content, st.integers(-1, 2**40).map(Millis))
+@settings(deadline=None, max_examples=200)
+def test_a_batch_of_one_is_built_as_one_of_many_and_tells_its_header(
+    key: bytes, value: bytes | None, timestamp: Millis
+) -> None:
+    batch, header = build_one(key, value, timestamp)
+    assert batch == build_pairs([(key, value)], timestamp)
+    assert header == read_header(batch)
 
 
 @given(records, st.data())

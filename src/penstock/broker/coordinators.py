@@ -16,6 +16,8 @@ from penstock.broker.partitions import Partition, Partitions
 from penstock.errors import ErrorCode, Refused
 
 NAME_BYTES_MAX: Final = 2**15 - 1  # lengths have 16 bits in the log
+_KEPT_MAX: Final = 10_000  # names whose machine is remembered
+_KEPT_CHARACTERS_MAX: Final = 255  # what is sent must not fill our memory
 
 StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
@@ -37,6 +39,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
         self._cluster = cluster
         self._host = host
         self._hosted: dict[int, HostedMachine[StateT, CommandT, EventT]] = {}
+        self._by_key: dict[str, HostedMachine[StateT, CommandT, EventT]] = {}  # asked for lately
         self.is_started = False
 
     def __iter__(self) -> Iterator[HostedMachine[StateT, CommandT, EventT]]:
@@ -49,6 +52,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
 
     def follow(self) -> None:
         """The controller's word on the topic changed."""
+        self._by_key.clear()
         if not self.is_started:
             return
         topic = self._partitions.topics.get(self._topic)
@@ -65,6 +69,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
     def close(self) -> None:
         """Refuse what still waits."""
         self.is_started = False
+        self._by_key.clear()
         for machine in self:
             machine.close()
         self._hosted.clear()
@@ -73,21 +78,31 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
         """The machine over that partition, if it is hosted here."""
         return self._hosted.get(index)
 
-    def of(
-        self, key: str, index_of: Callable[[str, int], int]
-    ) -> HostedMachine[StateT, CommandT, EventT]:
+    def of(self, key: str) -> HostedMachine[StateT, CommandT, EventT]:
         """The machine that has this group or transactional id; Refused when it is not here."""
+        kept = self._by_key.get(key)
+        return self._find(key) if kept is None else kept
+
+    def _find(self, key: str) -> HostedMachine[StateT, CommandT, EventT]:
         topic = self._cluster.topic(self._topic)
         if topic is None:
             raise Refused(ErrorCode.not_coordinator, "nobody has asked for a coordinator yet")
-        index = index_of(key, len(topic.partitions))
+        index = partition_of(key, len(topic.partitions))
         machine = self._hosted.get(index)
         if machine is not None:
+            self._keep(key, machine)
             return machine
         partition = self._partitions.find(self._topic, index)
         if partition is not None and partition.is_led_here:
             raise Refused(ErrorCode.coordinator_load_in_progress, "it is being loaded; try again")
         raise Refused(ErrorCode.not_coordinator, "another broker coordinates it; find it again")
+
+    def _keep(self, key: str, machine: HostedMachine[StateT, CommandT, EventT]) -> None:
+        if len(key) > _KEPT_CHARACTERS_MAX:
+            return
+        if len(self._by_key) >= _KEPT_MAX:
+            self._by_key.clear()
+        self._by_key[key] = machine
 
 
 def partition_of(key: str, partition_count: int) -> int:

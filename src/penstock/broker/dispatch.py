@@ -28,6 +28,7 @@ from penstock.broker.quotas import Kind
 from penstock.errors import Refused
 from penstock.protocol.headers import (
     API_VERSIONS,
+    ASKER_FROM,
     is_flexible_version,
     read_asker,
     response_has_tags,
@@ -40,12 +41,13 @@ from penstock.protocol.primitives import Buffer
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-_WANTED: Final = Struct(
+_START: Final = Struct(
     ">"
     "h"  # api_key
     "h"  # api_version
+    "i"  # correlation_id
 )
-_CORRELATION_ID: Final = Struct(">i")  # follows at once
+_KEPT_BYTES_MAX: Final = 255  # what is sent must not fill our memory
 
 
 class Route(NamedTuple):
@@ -66,18 +68,20 @@ class Dispatcher:
 
     def begin(self, client: Client, frame: memoryview) -> tuple[Context, Answer]:
         """Read one request and let its handler take effect."""
-        wanted = _WANTED.unpack_from(frame, 0)  # a frame has eight bytes at least
-        route = self._routes.get(wanted) or self._find_route(*wanted)
+        # A frame has eight bytes at least.
+        api_key, api_version, correlation_id = _START.unpack_from(frame, 0)
+        broker = self._broker
+        route = self._routes.get((api_key, api_version)) or self._find_route(api_key, api_version)
         if route is None:
             # Nothing more is read: how the header of an unknown version goes on is unknown too.
-            (correlation_id,) = _CORRELATION_ID.unpack_from(frame, _WANTED.size)
-            api_key, api_version = wanted
-            context = Context(self._broker, client, None, api_key, api_version, correlation_id)
+            context = Context(broker, client, None, api_key, api_version, correlation_id)
             return context, self._refuse_version(context)
-        broker = self._broker
         handle, read, is_flexible, has_tags = route
-        correlation_id, client_id, position = read_asker(frame, is_flexible)
-        api_key, api_version = wanted
+        packed, client_id, position = client.askers[is_flexible]
+        if frame[ASKER_FROM:position] != packed:  # another than the last time, as hardly ever
+            packed, client_id, position = asker = read_asker(frame, is_flexible)
+            if position <= _KEPT_BYTES_MAX:
+                client.askers[is_flexible] = asker
         context = Context(broker, client, client_id, api_key, api_version, correlation_id, has_tags)
         request, _ = read(frame, position)
         try:

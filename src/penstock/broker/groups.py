@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from penstock.broker.cluster import ClusterController
-from penstock.broker.coordinators import Coordinators, partition_of, refused
+from penstock.broker.coordinators import Coordinators, refused
 from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.partitions import Partition, Partitions
 from penstock.config.group import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION_TIMEOUT
@@ -31,15 +30,6 @@ from penstock.protocol.control import Marker
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 Coordinator: TypeAlias = HostedMachine[GroupTable, Command, Event]
-
-_KEPT_CHARACTERS_MAX: Final = 255  # what is sent must not fill our memory
-_kept_partition_of = lru_cache(maxsize=10_000)(partition_of)  # heartbeats ask for the same few
-
-
-def partition_of_group(group_id: str, partition_count: int) -> int:
-    """Of the offsets topic, as every Kafka client computes it."""
-    is_short = len(group_id) <= _KEPT_CHARACTERS_MAX
-    return (_kept_partition_of if is_short else partition_of)(group_id, partition_count)
 
 
 class GroupRules:
@@ -128,11 +118,20 @@ class Groups:
             return refused(refusal)
         return coordinator.submit(command)
 
+    def ask(self, group_id: str, command: Callable[[CallerId], Command]) -> object:
+        """As `submit`, but the answer or the Refused itself where nothing is waited for."""
+        try:
+            coordinator = self.coordinator_of(group_id)
+        except Refused as refusal:
+            return refusal
+        caller = coordinator.mint_caller()
+        return coordinator.ask(command(caller), caller)
+
     def coordinator_of(self, group_id: str) -> Coordinator:
         """The machine that has this group; Refused when it is not here."""
         if not group_id:
             raise Refused(ErrorCode.invalid_group_id, "group.id is empty")
-        return self._coordinators.of(group_id, partition_of_group)
+        return self._coordinators.of(group_id)
 
     def list_groups(self) -> list[asyncio.Future[Any]]:
         """The groups of this broker, one future per coordinator."""

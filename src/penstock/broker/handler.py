@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kio.static.protocol import Entity
 
+from penstock.protocol.headers import NOBODY_YET
 from penstock.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Client:
     """Who is on the other side of a connection. The client id may differ by request."""
 
-    __slots__ = ("host", "listener", "port", "principal")
+    __slots__ = ("askers", "host", "listener", "port", "principal")
 
     def __init__(
         self, host: str, port: int, *, listener: str = "PLAINTEXT", principal: str = ANONYMOUS
     ) -> None:
+        self.askers = [NOBODY_YET, NOBODY_YET]  # of the last request: plain header, flexible one
         self.host = host
         self.port = port
         self.listener = listener

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId, Machine, Runner
+from penstock.machine import NOT_YET, CallerId, Machine, Runner
 from penstock.model import Millis
 from penstock.protocol.control import Marker
 
@@ -84,22 +84,37 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
 
     def submit(self, command: Callable[[CallerId], CommandT]) -> asyncio.Future[object]:
         """Decide a command that is made for its caller; the future is its reply, or a Refused."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[object] = loop.create_future()
-        if self._closed:
-            future.set_exception(_moved())
-            return future
-        if self._loading is not None:
-            future.set_exception(
-                Refused(ErrorCode.coordinator_load_in_progress, "its log is being read; try again")
-            )
-            return future
-        self._callers_minted += 1
-        caller = CallerId(self._callers_minted)
-        self._callers[caller] = future
-        self._runner.submit(command(caller), caller, self._clock())
-        self._after()
+        caller = self.mint_caller()
+        answered = self.ask(command(caller), caller)
+        if isinstance(answered, asyncio.Future):
+            return answered
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        _settle(future, answered)
         return future
+
+    def mint_caller(self) -> CallerId:
+        """For a command that will be asked."""
+        self._callers_minted += 1
+        return CallerId(self._callers_minted)
+
+    def ask(self, command: CommandT, caller: CallerId) -> object:
+        """As `submit`, for whoever can go on at once: the reply itself, or a Refused.
+
+        Where it has to be waited for, it is a future of that.
+        """
+        if self._closed:
+            return _moved()
+        if self._loading is not None:
+            return Refused(
+                ErrorCode.coordinator_load_in_progress, "its log is being read; try again"
+            )
+        runner = self._runner
+        reply = runner.ask(command, caller, self._clock())
+        if reply is NOT_YET:
+            reply = self._callers[caller] = asyncio.get_running_loop().create_future()
+        if runner.failed or runner.machine.wake_at(runner.state) != self._timer_at:
+            self._after()
+        return reply
 
     def tell(self, command: CommandT) -> None:
         """Decide a report of the shell itself: nobody waits for an answer."""
@@ -179,10 +194,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         future = self._callers.pop(caller, None)
         if future is None or future.done():
             return  # the client went away while it waited
-        if isinstance(body, Refused):
-            future.set_exception(body)
-        else:
-            future.set_result(body)
+        _settle(future, body)
 
     def _on_committed(self) -> None:
         self._runner.on_committed()
@@ -251,6 +263,13 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         for future in callers.values():
             if not future.done():
                 future.set_exception(refusal)
+
+
+def _settle(future: asyncio.Future[object], body: object) -> None:
+    if isinstance(body, Refused):
+        future.set_exception(body)
+    else:
+        future.set_result(body)
 
 
 def _moved() -> Refused:

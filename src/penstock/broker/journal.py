@@ -17,7 +17,7 @@ from penstock.protocol.batch import (
     read_header,
 )
 from penstock.protocol.control import Marker, read_marker
-from penstock.protocol.pairs import Pair, build_pairs, read_pairs, read_plain_pairs
+from penstock.protocol.pairs import Pair, build_one, build_pairs, read_pairs, read_plain_pairs
 from penstock.protocol.records import read_records
 
 READ_BYTES = 1 << 20  # of the log at a time while replaying
@@ -44,7 +44,11 @@ class PartitionJournal:
         self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
     ) -> Offset:
         """Append all records as one batch, or none; return the new end offset."""
-        now = self._clock()
+        now, partition = self._clock(), self._partition
+        if stamp is None and len(records) == 1 and partition.commits_at_once:
+            ((key, value),) = records
+            one, header = build_one(key, value, now)
+            return partition.append_one(one, header, now=now).end_offset
         batch = build_pairs(
             records,
             now,
@@ -52,7 +56,6 @@ class PartitionJournal:
             producer_epoch=NO_PRODUCER_EPOCH if stamp is None else stamp.producer_epoch,
             transactional=stamp is not None,
         )
-        partition = self._partition
         if stamp is None and partition.commits_at_once:
             return partition.append_one(batch, read_header(batch), now=now).end_offset
         return partition.append(batch, now=now, origin="internal").end_offset

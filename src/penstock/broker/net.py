@@ -55,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_dispatcher",
+        "_heard",
         "_limits",
         "_obstacles",
         "_outgoing",
@@ -84,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False  # reading is, because of an obstacle
         self._working = False  # frames are being handled up the stack: write once, at the end
         self.transport: asyncio.Transport | None = None
+        self._heard = False  # since the last sweep, which tells the time of it
         self.client = Client("", 0)
         self.active_at = 0.0
         self.frame_began_at: float | None = None
@@ -126,16 +128,26 @@ class Connection(asyncio.BufferedProtocol):
         return self._receiver.room()
 
     def buffer_updated(self, size: int) -> None:
-        self._receiver.on_received(size)
-        self.active_at = self._server.loop.time()
-        self._handle_frames()
+        self._heard = True
+        frame = None if self._obstacles else self._receiver.only_frame(size)
+        if frame is None:
+            self._receiver.on_received(size)
+            self._handle_frames()
+            return
+        # One whole request, as most reads bring: nothing is left over, nothing else is to be sent.
+        try:
+            self._start(frame)
+        except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
+            self._fail(error)
+        if self._obstacles:
+            self._pause_or_resume()
 
     def pause_writing(self) -> None:
         self._obstacles |= _UNREAD
 
     def resume_writing(self) -> None:
         self._obstacles &= ~_UNREAD
-        self.active_at = self._server.loop.time()
+        self._heard = True
         self._resume()
 
     # Requests in.
@@ -147,13 +159,8 @@ class Connection(asyncio.BufferedProtocol):
             while not self._obstacles and (frame := receiver.next_frame()) is not None:
                 self._start(frame)
             receiver.settle()
-        except Malformed as error:
-            self.close(f"malformed: {error}")
-        except Disconnect as error:
-            self.close(str(error))
-        except Exception:  # a bug in a handler costs one connection, not the broker
-            logger.exception("a handler failed; closing %s", self.client)
-            self.close(None)
+        except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
+            self._fail(error)
         finally:
             self._working = False
         if self._obstacles & _GONE:
@@ -162,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         if receiver.pending_bytes == 0:
             self.frame_began_at = None
         elif self.frame_began_at is None:
-            self.frame_began_at = self.active_at
+            self.frame_began_at = self._server.loop.time()
         if self._outgoing:
             self._flush()
         if self._obstacles or self._paused:
@@ -175,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         if context.throttle_ms:
             self._mute(context.throttle_ms)
         if isinstance(answer, bytes) and not self._pending:  # most are answered at once
-            self._queue_one(framed(context, answer))
+            self._send_one(framed(context, answer))
             return
         if isinstance(answer, Held):
             self._obstacles |= _HELD
@@ -191,6 +198,18 @@ class Connection(asyncio.BufferedProtocol):
             self._await_turn(pending)
         else:
             self._queue(self._dispatcher.encode(context, answer))
+            if not self._working:
+                self._flush()
+
+    def _fail(self, error: Exception) -> None:
+        """End the connection for what its request was, or did."""
+        if isinstance(error, Malformed):
+            self.close(f"malformed: {error}")
+        elif isinstance(error, Disconnect):
+            self.close(str(error))
+        else:
+            logger.error("a handler failed; closing %s", self.client, exc_info=error)
+            self.close(None)
 
     def _await_turn(self, pending: _Pending) -> None:
         self._pending.append(pending)
@@ -203,11 +222,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._outgoing_bytes > self._limits.unsent_bytes_max:
             self._flush()  # so that a client that does not read is noticed at once
 
-    def _queue_one(self, response: bytes) -> None:
-        self._outgoing.append(response)
-        self._outgoing_bytes += len(response)
-        if self._outgoing_bytes > self._limits.unsent_bytes_max:
-            self._flush()
+    def _send_one(self, response: bytes) -> None:
+        if self._working:
+            self._outgoing.append(response)
+            self._outgoing_bytes += len(response)
+            if self._outgoing_bytes > self._limits.unsent_bytes_max:
+                self._flush()
+        elif self.transport is not None:
+            self._stats.sent_bytes += len(response)
+            self.transport.write(response)
 
     def _pause_or_resume(self) -> None:
         transport = self.transport
@@ -237,12 +260,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             pending.response = self._answered(pending.context, answer)
-        except Disconnect as error:
-            self.close(str(error))
-            return
-        except Exception:  # a bug in a handler costs one connection, not the broker
-            logger.exception("an answer failed; closing %s", self.client)
-            self.close(None)
+        except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
+            self._fail(error)
             return
         if pending.context.throttle_ms and not self._obstacles & _MUTED:
             self._mute(pending.context.throttle_ms)
@@ -291,11 +310,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._obstacles &= ~_MUTED
-        self.active_at = self._server.loop.time()
+        self._heard = True
         self._resume()
 
     def overdue(self, now: float) -> str | None:
         """Why this connection should be closed by now, if it should."""
+        if self._heard:
+            self._heard, self.active_at = False, now
         if self._obstacles & (_MUTED | _HELD):
             return None
         began_at = self.frame_began_at

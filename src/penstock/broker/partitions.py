@@ -20,7 +20,8 @@ from penstock.config.views import (
     RetentionSettings,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.log.partition import Appended, PartitionLog
+from penstock.log.partition import PartitionLog
+from penstock.log.placing import Appended
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import BatchHeader
 from penstock.protocol.control import Marker
@@ -191,12 +192,11 @@ class Partition:
         self, batch: bytearray | memoryview, header: BatchHeader, *, now: Millis
     ) -> Appended:
         """As `append`, of a plain batch whose header was read, where `commits_at_once`."""
-        appended = self.log.append_one(
+        appended = self.log.append_alone(
             batch, header, leader_epoch=self.leadership.leader_epoch, now=now
         )
         if not appended.duplicate:
-            self._uncommitted_bytes += len(batch)
-            self.set_high_watermark(appended.end_offset)
+            self._tell_committed(appended.end_offset, len(batch))
         return appended
 
     def _on_appended(self, appended: Appended, size_bytes: int) -> None:
@@ -282,11 +282,14 @@ class Partition:
     def set_high_watermark(self, offset: Offset) -> None:
         """Every in-sync replica has all below `offset`; release those who waited for it."""
         self.log.set_high_watermark(offset)
+        size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
+        self._tell_committed(offset, size_bytes)
+
+    def _tell_committed(self, offset: Offset, size_bytes: int) -> None:
         if self._acknowledged:
             self._acknowledge(offset)
         for listener in self.commit_listeners:
             listener()
-        size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if self.polls:
             for poll in tuple(self.polls):
                 poll.on_readable(self, size_bytes)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.coordinators import Coordinators, partition_of, refused
+from penstock.broker.coordinators import Coordinators, refused
 from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.markers import MarkerWriter
 from penstock.broker.partitions import Partition, Partitions
@@ -166,7 +166,7 @@ class Transactions:
 
     def _ask(self, command: Asked) -> asyncio.Future[Any]:
         try:
-            coordinator = self._coordinators.of(command.transactional_id, partition_of)
+            coordinator = self._coordinators.of(command.transactional_id)
             if isinstance(command, InitProducer | EndTransaction) and needs_producer_id(
                 coordinator.state, command
             ):

@@ -9,7 +9,8 @@ from penstock.log.files import LogFile, OpenFiles
 from penstock.log.flush import FlushWork
 from penstock.log.folder import FolderUnusable, LogFolder
 from penstock.log.identity import FolderIdentity
-from penstock.log.partition import Appended, PartitionLog
+from penstock.log.partition import PartitionLog
+from penstock.log.placing import Appended
 from penstock.log.producers import ActiveProducer, Origin, ProducerTable
 from penstock.log.segment import Segment
 from penstock.log.segments import LogSlice

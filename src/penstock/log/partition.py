@@ -6,7 +6,7 @@ record on the way in or out: only headers are read. An append that raised has ch
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
@@ -14,6 +14,7 @@ from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import OpenFiles, remove_files
 from penstock.log.flush import FlushWork, work_for
 from penstock.log.placing import (
+    Appended,
     Placement,
     place_produced,
     place_replicated,
@@ -23,29 +24,20 @@ from penstock.log.placing import (
 from penstock.log.producers import BatchMark, Origin, ProducerTable
 from penstock.log.recovery import load_partition, reload_producers
 from penstock.log.retention import expired_count
-from penstock.log.rolling import must_roll
-from penstock.log.segment import NOTHING, Segment
+from penstock.log.rolling import must_roll, room_in
+from penstock.log.segment import NO_ROOM, NOTHING, Segment
 from penstock.log.segments import LogSlice, Segments
 from penstock.log.snapshots import save_snapshot, snapshot_offsets, snapshot_path
 from penstock.log.swap import Replacement
 from penstock.log.timestamps import Found, find_by_timestamp, newest_timestamp
 from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
-from penstock.protocol.batch import BatchHeader, stamp
+from penstock.protocol.batch import BatchHeader, stamp_first
 from penstock.protocol.primitives import Buffer, WritableBuffer
 
 # Up to here a start walks the log as quickly as it reads indexes and a snapshot; a broker with
 # thousands of small partitions stops and starts in the time it takes to make those files.
 _SMALL_BYTES: Final = 64 << 10
-
-
-class Appended(NamedTuple):
-    """Where the batches lie; a duplicate's place is the first one's."""
-
-    base_offset: Offset
-    end_offset: Offset
-    duplicate: bool
-    start_offset: Offset
 
 
 class PartitionLog:
@@ -161,6 +153,7 @@ class PartitionLog:
 
     def replace_settings(self, settings: LogSettings) -> None:
         self.settings = settings
+        self.active.room = NO_ROOM
 
     # Appending
 
@@ -182,10 +175,11 @@ class PartitionLog:
             return self._repeated(placement)
         return self._append_placed(batches, placement, leader_epoch, now)
 
-    def append_one(
+    def append_alone(
         self, batch: WritableBuffer, header: BatchHeader, *, leader_epoch: LeaderEpoch, now: Millis
     ) -> Appended:
-        """As `append`, of a client's single batch whose header was read when it was checked.
+        """As `append`, of a client's single batch whose header was read when it was checked, and
+        into a log that has no other replica: it is committed by that.
 
         In a straight line: a busy broker does little else.
         """
@@ -197,20 +191,27 @@ class PartitionLog:
                 return self._repeated(found)
             staged = found
         end_offset = Offset(first + header.last_offset_delta + 1)
-        settings, segments = self.settings, self._segments
-        segment, newest = segments.active, Millis(header.max_timestamp)
-        if must_roll(segment, settings, len(batch), end_offset, newest, now):
-            self._roll_at(first, now)
-            segment = segments.active
-        stamp(batch, 0, first, leader_epoch)
+        segments, newest = self._segments, header.max_timestamp
+        segment = segments.active
+        full_at, last_end, too_old = segment.room
+        if (
+            segment.log.size_bytes + len(batch) > full_at
+            or end_offset > last_end
+            or not 0 <= newest <= too_old
+        ):
+            segment = self._segment_for(len(batch), first, end_offset, Millis(newest), now)
+        stamp_first(batch, 0, first, header.length, leader_epoch)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, first)
         position = segment.log.append(batch)
-        segment.note_batch(position, header, first, settings.index_interval_bytes)
+        segment.note_batch(position, header, first, self.settings.index_interval_bytes)
         segments.appended(first, position)
         self.end_offset = end_offset
         if staged is not None:
             self.producers.commit(staged)
+        self.high_watermark = end_offset
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(end_offset)
         return tuple.__new__(Appended, (first, end_offset, False, self.start_offset))
 
     def _append_placed(
@@ -221,7 +222,7 @@ class PartitionLog:
         now: Millis,
     ) -> Appended:
         first = self.end_offset
-        self._make_room(placement, len(batches), now)
+        self._segment_for(len(batches), first, placement.end_offset, placement.newest, now)
         stamp_all(batches, placement, leader_epoch)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, first)
@@ -236,21 +237,22 @@ class PartitionLog:
         placement = place_replicated(batches, self.producers, self.end_offset)
         if not placement.batches:
             return
-        self._make_room(placement, len(batches), placement.newest)
+        newest, (_, _, first) = placement.newest, placement.batches[0]
+        self._segment_for(len(batches), first, placement.end_offset, newest, newest)
         for _, header, base_offset in placement.batches:
             self.epochs.assign(LeaderEpoch(header.leader_epoch), base_offset)
         self._write(batches, placement)
 
-    def _make_room(self, placement: Placement, size_bytes: int, now: Millis) -> None:
-        if must_roll(
-            self._segments.active,
-            self.settings,
-            size_bytes,
-            placement.end_offset,
-            placement.newest,
-            now,
-        ):
-            self._roll_at(placement.batches[0][2], now)
+    def _segment_for(
+        self, size_bytes: int, first: Offset, end_offset: Offset, newest: Millis, now: Millis
+    ) -> Segment:
+        """Where batches of these offsets go: the active segment, or a new one."""
+        active = self._segments.active
+        if must_roll(active, self.settings, size_bytes, end_offset, newest, now):
+            self._roll_at(first, now)
+            return self._segments.active
+        active.room = room_in(active, self.settings)
+        return active
 
     def _write(self, batches: Buffer, placement: Placement) -> None:
         segment = self._segments.active

@@ -15,6 +15,15 @@ from penstock.protocol.primitives import Buffer, WritableBuffer
 PlacedBatch: TypeAlias = tuple[int, BatchHeader, Offset]  # where in the buffer; its first offset
 
 
+class Appended(NamedTuple):
+    """Where the batches of an append lie; a duplicate's place is the first one's."""
+
+    base_offset: Offset
+    end_offset: Offset
+    duplicate: bool
+    start_offset: Offset
+
+
 class Placement(NamedTuple):
     """All batches of one append."""
 

@@ -1,13 +1,13 @@
 """When the active segment is closed and another begun: it is full, old, or its indexes are.
 
-Decides only.
+Decides only. `must_roll` is the rule; `room_in` tells what surely needs no asking.
 """
 
 import zlib
 from typing import Final
 
 from penstock.config.views import LogSettings
-from penstock.log.segment import Segment
+from penstock.log.segment import NO_ROOM, Room, Segment
 from penstock.model import Millis, Offset
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
@@ -42,6 +42,22 @@ def must_roll(
         >= settings.segment_index_bytes * settings.index_interval_bytes
     )
     return may_be_full and active.is_full(settings.segment_index_bytes)
+
+
+def room_in(active: Segment, settings: LogSettings) -> Room:
+    """What `must_roll` lets in whatever else is asked; none while nothing tells the age."""
+    first = active.first_timestamp
+    if first < 0:
+        return NO_ROOM
+    not_full_bytes = (
+        settings.segment_index_bytes * settings.index_interval_bytes // (_ENTRY_BYTES_MAX)
+    )
+    jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
+    return Room(
+        min(settings.segment_bytes, not_full_bytes),
+        Offset(active.base_offset + RELATIVE_OFFSET_MAX + 1),
+        Millis(first + settings.segment_ms - jitter_ms),
+    )
 
 
 def _jitter_ms(active: Segment, settings: LogSettings) -> int:

@@ -6,7 +6,7 @@ Knows positions and batches, not producers or high watermarks. Offsets of its ba
 
 import os
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.log.files import LogFile, OpenFiles, create_file, remove_files
 from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeEntry, TimeIndex
@@ -29,6 +29,17 @@ _GLANCE: Final = Struct(
 _NO_TIME: Final = TimeEntry(NO_TIMESTAMP, NO_OFFSET)
 
 
+class Room(NamedTuple):
+    """What surely still fits into a segment, by the rules of `rolling`."""
+
+    end_position: int
+    end_offset: Offset
+    last_timestamp: Millis
+
+
+NO_ROOM: Final = Room(0, Offset(0), NO_TIMESTAMP)
+
+
 class Segment:
     """Batches from `base_offset` up to the next segment's."""
 
@@ -40,6 +51,7 @@ class Segment:
         "created_at",
         "log",
         "offset_index",
+        "room",
         "time_index",
         "transaction_index",
     )
@@ -67,6 +79,7 @@ class Segment:
         self._largest: TimeEntry | None = None
         self._first_timestamp: Millis | None = None
         self._since_entry_bytes = 0
+        self.room = NO_ROOM  # kept here by whoever appends; nobody else needs it true
 
     @classmethod
     def create(
@@ -142,7 +155,8 @@ class Segment:
             largest = self.largest
         if header.max_timestamp > largest.timestamp:
             last_offset = Offset(base_offset + header.last_offset_delta)
-            largest = self._largest = TimeEntry(Millis(header.max_timestamp), last_offset)
+            newest = Millis(header.max_timestamp)
+            largest = self._largest = tuple.__new__(TimeEntry, (newest, last_offset))
         if position == 0:
             self._first_timestamp = Millis(header.max_timestamp)
         if self._since_entry_bytes > interval_bytes:
@@ -231,6 +245,7 @@ class Segment:
         self.time_index.cut(end_offset)
         self.transaction_index.cut(end_offset)
         self._since_entry_bytes = 0
+        self.room = NO_ROOM
         self._find_largest()
         if position == 0:
             self._first_timestamp = None

@@ -2,9 +2,10 @@
 
 from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
 from penstock.machine.outcome import CallerId, Machine, Outcome, Reply
-from penstock.machine.runner import Runner
+from penstock.machine.runner import NOT_YET, Runner
 
 __all__ = [
+    "NOT_YET",
     "CallerId",
     "Journal",
     "JournalRecord",

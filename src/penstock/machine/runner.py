@@ -7,7 +7,7 @@ what could still be lost.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from penstock.errors import ErrorCode, Refused
 from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
@@ -17,6 +17,8 @@ from penstock.model import Millis, Offset
 StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
 EventT = TypeVar("EventT")
+
+NOT_YET: Final = object()  # instead of a reply, which may be anything
 
 
 class Runner(Generic[StateT, CommandT, EventT]):
@@ -62,20 +64,25 @@ class Runner(Generic[StateT, CommandT, EventT]):
 
     def submit(self, command: CommandT, caller: CallerId, now: Millis) -> None:
         """Decide one command; its replies follow through `answer`, now or when committed."""
-        if self.failed:
-            self._answer(caller, _reloading())
-            return
+        self._carry_out(self._decide(command, caller, now), None)
+
+    def ask(self, command: CommandT, caller: CallerId, now: Millis) -> object:
+        """As `submit`, but gives the caller's own reply, or NOT_YET if it has to be waited for."""
+        return self._carry_out(self._decide(command, caller, now), caller)
+
+    def _decide(self, command: CommandT, caller: CallerId, now: Millis) -> Outcome[EventT]:
         try:
-            outcome = self.machine.decide(self.state, command, now)
+            if self.failed:
+                raise _reloading()
+            return self.machine.decide(self.state, command, now)
         except Refused as refusal:
-            outcome = Outcome(replies=(Reply(caller, refusal),))
-        self._carry_out(outcome)
+            return Outcome(replies=(Reply(caller, refusal),))
 
     def tick(self, now: Millis) -> None:
         """Let the machine act on the time that passed."""
         wake_at = self.machine.wake_at(self.state)
         if not self.failed and wake_at is not None and wake_at <= now:
-            self._carry_out(self.machine.tick(self.state, now))
+            self._carry_out(self.machine.tick(self.state, now), None)
 
     def wake_at(self) -> Millis | None:
         """When `tick` should be called next."""
@@ -102,38 +109,50 @@ class Runner(Generic[StateT, CommandT, EventT]):
             for reply in replies:
                 self._answer(reply.to, _reloading())
 
-    def _carry_out(self, outcome: Outcome[EventT]) -> None:
-        if outcome.events:
-            write_event = self.machine.write_event
-            records = [write_event(event) for event in outcome.events]
-            try:
-                self._journal.append(records, outcome.stamp)
-            except OSError:
-                self.fail()
-                for reply in outcome.replies:
-                    self._answer(reply.to, _reloading())
-                return
-            except Refused as refusal:  # of this batch alone, as of a fenced producer's
-                for reply in outcome.replies:
-                    self._answer(reply.to, refusal)
-                return
-        for event in outcome.events:
-            self.machine.apply(self.state, event)
-        for note in outcome.notes:
+    def _carry_out(self, outcome: Outcome[EventT], caller: CallerId | None) -> object:
+        events, notes, replies, sends, stamp = outcome
+        if events:
+            refusal = self._append(events, stamp)
+            if refusal is not None:
+                replies = tuple([Reply(reply.to, refusal) for reply in replies])
+                return self._release(replies, (), caller)
+        for note in notes:
             self.machine.apply(self.state, note)
-        if not outcome.replies and not outcome.sends:
-            return
-        saw = self._journal.end_offset
-        if saw <= self._journal.committed_offset and not self._waiting:
-            self._release(outcome.replies, outcome.sends)
-        else:
-            self._waiting.append((saw, outcome.replies, outcome.sends))
+        if not replies and not sends:
+            return NOT_YET
+        journal, waiting = self._journal, self._waiting
+        if not waiting and (journal.end_offset <= journal.committed_offset or self.failed):
+            return self._release(replies, sends, caller)
+        waiting.append((journal.end_offset, replies, sends))
+        return NOT_YET
 
-    def _release(self, replies: tuple[Reply, ...], sends: tuple[object, ...]) -> None:
-        for reply in replies:
-            self._answer(reply.to, reply.body)
+    def _append(self, events: tuple[EventT, ...], stamp: TransactionStamp | None) -> Refused | None:
+        """Write the events and apply them; else why nothing was done."""
+        machine, state = self.machine, self.state
+        try:
+            self._journal.append([machine.write_event(event) for event in events], stamp)
+        except OSError:
+            self.fail()
+            return _reloading()
+        except Refused as refusal:  # of this batch alone, as of a fenced producer's
+            return refusal
+        for event in events:
+            machine.apply(state, event)
+        return None
+
+    def _release(
+        self, replies: tuple[Reply, ...], sends: tuple[object, ...], caller: CallerId | None = None
+    ) -> object:
+        """Let go of what may be known; gives what is for the caller itself."""
+        own = NOT_YET
+        for to, body in replies:
+            if to == caller:
+                own = body
+            else:
+                self._answer(to, body)
         for message in sends:
             self._send(message)
+        return own
 
 
 def _reloading() -> Refused:

@@ -49,6 +49,14 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40  # base_timestamp is when tombstones and markers here may go
 
+_LEADER_FIELDS: Final = Struct(
+    ">"
+    "q"  # base_offset
+    "i"  # length  as it is: it lies between the two
+    "i"  # leader_epoch
+)
+stamp_first: Final = _LEADER_FIELDS.pack_into  # as `stamp`, of a batch whose length is known
+
 _CODEC_LAST: Final = 4
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 

@@ -40,6 +40,7 @@ _UNSUPPORTED: Final = Struct(
     "h"  # least version
     "h"  # last version
 )
+ASKER_FROM: Final = 8  # after key, version and correlation id
 _CORRELATION_BYTES: Final = 4
 _NO_TAGS: Final = b"\x00"
 _TAGS_MAX: Final = 64  # one is defined; more than this is rubbish
@@ -117,17 +118,29 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     """The header at the start of a frame; also of an API or a version that nobody serves."""
     if len(frame) < _REQUEST.size:
         raise Malformed("a request header is cut short", len(frame))
-    api_key, api_version, _, _ = _REQUEST.unpack_from(frame, 0)
+    api_key, api_version, correlation_id, _ = _REQUEST.unpack_from(frame, 0)
     is_flexible = is_flexible_version(api_key, api_version)
-    return RequestHeader(api_key, api_version, *read_asker(memoryview(frame), is_flexible))
+    _, client_id, position = read_asker(memoryview(frame), is_flexible)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
-def read_asker(frame: memoryview, is_flexible: bool) -> tuple[int, str | None, int]:
-    """The rest of a header whose key and version are known: as the last three of RequestHeader."""
+class Asker(NamedTuple):
+    """The rest of a header, after the correlation id: the same in most requests of a client."""
+
+    packed: bytes
+    client_id: str | None
+    body_position: int
+
+
+NOBODY_YET: Final = Asker(b"?", None, ASKER_FROM)  # no frame has that in no bytes
+
+
+def read_asker(frame: memoryview, is_flexible: bool) -> Asker:
+    """The rest of a header whose key and version are known."""
     end = len(frame)
     if end < _REQUEST.size:
         raise Malformed("a request header is cut short", end)
-    _, _, correlation_id, id_bytes = _REQUEST.unpack_from(frame, 0)
+    _, _, _, id_bytes = _REQUEST.unpack_from(frame, 0)
     position = _REQUEST.size
     client_id = None
     if id_bytes >= 0:
@@ -143,7 +156,7 @@ def read_asker(frame: memoryview, is_flexible: bool) -> tuple[int, str | None, i
         raise Malformed(f"a client id says {id_bytes} bytes", position)
     if is_flexible:
         position = skip_tagged_fields(frame, position, end)
-    return correlation_id, client_id, position
+    return Asker(bytes(frame[ASKER_FROM:position]), client_id, position)
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, end: int) -> int:

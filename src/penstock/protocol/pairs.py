@@ -64,7 +64,22 @@ _CHECKED = Struct(
     "i"  # base_sequence
     "i"  # record_count
 )
+_TIMES = Struct(
+    ">"
+    "6x"  # attributes, last_offset_delta
+    "q"  # base_timestamp
+    "q"  # max_timestamp
+)
+_NOBODYS = Struct(
+    ">"
+    "q"  # producer_id
+    "h"  # producer_epoch
+    "i"  # base_sequence
+    "i"  # record_count
+).pack(NO_PRODUCER, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1)
+_KEPT_KEY_BYTES_MAX = 512  # what is sent must not fill our memory
 assert _PLAIN.size == v2.HEADER_BYTES
+assert _TIMES.size + len(_NOBODYS) == _CHECKED.size
 assert _UNCHECKED.size == v2.CRC_FROM
 assert _UNCHECKED.size + _CHECKED.size == v2.HEADER_BYTES
 
@@ -93,6 +108,38 @@ def build_pairs(
     checked = b"".join(parts)
     length = v2.CRC_FROM - v2.LOG_OVERHEAD_BYTES + len(checked)
     return bytearray(_UNCHECKED.pack(0, length, NO_EPOCH, v2.MAGIC, crc32c(checked)) + checked)
+
+
+def build_one(
+    key: bytes, value: bytes | None, timestamp: Millis
+) -> tuple[bytearray, v2.BatchHeader]:
+    """As `build_pairs`, of a single record that belongs to no producer; with the batch's header.
+
+    In a straight line: a coordinator writes little else, and most of it under the same few keys.
+    """
+    value_bytes = -1 if value is None else len(value)
+    start_of = _kept_start if len(key) <= _KEPT_KEY_BYTES_MAX else _start_of_one
+    start, length = start_of(key, value_bytes)
+    checked = b"".join((_TIMES.pack(timestamp, timestamp), start, value or b"", b"\0"))
+    crc = crc32c(checked)
+    front = (0, length, NO_EPOCH, v2.MAGIC, crc)
+    rest = (0, 0, timestamp, timestamp, NO_PRODUCER, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1)
+    batch = bytearray(_UNCHECKED.pack(*front) + checked)
+    return batch, tuple.__new__(v2.BatchHeader, front + rest)
+
+
+def _start_of_one(key: bytes, value_bytes: int) -> tuple[bytes, int]:
+    """What lies between the times of a batch of one record and its value; the batch's length."""
+    packed_key = varint(len(key)) + key
+    value_size = varint(value_bytes)
+    record_bytes = 4 + len(packed_key) + len(value_size) + max(value_bytes, 0)
+    parts = (_NOBODYS, varint(record_bytes), b"\0\0\0", packed_key, value_size)
+    start = b"".join(parts)
+    checked_bytes = _TIMES.size + len(start) + max(value_bytes, 0) + 1
+    return start, v2.CRC_FROM - v2.LOG_OVERHEAD_BYTES + checked_bytes
+
+
+_kept_start = lru_cache(maxsize=10_000)(_start_of_one)
 
 
 def read_pairs(

@@ -18,9 +18,11 @@ _VARLONG_BYTES_MAX: Final = 10
 
 
 def read_unsigned_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A number of up to 32 bits, seven to a byte, lowest first."""
+    """A number of up to 32 bits, seven to a byte, lowest first. Most have one or two bytes."""
     if position < end and (low := buffer[position]) < 0x80:
         return low, position + 1
+    if position + 1 < end and (high := buffer[position + 1]) < 0x80:
+        return low & 0x7F | high << 7, position + 2
     return _read_groups(buffer, position, end, _VARINT_BYTES_MAX, 32)
 
 

@@ -4,6 +4,7 @@ The generated reader copies each batch into bytes that nobody may change; here a
 the frame, in which the leader stamps offsets before it writes. Checks bounds, opens no batch.
 """
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -47,7 +48,7 @@ _ONE_PARTITION: Final = Struct(
 )
 _ONE_END: Final = b"\0\0\0"  # no tagged fields: of the partition, the topic, the request
 _ONE: Final = 2
-_ONE_BYTES_MIN: Final = _ONE_START.size + _TOPIC_ID_BYTES  # a batch alone takes more
+_ONE_BYTES_MIN: Final = 32  # after its start: a batch alone takes more
 _TWO_BYTES_FROM: Final = 0x80
 
 
@@ -110,38 +111,44 @@ def read_produce_request(
 def read_one_batch(frame: memoryview, position: int, version: int) -> OneBatch | None:
     """What most requests are, if this one is and says no more; None: `read_produce_request` tells.
 
-    librdkafka sends no others outside transactions. Flexible versions only.
+    librdkafka sends no others outside transactions. Flexible versions only. What comes before the
+    records is the same again and again, so it is read once and kept.
     """
-    end = len(frame)
-    if version < _FLEXIBLE_FROM or end - position < _ONE_BYTES_MIN:
+    topic_at = position + _ONE_START.size
+    by_id = version >= _TOPIC_IDS_FROM
+    if version < _FLEXIBLE_FROM or len(frame) - topic_at < _ONE_BYTES_MIN:
         return None
-    transactional_id, acks, timeout_ms, topics = _ONE_START.unpack_from(frame, position)
-    position += _ONE_START.size
-    if transactional_id or topics != _ONE:
+    topic_bytes = _TOPIC_ID_BYTES if by_id else frame[topic_at]
+    size_at = topic_at + topic_bytes + _ONE_PARTITION.size
+    head = _read_head(frame[position:size_at].tobytes(), by_id) if size_at < len(frame) else None
+    if head is None:
         return None
-    if version >= _TOPIC_IDS_FROM:
-        topic_end = position + _TOPIC_ID_BYTES
-    else:
-        name_size = frame[position]
-        topic_end = position + name_size
-        position += 1
-        if not 1 < name_size < _TWO_BYTES_FROM:
-            return None
-    if end - topic_end <= _ONE_PARTITION.size:
-        return None
-    partitions, partition = _ONE_PARTITION.unpack_from(frame, topic_end)
-    if partitions != _ONE:
-        return None
-    size, start = read_unsigned_varint(frame, topic_end + _ONE_PARTITION.size, end)
+    size, start = frame[size_at], size_at + 1
+    if size >= _TWO_BYTES_FROM:
+        size, start = read_unsigned_varint(frame, size_at, len(frame))
     records_end = start + size - 1
     if size == 0 or frame[records_end:].tobytes() != _ONE_END:
         return None
-    topic = frame[position:topic_end]
+    return tuple.__new__(OneBatch, (*head, frame[start:records_end]))
+
+
+@lru_cache(maxsize=10_000)  # of so many partitions; a head is short by the size of its parts
+def _read_head(packed: bytes, by_id: bool) -> tuple[int, int, str | bytes, int] | None:
+    """Acks, time-out, topic and partition of a request for one partition outside a transaction."""
+    transactional_id, acks, timeout_ms, topics = _ONE_START.unpack_from(packed, 0)
+    topic_end = len(packed) - _ONE_PARTITION.size
+    partitions, partition = _ONE_PARTITION.unpack_from(packed, topic_end)
+    if transactional_id or topics != _ONE or partitions != _ONE:
+        return None
+    topic = packed[_ONE_START.size : topic_end]
+    if by_id:
+        return acks, timeout_ms, topic, partition
+    if not 1 < topic[0] < _TWO_BYTES_FROM:
+        return None
     try:
-        key = bytes(topic) if version >= _TOPIC_IDS_FROM else str(topic, "utf-8")
+        return acks, timeout_ms, topic[1:].decode(), partition
     except UnicodeDecodeError:
         return None
-    return tuple.__new__(OneBatch, (acks, timeout_ms, key, partition, frame[start:records_end]))
 
 
 def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:

@@ -5,6 +5,8 @@ The rules are the coordinator's, as for every commit; only what is read and answ
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,14 +16,15 @@ from penstock.coordination.groups.commands import CommitOffsets, OffsetToCommit
 from penstock.errors import ErrorCode, Refused
 from penstock.model import TopicId
 from penstock.protocol.answers.offset_commit import pack_one_commit
-from penstock.protocol.commit_request import OneCommit
+from penstock.protocol.commit_request import CommitHead, OneCommit
 
 EPOCHS_FROM: Final = 9  # knows STALE_MEMBER_EPOCH
 
 
 def commit_one(context: Context, request: OneCommit) -> Answer:
     """Where a group is in one partition."""
-    (group_id, generation, member_id, instance_id, topic, partition), offset, epoch = request
+    head, offset, epoch = request
+    group_id, generation, member_id, instance_id, topic, partition = head
     groups, cluster = context.broker.groups, context.broker.cluster
     if isinstance(topic, str):
         known, unknown_code = cluster.topic(topic), ErrorCode.unknown_topic_or_partition
@@ -30,24 +33,28 @@ def commit_one(context: Context, request: OneCommit) -> Answer:
         unknown_code = ErrorCode.unknown_topic_id
     if known is None:
         return pack_one_commit(topic, partition, unknown_code, context.throttle_ms)
-    placed = OffsetToCommit(known.name, partition, offset, epoch, "", known.topic_id)
-    decided = groups.submit(
+    try:
+        coordinator = groups.coordinator_of(group_id)
+    except Refused as refusal:
+        return _answer(context, head, refusal)
+    caller = coordinator.mint_caller()
+    command = CommitOffsets(
+        caller,
         group_id,
-        lambda caller: CommitOffsets(
-            caller,
-            group_id,
-            generation,
-            member_id,
-            instance_id,
-            (placed,),
-            None,
-            context.api_version >= EPOCHS_FROM,
-            groups.rules_of(group_id).is_monotonic,
-        ),
+        generation,
+        member_id,
+        instance_id,
+        (OffsetToCommit(known.name, partition, offset, epoch, "", known.topic_id),),
+        None,
+        context.api_version >= EPOCHS_FROM,
+        groups.rules_of(group_id).is_monotonic,
     )
+    decided = coordinator.ask(command, caller)
+    if isinstance(decided, asyncio.Future):
+        return when_answered(decided, partial(_answer, context, head))
+    return _answer(context, head, decided)
 
-    def answer(result: Any) -> Answered:
-        code = result.code if isinstance(result, Refused) else result.codes[0]
-        return pack_one_commit(topic, partition, code, context.throttle_ms)
 
-    return when_answered(decided, answer)
+def _answer(context: Context, head: CommitHead, result: Any) -> Answered:
+    code = result.code if isinstance(result, Refused) else result.codes[0]
+    return pack_one_commit(head.topic, head.partition, code, context.throttle_ms)

@@ -37,7 +37,7 @@ def consumer_group_heartbeat(context: Context, request: Any) -> Answer:
         member_id = str(uuid4())
     names = request.subscribed_topic_names
     rules = groups.rules_of(request.group_id)
-    decided = groups.submit(
+    decided = groups.ask(
         request.group_id,
         lambda caller: ConsumerBeat(
             caller,

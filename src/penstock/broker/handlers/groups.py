@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from penstock.broker.handler import Answer, Answered, Context, Handler
 from penstock.broker.handlers.controlling import respond
-from penstock.broker.handlers.gathering import result_of, when_all_decided
+from penstock.broker.handlers.gathering import when_all_decided
 from penstock.coordination.groups.commands import (
     Beat,
     DeleteGroup,
@@ -45,10 +45,10 @@ ALL_OPERATIONS: Final = 0b1_0100_1000  # read, delete, describe: what may be don
 NOT_ASKED: Final = -(2**31)
 
 
-def when_answered(decided: asyncio.Future[Any], answer: Callable[[Any], Answered]) -> Answer:
-    """The response made of one answer or refusal."""
-    if decided.done():  # as most are, without other replicas to wait for
-        return answer(result_of(decided))
+def when_answered(decided: object, answer: Callable[[Any], Answered]) -> Answer:
+    """The response made of one answer or refusal, or of a future of it."""
+    if not isinstance(decided, asyncio.Future):  # as most, without other replicas to wait for
+        return answer(decided)
     return when_all_decided((decided,), lambda results: answer(results[0]))
 
 
@@ -74,7 +74,7 @@ def join_group(context: Context, request: Any) -> Answer:
         can_skip_assignment=version >= _SKIP_FROM,
         topics=context.broker.groups.catalogue(),
     )
-    decided = context.broker.groups.submit(
+    decided = context.broker.groups.ask(
         request.group_id, lambda caller: command._replace(caller=caller)
     )
     return when_answered(decided, lambda result: _joined(context, request, result))
@@ -94,7 +94,7 @@ def _joined(context: Context, request: Any, result: Joined | Refused) -> bytes:
 def sync_group(context: Context, request: Any) -> Answer:
     """Ask for the assignment; answered when the leader has brought it."""
     assignments = {part.member_id: bytes(part.assignment) for part in request.assignments}
-    decided = context.broker.groups.submit(
+    decided = context.broker.groups.ask(
         request.group_id,
         lambda caller: Sync(
             caller,
@@ -127,7 +127,7 @@ def sync_group(context: Context, request: Any) -> Answer:
 
 def heartbeat(context: Context, request: Any) -> Answer:
     """A member is alive."""
-    decided = context.broker.groups.submit(
+    decided = context.broker.groups.ask(
         request.group_id,
         lambda caller: Beat(
             caller,
@@ -151,7 +151,7 @@ def leave_group(context: Context, request: Any) -> Answer:
     members: tuple[tuple[str, str | None], ...] = ((getattr(request, "member_id", ""), None),)
     if is_batch:
         members = tuple((member.member_id, member.group_instance_id) for member in request.members)
-    decided = context.broker.groups.submit(
+    decided = context.broker.groups.ask(
         request.group_id, lambda caller: Leave(caller, request.group_id, members)
     )
 

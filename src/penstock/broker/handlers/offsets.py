@@ -8,7 +8,8 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from penstock.broker.groups import OFFSETS_TOPIC, partition_of_group
+from penstock.broker.coordinators import partition_of
+from penstock.broker.groups import OFFSETS_TOPIC
 from penstock.broker.handler import Answer, Answered, Context, Handler, Held, RequestReader
 from penstock.broker.handlers.commit_one import EPOCHS_FROM, commit_one
 from penstock.broker.handlers.controlling import respond
@@ -108,7 +109,7 @@ def offset_commit(context: Context, request: Any) -> Answer:
         return commit_one(context, request)
     asked = _asked_topics(context, request.topics)
     groups, group_id = context.broker.groups, request.group_id
-    decided = groups.submit(
+    decided = groups.ask(
         group_id,
         lambda caller: CommitOffsets(
             caller,
@@ -174,7 +175,7 @@ def _verified(context: Context, request: Any) -> asyncio.Future[Any] | None:
     topic = context.broker.cluster.topic(OFFSETS_TOPIC)
     if topic is None:
         raise Refused(ErrorCode.not_coordinator, "nobody has asked for a coordinator yet")
-    index = partition_of_group(request.group_id, len(topic.partitions))
+    index = partition_of(request.group_id, len(topic.partitions))
     return context.broker.transactions.verify(
         request.transactional_id,
         ProducerId(request.producer_id),
@@ -331,7 +332,7 @@ def offset_delete(context: Context, request: Any) -> Answer:
         if topic.code is ErrorCode.none
         for entry in topic.partitions
     )
-    decided = context.broker.groups.submit(
+    decided = context.broker.groups.ask(
         request.group_id, lambda caller: DeleteOffsets(caller, request.group_id, wanted)
     )
 

@@ -27,7 +27,7 @@ from penstock.broker.handlers.produce_one import produce_one
 from penstock.broker.partitions import HostedTopic, Partition
 from penstock.broker.quotas import Kind
 from penstock.errors import ErrorCode, Refused
-from penstock.log.partition import Appended
+from penstock.log.placing import Appended
 from penstock.model import Millis, ProducerEpoch, ProducerId
 from penstock.protocol.answers.dialect import NO_TOPIC_ID
 from penstock.protocol.answers.produce import PartitionAnswer, TopicAnswer, pack_produce

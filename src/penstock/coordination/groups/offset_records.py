@@ -29,7 +29,15 @@ _VALUE_HEAD: Final = Struct(
 )
 _VALUE_TIME: Final = Struct(">q")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
-_NO_METADATA: Final = b"\x01"  # an empty text, which most commits have
+_PLAIN_VALUE: Final = Struct(
+    ">"
+    "h"  # version
+    "q"  # offset
+    "i"  # leader_epoch
+    "b"  # metadata        1: an empty text, which most commits have
+    "q"  # committed_at
+    "19s"  # a tagged field with the topic's id
+)
 _PARTITION: Final = Struct(">i")
 _SIZE: Final = Struct(">h")
 
@@ -72,14 +80,21 @@ def write_offset_value(
 ) -> bytes:
     """The value of a commit: version 4."""
     number = topic_id.int  # UUID's own comparison and bytes are slow, and commits are many
+    if number and not metadata:
+        return _PLAIN_VALUE.pack(4, offset, leader_epoch, 1, committed_at, _topic_id_tag(number))
     return b"".join(
         (
             _VALUE_HEAD.pack(4, offset, leader_epoch),
-            write_compact_bytes(metadata.encode()) if metadata else _NO_METADATA,
+            write_compact_bytes(metadata.encode()),
             _VALUE_TIME.pack(committed_at),
-            _TOPIC_ID_TAG + number.to_bytes(16, "big") if number else b"\x00",
+            _topic_id_tag(number) if number else b"\x00",
         )
     )
+
+
+@lru_cache(maxsize=10_000)
+def _topic_id_tag(number: int) -> bytes:
+    return _TOPIC_ID_TAG + number.to_bytes(16, "big")
 
 
 def read_offset_value(value: bytes) -> CommittedOffset:

@@ -42,6 +42,7 @@ from penstock.machine import Outcome, Reply
 from penstock.model import Millis
 
 NO_GENERATION: Final = -1
+_TAKEN: Final = Committed((ErrorCode.none,))  # a commit of one offset, as most are
 
 
 def decide_commit(
@@ -58,6 +59,11 @@ def decide_commit(
         notes = _check_classic(group, command, now)
     else:
         stale = _check_consumer(group, command)
+    if len(command.offsets) == 1 and stale is None and not command.is_monotonic:
+        (offset,) = command.offsets
+        if not offset.metadata:  # nothing is left that could be wrong with it
+            event = _commit_event(command, offset, now)
+            return Outcome((event,), notes, (Reply(command.caller, _TAKEN),), (), command.stamp)
     codes = _codes(state, command, settings, stale)
     events = tuple(
         [
