@@ -1,36 +1,29 @@
 """Fetches that wait: until enough may be read, until time is up, or until a partition goes.
 
 A poll is told of every advance of the partitions it watches. What it then does is scheduled, never
-done in the appender's stack: the produce that woke it is answered first. As long as every turn of
-the loop brings more, which is when the loop has more to do than it can, the answer waits for the
-next turn: many appends are then one answer, which costs little more than each of them. A loop with
-nothing else to do answers in the turn after.
+done in the appender's stack: the produce that woke it is answered first, and several appends in one
+turn of the loop are one answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from time import perf_counter
-from typing import Final
 
 from penstock.broker.partitions import Partition
 from penstock.model import Offset
-
-GATHER_S: Final = 0.001  # at most, from the first news to the answer
 
 
 class LongPoll:
     """One waiting fetch over some partitions. Ends once, by whichever comes first."""
 
     __slots__ = (
-        "_answer_by",
         "_deadline",
         "_end_offsets",
-        "_has_news",
         "_loop",
         "_missing_bytes",
         "_on_end",
+        "_scheduled",
         "answer",
     )
 
@@ -46,8 +39,7 @@ class LongPoll:
         self._loop = asyncio.get_running_loop()
         self._missing_bytes = missing_bytes
         self._on_end = on_end
-        self._has_news = False  # since the last turn of the loop
-        self._answer_by: float | None = None  # set when there is enough to answer
+        self._scheduled = False
         self.answer: asyncio.Future[object] = self._loop.create_future()
         self.answer.add_done_callback(self._leave)  # also when the client goes away
         # Under read_committed an append inside an open transaction is no news: what counts is
@@ -69,26 +61,13 @@ class LongPoll:
             size_bytes = self._missing_bytes  # what lay behind the transaction counts as well
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self._has_news = True
-            self._answer_soon()
+            self.on_gone()
 
     def on_gone(self) -> None:
         """Answer at the next turn of the loop with what is there then."""
-        self._answer_soon()
-
-    def _answer_soon(self) -> None:
-        if self._answer_by is None:
-            self._answer_by = perf_counter() + GATHER_S
-            self._loop.call_soon(self._look)
-
-    def _look(self) -> None:
-        """Answer, unless this turn brought more: then the next may as well."""
-        assert self._answer_by is not None
-        if self._has_news and perf_counter() < self._answer_by:
-            self._has_news = False
-            self._loop.call_soon(self._look)
-        else:
-            self._end()
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._end)
 
     def _end(self) -> None:
         if self.answer.done():
