@@ -64,8 +64,8 @@ def read_one_commit(frame: memoryview, position: int, version: int) -> OneCommit
     offset, leader_epoch, end = _TAIL.unpack_from(frame, tail_at)
     if end != _EMPTY and end != _NULL:
         return None
-    head = _read_head(bytes(frame[position:tail_at]), version >= _TOPIC_IDS_FROM)
-    return None if head is None else OneCommit(head, offset, leader_epoch)
+    head = _read_head(frame[position:tail_at].tobytes(), version >= _TOPIC_IDS_FROM)
+    return None if head is None else tuple.__new__(OneCommit, (head, offset, leader_epoch))
 
 
 @lru_cache(maxsize=_HEADS_MAX)

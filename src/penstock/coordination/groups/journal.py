@@ -39,9 +39,8 @@ def write_event(event: Event) -> JournalRecord:
 
 
 def _write_offset(event: OffsetSet | PendingOffsetSet) -> JournalRecord:
-    return JournalRecord(
-        write_offset_key(event.group_id, event.topic, event.partition), event.value
-    )
+    key = write_offset_key(event.group_id, event.topic, event.partition)
+    return tuple.__new__(JournalRecord, (key, event.value))  # commits are many
 
 
 def _write_classic(event: ClassicGroupSet) -> JournalRecord:
