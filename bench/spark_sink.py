@@ -4,6 +4,8 @@ The same stream of files goes through both, in micro-batches of the same size, w
 topic of four partitions, with record batches of the same largest size and no compression. Ours puts
 each micro-batch into one transaction; Spark's sink writes and hopes. One session runs both in turn
 and the best round of each counts; the CPU time is that of the driver's whole family of processes.
+Both are set up as one would for such rows: Spark's producer with a linger and room for its batches,
+ours with batches to Python that are cut by rows alone (docs/how-to/spark-sink.md, "What it costs").
 How many rows: environment variable ROWS, 4 million unless set.
 """
 
@@ -42,6 +44,8 @@ WARM_ROWS = 400_000  # the JVM compiles through them
 BATCH_BYTES = "200000"
 SMALL_ROWS = 1_000
 Write: TypeAlias = Callable[[DataFrame, str, str, Path], None]
+NO_LIMIT = str(2**31 - 1)  # of bytes, by which Spark means that it does not weigh at all
+NARROW_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": NO_LIMIT}
 PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "67108864"}
 
 
@@ -64,6 +68,7 @@ def measure() -> Iterator[Figure]:
                 "spark.driver.memory": "2g",
                 "spark.local.dir": folder,
                 "spark.jars": jars,
+                **NARROW_ROWS,
             },
         )
         try:
