@@ -19,7 +19,8 @@ import uvloop
 from crc32c import crc32c
 
 from bench.figures import Figure, report
-from penstock.broker.net import Connection, Server
+from penstock.broker.net import Connection
+from penstock.broker.serving import Server
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.model import Millis
 from penstock.node.run_broker import RunningBroker, open_folder

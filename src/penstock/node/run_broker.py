@@ -31,9 +31,9 @@ from penstock.broker.flushing import Flusher
 from penstock.broker.groups import Groups
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
-from penstock.broker.net import Server
 from penstock.broker.partitions import Leadership, Partition, Partitions, TopicSettings
 from penstock.broker.quotas import Quotas
+from penstock.broker.serving import Server
 from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
