@@ -28,6 +28,7 @@ CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
 COMMIT_CPU = "commits: server CPU"
 COMMIT_ROUNDS = 11  # of which the calm ones count
+WARM_UP_ROUNDS = 6  # until then Java still gets faster
 MEMBERS, PARTITIONS, ROUNDS = 50, 200, 5
 GROUPS, OFFSETS_EACH = 200, 5000
 SIZE = Struct(">i")
@@ -134,7 +135,8 @@ def commits_by_turns(servers: Sequence[Server]) -> list[list[Round]]:
     for crew in crews:
         for number, wire in enumerate(crew):
             wait_for_coordinator(wire, f"commits-{number}")
-        commits_per_second(crew)  # to warm up
+    for crew in crews * WARM_UP_ROUNDS:
+        commits_per_second(crew)
     rounds: list[list[Round]] = [[] for _ in servers]
     for _ in range(COMMIT_ROUNDS):
         for server, crew, done in zip(servers, crews, rounds, strict=True):

@@ -101,7 +101,10 @@ class Memory:
         return Offset(len(self.records))
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
         if self.full:
             raise OSError("no space left on device")

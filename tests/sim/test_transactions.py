@@ -127,7 +127,10 @@ class Journal:
     committed_offset = end_offset
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
         if self._fails():
             raise OSError("the disk is full")

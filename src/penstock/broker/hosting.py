@@ -144,7 +144,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
             self.partition.marker_listeners.append(self._on_marker)
 
     def _fresh(self) -> Runner[StateT, CommandT, EventT]:
-        journal = PartitionJournal(self.partition, self._clock)
+        journal = PartitionJournal(self.partition)
         return Runner(self._machine, journal, answer=self._answer, send=self._send)
 
     def _load(self) -> Runner[StateT, CommandT, EventT]:

@@ -3,7 +3,7 @@
 Appends go through the partition's one writer; what is below the high watermark is committed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.broker.partitions import Partition
@@ -26,9 +26,8 @@ READ_BYTES = 1 << 20  # of the log at a time while replaying
 class PartitionJournal:
     """The Journal port over a partition that this broker leads."""
 
-    def __init__(self, partition: Partition, clock: Callable[[], Millis]) -> None:
+    def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._clock = clock
 
     @property
     def end_offset(self) -> Offset:
@@ -41,10 +40,13 @@ class PartitionJournal:
         return self._partition.log.high_watermark
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
         """Append all records as one batch, or none; return the new end offset."""
-        now, partition = self._clock(), self._partition
+        partition = self._partition
         if stamp is None and len(records) == 1 and partition.commits_at_once:
             ((key, value),) = records
             one, header = build_one(key, value, now)

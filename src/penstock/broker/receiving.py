@@ -61,7 +61,7 @@ class Receiver:
 
     def room(self) -> memoryview:
         """Where the next read goes; never empty."""
-        return self._view[self._end :]
+        return self._view[self._end :] if self._end else self._view
 
     def only_frame(self, size: int) -> memoryview | None:
         """The bytes read into `room`, if they are one whole frame and nothing came before.

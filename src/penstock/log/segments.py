@@ -30,12 +30,22 @@ class LogSlice(NamedTuple):
 class Segments:
     """At least one segment, each beginning where the one before ends or later."""
 
-    __slots__ = ("_appended_at", "_bases", "_list", "_read_to", "_to_unlink", "files", "folder")
+    __slots__ = (
+        "_appended_at",
+        "_bases",
+        "_list",
+        "_read_to",
+        "_to_unlink",
+        "active",
+        "files",
+        "folder",
+    )
 
     def __init__(self, folder: str, files: OpenFiles, segments: list[Segment]) -> None:
         self.folder = folder
         self.files = files
         self._list = segments
+        self.active = segments[-1]
         self._bases = [segment.base_offset for segment in segments]
         self._to_unlink: list[tuple[Millis, str]] = []
         # Two places that are asked for next: where a read ended, and where the newest batches are.
@@ -46,13 +56,9 @@ class Segments:
     def all(self) -> Sequence[Segment]:
         return self._list
 
-    @property
-    def active(self) -> Segment:
-        return self._list[-1]
-
     def appended(self, base_offset: Offset, position: int) -> None:
         """The newest batches lie there: who waits for them asks for just this offset."""
-        self._appended_at = (base_offset, self._list[-1], position)
+        self._appended_at = (base_offset, self.active, position)
 
     def read(
         self,
@@ -112,6 +118,7 @@ class Segments:
         segment = Segment.create(self.folder, base_offset, self.files, now=now)
         self._list.append(segment)
         self._bases.append(base_offset)
+        self.active = segment
         self._forget_places()
 
     def remove_first(self, count: int, *, unlink_at: Millis) -> None:
@@ -127,7 +134,7 @@ class Segments:
         for segment in reversed(self._list[number + 1 :]):
             self._remove_now(segment)
         del self._list[number + 1 :], self._bases[number + 1 :]
-        segment = self._list[number]
+        segment = self.active = self._list[number]
         position = segment.position_of(offset)
         end = offset
         if position < segment.size_bytes:
@@ -140,7 +147,8 @@ class Segments:
         """Take away everything; the log is empty and begins at `offset`."""
         for segment in self._list:
             self._remove_now(segment)
-        self._list[:] = [Segment.create(self.folder, offset, self.files, now=now)]
+        self.active = Segment.create(self.folder, offset, self.files, now=now)
+        self._list[:] = [self.active]
         self._bases[:] = [offset]
         self._forget_places()
 

@@ -7,7 +7,7 @@ grows: what `append` accepted keeps its place, and is *committed* once it can no
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.model import Offset, ProducerEpoch, ProducerId
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId
 
 
 class JournalRecord(NamedTuple):
@@ -36,6 +36,12 @@ class Journal(Protocol):
         """Exclusive: everything below can no longer be lost."""
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
-        """Append all records or none; return the new end offset. OSError: nothing was written."""
+        """Append all records or none, as of `now`; return the new end offset.
+
+        OSError: nothing was written.
+        """

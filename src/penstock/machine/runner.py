@@ -64,11 +64,11 @@ class Runner(Generic[StateT, CommandT, EventT]):
 
     def submit(self, command: CommandT, caller: CallerId, now: Millis) -> None:
         """Decide one command; its replies follow through `answer`, now or when committed."""
-        self._carry_out(self._decide(command, caller, now), None)
+        self._carry_out(self._decide(command, caller, now), None, now)
 
     def ask(self, command: CommandT, caller: CallerId, now: Millis) -> object:
         """As `submit`, but gives the caller's own reply, or NOT_YET if it has to be waited for."""
-        return self._carry_out(self._decide(command, caller, now), caller)
+        return self._carry_out(self._decide(command, caller, now), caller, now)
 
     def _decide(self, command: CommandT, caller: CallerId, now: Millis) -> Outcome[EventT]:
         try:
@@ -82,7 +82,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
         """Let the machine act on the time that passed."""
         wake_at = self.machine.wake_at(self.state)
         if not self.failed and wake_at is not None and wake_at <= now:
-            self._carry_out(self.machine.tick(self.state, now), None)
+            self._carry_out(self.machine.tick(self.state, now), None, now)
 
     def wake_at(self) -> Millis | None:
         """When `tick` should be called next."""
@@ -109,10 +109,10 @@ class Runner(Generic[StateT, CommandT, EventT]):
             for reply in replies:
                 self._answer(reply.to, _reloading())
 
-    def _carry_out(self, outcome: Outcome[EventT], caller: CallerId | None) -> object:
+    def _carry_out(self, outcome: Outcome[EventT], caller: CallerId | None, now: Millis) -> object:
         events, notes, replies, sends, stamp = outcome
         if events:
-            refusal = self._append(events, stamp)
+            refusal = self._append(events, now, stamp)
             if refusal is not None:
                 replies = tuple([Reply(reply.to, refusal) for reply in replies])
                 return self._release(replies, (), caller)
@@ -128,11 +128,13 @@ class Runner(Generic[StateT, CommandT, EventT]):
         waiting.append((journal.end_offset, replies, sends))
         return NOT_YET
 
-    def _append(self, events: tuple[EventT, ...], stamp: TransactionStamp | None) -> Refused | None:
+    def _append(
+        self, events: tuple[EventT, ...], now: Millis, stamp: TransactionStamp | None
+    ) -> Refused | None:
         """Write the events and apply them; else why nothing was done."""
         machine, state = self.machine, self.state
         try:
-            self._journal.append([*map(machine.write_event, events)], stamp)
+            self._journal.append([*map(machine.write_event, events)], now, stamp)
         except OSError:
             self.fail()
             return _reloading()

@@ -51,7 +51,7 @@ def cluster(properties: Mapping[str, str]) -> Cluster:
 
 
 def cluster_apart(properties: Mapping[str, str]) -> Cluster:
-    """The same for another thread, because connections are of one: that which shows progress."""
+    """The same for another thread, because connections are of one: that which works beside."""
     return _kept_apart(properties[BOOTSTRAP], settings_from(properties))
 
 

@@ -7,6 +7,7 @@ its first. Or tasks take turns, and each writes where its rows go. Runs in tasks
 """
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from penstock.link.transactions import Handle, describe_producers
 from penstock.model import Sequence, TopicPartition
 from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
 from penstock.spark.arrivals import WorkArrives
-from penstock.spark.connecting import cluster
+from penstock.spark.connecting import cluster, cluster_apart
 from penstock.spark.packing import Built
 from penstock.spark.transacting import (
     AGAIN,
@@ -144,10 +145,13 @@ class PartitionWriter:
 
 
 class TurnWriter:
-    """Writes the batches of one task to any partitions, some whenever it has its turn."""
+    """Writes the batches of one task to any partitions, some whenever it has its turn.
+
+    A thread with connections of its own does it: the task builds its next batches meanwhile.
+    """
 
     def __init__(self, target: WriteTarget, turns: Turns, writer: str) -> None:
-        self._cluster = cluster(target.properties)
+        self._cluster = cluster_apart(target.properties)
         self._handle = target.handle
         self._turns = turns
         self._writer = writer
@@ -155,8 +159,15 @@ class TurnWriter:
 
     def write(self, packed: Iterator[tuple[str, Built]]) -> list[Written]:
         """Write all; what was written where, once all is acknowledged."""
-        for topic, built in packed:
-            self._send({TopicPartition(topic, index): some for index, some in built.items()})
+        sent: Future[None] | None = None
+        with ThreadPoolExecutor(1) as thread:  # left when nothing is under way, whatever happens
+            for topic, built in packed:
+                if sent is not None:
+                    sent.result()
+                batches = {TopicPartition(topic, index): some for index, some in built.items()}
+                sent = thread.submit(self._send, batches)
+            if sent is not None:
+                sent.result()
         freeze_loaded("writing")
         return list(self._written.values())
 

@@ -63,7 +63,10 @@ class ListJournal:
         return self.end_offset
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
         self.records += [(record, stamp) for record in records]
         return self.end_offset

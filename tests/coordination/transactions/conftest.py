@@ -48,7 +48,10 @@ class MemoryJournal:
         return self.end_offset
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
         if self.refuses:
             raise OSError("no space left")
@@ -196,7 +199,7 @@ def _age(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
     """Make a producer old: the epoch is what thousands of ends would have left."""
     aged = replace(desk.state.by_id[words[0]], producer_epoch=ProducerEpoch(int(words[1])))
     record = desk.runner.machine.write_event(Stored(aged))
-    desk.journal.append([record])
+    desk.journal.append([record], desk.now)
     desk.runner.observe(Stored(aged))
 
 

@@ -43,7 +43,10 @@ class ListJournal:
         return self.end_offset
 
     def append(
-        self, records: Sequence[JournalRecord], stamp: TransactionStamp | None = None
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
     ) -> Offset:
         """Keep them."""
         self.records += [(record, stamp) for record in records]
