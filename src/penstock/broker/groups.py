@@ -151,7 +151,7 @@ class Groups:
 
     def rules_of(self, group_id: str) -> GroupRules:
         """What the group has set for itself. Most have set nothing."""
-        if self._cluster.state.configs.get((ConfigScope.GROUP, group_id)):
+        if self._cluster.state.overrides(ConfigScope.GROUP, group_id):
             return GroupRules(self._cluster.group_settings(group_id))
         if self._default_rules is None:
             self._default_rules = GroupRules(self._cluster.group_settings(group_id))

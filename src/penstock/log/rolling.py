@@ -49,9 +49,8 @@ def room_in(active: Segment, settings: LogSettings) -> Room:
     first = active.first_timestamp
     if first < 0:
         return NO_ROOM
-    not_full_bytes = (
-        settings.segment_index_bytes * settings.index_interval_bytes // (_ENTRY_BYTES_MAX)
-    )
+    index_bytes = settings.segment_index_bytes
+    not_full_bytes = index_bytes * settings.index_interval_bytes // _ENTRY_BYTES_MAX
     jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
     return Room(
         min(settings.segment_bytes, not_full_bytes),

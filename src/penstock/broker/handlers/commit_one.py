@@ -5,7 +5,6 @@ The rules are the coordinator's, as for every commit; only what is read and answ
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -49,10 +48,7 @@ def commit_one(context: Context, request: OneCommit) -> Answer:
         context.api_version >= EPOCHS_FROM,
         groups.rules_of(group_id).is_monotonic,
     )
-    decided = coordinator.ask(command, caller)
-    if isinstance(decided, asyncio.Future):
-        return when_answered(decided, partial(_answer, context, head))
-    return _answer(context, head, decided)
+    return when_answered(coordinator.ask(command, caller), partial(_answer, context, head))
 
 
 def _answer(context: Context, head: CommitHead, result: Any) -> Answered:
