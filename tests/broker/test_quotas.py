@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -198,3 +199,37 @@ def test_time_spent_on_requests_is_a_quota_too(broker: RunningBroker) -> None:
     with broker.connect() as wire:
         answers = [wire.ask(60, 0) for _ in range(2)]
     assert 0 < answers[-1].throttle_time.total_seconds() <= 1
+
+
+_ASKED: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "produce": (0, 9, {"acks": -1, "timeout": 1000}),
+    "fetch": (1, 12, {"max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}),
+    "list offsets": (2, 7, {"replica_id": -1}),
+    "metadata": (3, 12, {"topics": None}),
+    "offset fetch": (9, 8, {"groups": [{"group_id": "g", "topics": None}]}),
+    "heartbeat": (12, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"}),
+    "api versions": (18, 4, {"client_software_name": "wire", "client_software_version": "1"}),
+}
+
+
+@pytest.mark.parametrize("asked", _ASKED)
+def test_an_answer_that_was_packed_before_its_time_was_known_says_its_throttle(
+    broker: RunningBroker, make_batch: Callable[..., bytearray], asked: str
+) -> None:
+    broker.create_topic("t")
+    batch = bytes(make_batch((b"k", b"v")))
+    key, version, fields = _ASKED[asked]
+    if asked == "produce":
+        fields = _produced(batch, 0)
+    elif asked == "fetch":
+        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        fields |= {"topics": [{"topic": "t", "partitions": [wanted]}]}
+    with broker.connect() as wire:
+        wire.produce("t", batch)
+        free = wire.ask(key, version, **fields)
+        broker.replace_quotas({QuotaEntity(None, "slow"): Rates(request_ms=1e-6)})
+        answer = wire.ask(key, version, client_id="slow", **fields)
+    assert free.throttle_time.total_seconds() == 0
+    assert answer.throttle_time.total_seconds() == 1
+    if asked != "produce":  # whose second offset is another
+        assert replace(answer, throttle_time=free.throttle_time) == free

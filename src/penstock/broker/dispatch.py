@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from struct import Struct
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kio.static.protocol import Entity
 
@@ -35,8 +35,15 @@ from penstock.protocol.headers import (
     response_start,
     unsupported_api_versions,
 )
-from penstock.protocol.messages import encode, fill, request_reader, response_type
+from penstock.protocol.messages import (
+    encode,
+    fill,
+    request_reader,
+    response_reader,
+    response_type,
+)
 from penstock.protocol.primitives import Buffer
+from penstock.protocol.schema import shapes_of
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -47,6 +54,8 @@ _START: Final = Struct(
     "h"  # api_version
     "i"  # correlation_id
 )
+_MILLIS: Final = Struct(">i")
+_THROTTLE: Final = "throttle_time"
 _KEPT_BYTES_MAX: Final = 255  # what is sent must not fill our memory
 
 
@@ -127,8 +136,10 @@ class Dispatcher:
         throttle_ms = self._broker.quotas.charge(
             Kind.REQUEST_MS, context.principal, context.client_id, spent_ms
         )
-        context.throttle_ms = max(context.throttle_ms, throttle_ms)
-        return answer
+        if throttle_ms <= context.throttle_ms:
+            return answer
+        context.throttle_ms = throttle_ms
+        return _without_old_throttle(context, answer)
 
 
 def framed(context: Context, body: bytes) -> bytes:
@@ -140,6 +151,18 @@ def _packed(context: Context, answered: Entity) -> bytes:
     if context.throttle_ms:
         answered = _throttled(answered, context.throttle_ms)
     return encode(answered)
+
+
+def _without_old_throttle(context: Context, answer: Answer) -> Answer:
+    """What was packed before its throttle was known, so that it can still be said in it."""
+    key, version = context.api_key, context.api_version
+    if isinstance(answer, bytes):
+        entity, _ = response_reader(key, version)(answer, 0)
+        return cast(Entity, entity)
+    if isinstance(answer, list) and shapes_of(response_type(key, version))[0].name == _THROTTLE:
+        # Records are not unpacked for it: the first piece starts with it.
+        answer[0] = _MILLIS.pack(context.throttle_ms) + bytes(answer[0][_MILLIS.size :])
+    return answer
 
 
 def refuse(context: Context, refusal: Refused) -> Answered:
@@ -155,7 +178,7 @@ def refuse(context: Context, refusal: Refused) -> Answered:
 
 
 def _throttled(answered: Entity, throttle_ms: int) -> Entity:
-    if "throttle_time" not in answered.__dataclass_fields__:
+    if _THROTTLE not in answered.__dataclass_fields__:
         return answered
-    changes: dict[str, Any] = {"throttle_time": timedelta(milliseconds=throttle_ms)}
+    changes: dict[str, Any] = {_THROTTLE: timedelta(milliseconds=throttle_ms)}
     return dataclasses.replace(answered, **changes)
