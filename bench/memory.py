@@ -42,11 +42,16 @@ class SettledMemory:
     def settle(self) -> None:
         """Before a round: what others gave back since the last is filled again."""
         os.sync()  # what earlier loads wrote is not written out in the time of the next
+        before = free_bytes()
         for _ in range(FILLINGS_MAX):
-            size = free_bytes() - KEPT_FREE_BYTES
+            size = before - KEPT_FREE_BYTES
             if size < WORTH_FILLING_BYTES:
                 return
             self._fillings.enter_context(_pages(size // PAGESIZE * PAGESIZE))
+            after = free_bytes()
+            if after >= before:
+                return  # a container may have no more
+            before = after
 
 
 def _pages(size: int) -> mmap:
