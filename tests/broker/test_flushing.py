@@ -1,11 +1,20 @@
-"""The flusher at its end: what is asked of it while the broker stops is not an error."""
+"""The flusher: a disk that fails to sync is believed, and costs only those who wrote there."""
 
 import asyncio
+import errno
+import os
+from collections.abc import Callable
+
+import pytest
 
 from penstock.broker.flushing import Flusher
 from penstock.broker.partitions import Partition
+from penstock.errors import ErrorCode
 from penstock.model import Millis
+from penstock.testing.wire import Wire
 from tests.broker.conftest import RunningBroker
+
+MakeBatch = Callable[..., bytearray]
 
 
 def test_a_sync_asked_for_while_the_broker_stops_is_left_to_the_closing_of_logs(
@@ -25,3 +34,63 @@ def test_a_sync_asked_for_while_the_broker_stops_is_left_to_the_closing_of_logs(
         return flusher.flushes
 
     assert asyncio.run_coroutine_threadsafe(stop_and_ask(), broker.loop).result(20) == 0
+
+
+def test_what_a_failed_sync_may_have_lost_is_never_acknowledged(
+    broker: RunningBroker,
+    wire: Wire,
+    make_batch: MakeBatch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("safe", "neighbour"):
+        broker.create_topic(name, flush_messages="1")
+
+    def produce(topic: str, sequence: int) -> ErrorCode:
+        produced = make_batch(producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return ErrorCode(wire.produce(topic, produced).error_code)
+
+    sync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if "/safe-0/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EIO, "bad sector")
+        sync(descriptor)
+
+    assert produce("safe", 0) == ErrorCode.none
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        assert produce("safe", 1) == ErrorCode.kafka_storage_error
+        assert produce("neighbour", 0) == ErrorCode.none
+    # The disk says yes again, as it does: the page that it lost counts as written.
+    for sequence in (1, 2):  # a client's retry, and one that did not hear of it
+        assert produce("safe", sequence) == ErrorCode.kafka_storage_error
+    assert wire.fetch("safe", 0).high_watermark == 1
+
+
+def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    for name in ("first", "gone", "safe"):
+        broker.create_topic(name, flush_messages="1000")
+        assert wire.produce(name, make_batch()).error_code == ErrorCode.none
+
+    def find(name: str) -> Partition:
+        partition = broker.partitions.find(name, 0)
+        assert partition is not None
+        return partition
+
+    async def sync_all() -> int:
+        first, gone, safe = find("first"), find("gone"), find("safe")
+        flusher = Flusher([], clock=lambda: Millis(0))
+        synced = asyncio.Event()
+        safe.commit_listeners.append(synced.set)
+        aside = gone.log.folder.with_name("aside")
+        gone.log.folder.rename(aside)
+        for partition in (first, gone, safe):  # the last two wait for the first, and go together
+            flusher.ask(partition)
+        await asyncio.wait_for(synced.wait(), 10)
+        flusher.close()
+        aside.rename(gone.log.folder)
+        return safe.log.recovery_point
+
+    assert asyncio.run_coroutine_threadsafe(sync_all(), broker.loop).result(20) == 1

@@ -18,7 +18,7 @@ from penstock.config.views import LogSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
 from penstock.machine import CallerId, JournalRecord, Outcome, Reply, TransactionStamp
-from penstock.model import LeaderEpoch, Millis, NodeId, ProducerEpoch, ProducerId, TopicId
+from penstock.model import LeaderEpoch, Millis, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
 from penstock.protocol.control import Marker, build_marker, read_marker
 
 NODE = NodeId(1)
@@ -253,3 +253,29 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
     code, values = run(work)
     assert code == ErrorCode.coordinator_load_in_progress
     assert values == {**{f"n{number}": "1" for number in range(5)}, "told": "3", "b": "4"}
+
+
+def change(path: str, position: int, content: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+@pytest.mark.parametrize(("at", "rot"), [(70, b"rot"), (8, b"\x7f"), (8, b"\xff"), (16, b"\0")])
+def test_a_journal_that_is_damaged_is_not_replayed_in_part(
+    tmp_path: Path, at: int, rot: bytes
+) -> None:
+    """State without what is there would be believed, and written on."""
+
+    async def work() -> None:
+        partition = open_partition(tmp_path)
+        hosted = host(partition)
+        for number in range(5):
+            await hosted.submit(put(f"name-{number}", "a value"))
+        hosted.close()
+        segment = partition.log.active
+        change(segment.log.path, segment.position_of(Offset(2)) + at, rot)
+        with pytest.raises(OSError, match="cannot be read at offset"):
+            host(partition)
+
+    run(work)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.views import LogSettings
+from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.control import build_marker
@@ -91,7 +91,7 @@ def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batc
 FILLS_ITS_LIMIT = """
 import resource, signal, sys
 from pathlib import Path
-from penstock.config.views import LogSettings
+from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch
@@ -127,3 +127,65 @@ def test_a_file_at_its_size_limit_is_a_real_failed_write(tmp_path: Path) -> None
     )
     assert log.end_offset == int(done.stdout)
     log.close()
+
+
+def test_an_abort_is_listed_whole_or_the_marker_is_refused(
+    tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room for a part of the entry, and then for the marker: its records would be shown to all."""
+    files = OpenFiles(4)
+    log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
+
+    def abort(producer: int) -> None:
+        marker = build_marker(
+            commit=False,
+            producer_id=ProducerId(producer),
+            producer_epoch=ProducerEpoch(0),
+            coordinator_epoch=0,
+            timestamp=Millis(1),
+        )
+        log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+
+    for producer in (1, 2):
+        produced = batch(producer=producer, epoch=0, sequence=0, transactional=True)
+        log.append(produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
+    real, path = os.pwrite, tmp_path / "orders-0" / f"{0:020d}.txnindex"
+
+    def write_a_part(descriptor: int, chunk: bytes, position: int) -> int:
+        return real(descriptor, chunk[:10], position)
+
+    abort(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", write_a_part)
+        with pytest.raises(OSError, match="of an entry were written"):
+            abort(2)
+    assert path.stat().st_size == 34
+    path.write_bytes(path.read_bytes() + bytes(10))  # the part that could not be taken back
+    abort(2)
+    aborted = log.aborted_transactions(Offset(0), log.end_offset)
+    assert [transaction.producer_id for transaction in aborted] == [1, 2]
+    files.close_all()
+
+
+def test_old_segments_go_even_when_there_is_no_room_for_a_new_one(
+    open_log: Callable[..., PartitionLog],
+    fill: Callable[..., None],
+    offsets: Offsets,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a full disk stays full: all of a log is old, and the active segment must be rolled."""
+
+    def no_room(path: str, content: bytes = b"", **_: bool) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    log = open_log()
+    fill(log, 60)
+    kept = list(range(log.active.base_offset, 60))
+    retention = RetentionSettings(retention_ms=Millis(1))
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.log.segment.create_file", no_room)
+        with pytest.raises(OSError, match="no room"):
+            log.delete_expired(retention, Millis(99_999))
+    assert offsets(log) == kept
+    log.delete_expired(retention, Millis(99_999))
+    assert (log.start_offset, log.end_offset, offsets(log)) == (60, 60, [])

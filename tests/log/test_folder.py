@@ -1,5 +1,7 @@
 """A broker's folder: whose it is, how it was left, and what it remembers of its partitions."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -7,7 +9,14 @@ from uuid import UUID
 import pytest
 
 from penstock.config.views import LogSettings
-from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles, PartitionLog
+from penstock.log import (
+    FolderIdentity,
+    FolderUnusable,
+    LogFolder,
+    OpenFiles,
+    PartitionLog,
+    Segment,
+)
 from penstock.log.checkpoints import read_offsets, read_rows, write_offsets
 from penstock.log.folder import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
 from penstock.log.identity import load_identity, load_topic_id, save_topic_id
@@ -125,6 +134,65 @@ def test_what_was_being_deleted_is_gone_after_a_start(tmp_path: Path) -> None:
     (tmp_path / "orders-0.abc-delete").mkdir()
     opened(tmp_path).close()
     assert not list(tmp_path.glob("*-delete"))
+
+
+@pytest.mark.parametrize("is_made_before_the_kill", [True, False])
+def test_a_name_that_is_used_again_takes_nothing_from_the_partition_before(
+    tmp_path: Path, fill: Fill, is_made_before_the_kill: bool
+) -> None:
+    folder = opened(tmp_path)
+    log = partition(folder)
+    fill(log, 100)
+    log.advance_start_offset(Offset(80), Millis(0))
+    folder.checkpoint()
+    folder.delete_partition(ORDERS, token="0" * 32, now=Millis(0))
+    if is_made_before_the_kill:
+        fill(partition(folder), 50)
+    folder.release()
+    again = partition(opened(tmp_path))
+    if not is_made_before_the_kill:
+        fill(again, 50)
+    assert (again.start_offset, again.end_offset) == (0, 50)
+
+
+def test_a_partition_that_the_disk_would_not_let_go_is_never_taken_for_its_successor(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: object, target: object) -> None:
+        raise OSError(errno.EIO, "no")
+
+    folder = opened(tmp_path)
+    fill(partition(folder), 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", refuse)
+        with pytest.raises(OSError, match="no"):
+            folder.delete_partition(ORDERS, token="0" * 32, now=Millis(0))
+        with pytest.raises(OSError, match="no"):
+            partition(folder)
+    assert partition(folder).end_offset == 0
+    folder.close()
+
+
+def test_a_log_that_cannot_be_closed_is_recovered_and_the_others_are_closed(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Segment) -> None:
+        if "orders" in self.folder:
+            raise OSError(errno.ENOSPC, "no room")
+        write_indexes(self)
+
+    folder = opened(tmp_path)
+    for name in (ORDERS, DASHED):
+        fill(partition(folder, name), 100, size=1000)
+    write_indexes = Segment.write_indexes
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "write_indexes", refuse)
+        folder.close()
+    assert read_offsets(tmp_path / RECOVERY_POINTS) == {DASHED: 100}
+    again = opened(tmp_path)
+    assert not again.was_clean
+    assert partition(again).end_offset == partition(again, DASHED).end_offset == 100
+    again.close()
 
 
 @pytest.mark.parametrize(

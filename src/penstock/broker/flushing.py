@@ -80,18 +80,16 @@ class Flusher:
         done.add_done_callback(lambda done: self._on_done(group, done))
 
     def _on_done(
-        self, group: list[tuple[Partition, FlushWork]], done: asyncio.Future[None]
+        self, group: list[tuple[Partition, FlushWork]], done: asyncio.Future[list[OSError | None]]
     ) -> None:
         self._working = False
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            logger.error("a log could not be synced: %s", error)
         self.flushes += 1
-        for partition, work in group:
+        for (partition, work), error in zip(group, done.result(), strict=True):
             if error is None:
                 partition.on_flushed(work.end_offset, self._clock())
             else:
-                partition.on_flush_failed()
+                logger.error("%s is not on disk: %s", partition.topic_partition, error)
+                partition.on_flush_failed(error)
         if self._asked:
             self._work()
 
@@ -106,6 +104,14 @@ class Flusher:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
 
-def _run(group: list[FlushWork]) -> None:
-    for work in group:
+def _run(group: list[FlushWork]) -> list[OSError | None]:
+    """What went wrong with each: one partition's trouble is not its neighbours'."""
+    return [_outcome(work) for work in group]
+
+
+def _outcome(work: FlushWork) -> OSError | None:
+    try:
         work.run()
+    except OSError as error:
+        return error
+    return None

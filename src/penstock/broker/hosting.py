@@ -178,8 +178,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
                 if loop.time() >= until_s:
                     loop.call_soon(self._load_on)
                     return
-        except OSError:
-            logger.exception("%s could not be read", self.partition.topic_partition)
+        except OSError as error:
+            logger.error("%s: %s", self.partition.topic_partition, error)
             self._begin_loading()
             loop.call_later(RELOAD_AFTER_S, self._load_on)
             return
@@ -252,8 +252,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._timer = None
         try:
             self._runner = self._load()
-        except OSError:
-            logger.exception("%s could not be read", self.partition.topic_partition)
+        except OSError as error:
+            logger.error("%s: %s", self.partition.topic_partition, error)
             self._reload_later()
             return
         self._set_timer()

@@ -3,10 +3,12 @@
 Appends go through the partition's one writer; what is below the high watermark is committed.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.broker.partitions import Partition
+from penstock.errors import Malformed, Refused
 from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import (
@@ -73,19 +75,30 @@ class StoredBatch(NamedTuple):
 def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
     """Everything the log holds, in order: batches with the transaction they belong to, and markers.
 
-    Records of a later aborted transaction are among them: the marker that follows says so.
+    Records of a later aborted transaction are among them: the marker that follows says so. OSError
+    where the log cannot be read: state without what is there would be believed, and written on.
     """
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
-        read = log.read(offset, max_bytes=READ_BYTES, end_offset=log.end_offset)
         start = offset
-        for stored, end_offset in _read_chunk(bytes(read.view), start):
-            offset = end_offset
-            if stored is not None:
-                yield stored
+        try:
+            raw = bytes(log.read(offset, max_bytes=READ_BYTES, end_offset=log.end_offset).view)
+            if not raw:
+                return  # compaction took the last ones
+            for stored, end_offset in _read_chunk(raw, start):
+                offset = end_offset
+                if stored is not None:
+                    yield stored
+        except (Refused, Malformed) as damage:
+            raise _unreadable(partition, offset, str(damage)) from damage
         if offset == start:
-            return
+            raise _unreadable(partition, offset, "no whole batch is there")
+
+
+def _unreadable(partition: Partition, offset: Offset, reason: str) -> OSError:
+    told = f"cannot be read at offset {offset}: {reason}; restore it from a copy"
+    return OSError(errno.EIO, told, str(partition.log.folder))
 
 
 def _read_chunk(raw: bytes, start: Offset) -> Iterator[tuple[StoredBatch | Marker | None, Offset]]:

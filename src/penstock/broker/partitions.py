@@ -20,6 +20,7 @@ from penstock.config.views import (
     RetentionSettings,
 )
 from penstock.errors import ErrorCode, Refused
+from penstock.log.flush import NotSynced
 from penstock.log.partition import PartitionLog
 from penstock.log.placing import Appended
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
@@ -220,7 +221,10 @@ class Partition:
         if self.log.high_watermark >= end_offset:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._acknowledged.append((end_offset, future))
+        if self.log.sync_failure is None:
+            self._acknowledged.append((end_offset, future))
+        else:
+            future.set_exception(_not_on_disk())
         return future
 
     def abandon(self) -> None:
@@ -275,9 +279,11 @@ class Partition:
             self._flush.ask(self)  # more came while it was synced
         self._advance_high_watermark()
 
-    def on_flush_failed(self) -> None:
-        """The disk did not take it: nobody who waited may believe it did."""
-        self._refuse_acknowledged(Refused(ErrorCode.kafka_storage_error, "the disk failed"))
+    def on_flush_failed(self, error: OSError) -> None:
+        """The disk did not take it: nobody who waited may believe it did, nor who writes next."""
+        if isinstance(error, NotSynced):
+            self.log.stop_writing(error)
+        self._refuse_acknowledged(_not_on_disk())
 
     def set_high_watermark(self, offset: Offset) -> None:
         """Every in-sync replica has all below `offset`; release those who waited for it."""
@@ -299,6 +305,10 @@ class Partition:
             _, future = self._acknowledged.popleft()
             if not future.done():
                 future.set_result(None)
+
+
+def _not_on_disk() -> Refused:
+    return Refused(ErrorCode.kafka_storage_error, "the disk failed")
 
 
 class HostedTopic:
@@ -383,15 +393,24 @@ class Partitions:
         return partition
 
     def delete(self, topic: str) -> None:
-        """Let go of a topic with all it holds; its files vanish after a delay."""
+        """Let go of a topic with all it holds; its files vanish after a delay.
+
+        OSError, once all are let go of, when the disk kept the files of one.
+        """
         hosted = self.topics.pop(topic, None)
         if hosted is None:
             return
         self.topics_by_id.pop(hosted.topic_id.bytes, None)
         self.generation += 1
+        kept: OSError | None = None
         for partition in hosted.partitions.values():
             partition.abandon()
-            self._store.delete(partition.log)
+            try:
+                self._store.delete(partition.log)
+            except OSError as error:
+                kept = error
+        if kept is not None:
+            raise kept
 
     def replace_settings(self, topic: str, settings: TopicSettings) -> None:
         """A topic was reconfigured."""

@@ -8,10 +8,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from penstock.log.files import sync_folder
 from penstock.log.segment import Segment
 from penstock.log.snapshots import snapshot_path
 from penstock.model import Offset
+
+
+class NotSynced(OSError):
+    """A sync failed, so what was written may be lost, and no later sync would say so.
+
+    The system reports a page it could not write once, and then takes it for written.
+    """
+
+    def refusal(self) -> OSError:
+        """For whoever would write more."""
+        told = f"{self.strerror}; nothing more is written here until the broker starts again"
+        return OSError(self.errno, told, self.filename)
 
 
 class FlushWork(NamedTuple):
@@ -22,16 +33,22 @@ class FlushWork(NamedTuple):
     paths: tuple[str, ...]
 
     def run(self) -> None:
-        for path in self.paths:
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue  # never made, or deleted meanwhile: nothing to keep
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        sync_folder(self.folder)
+        """NotSynced when the disk failed; another OSError when a file could not be opened."""
+        for path in (*self.paths, self.folder):
+            _sync(path)
+
+
+def _sync(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # never made, or deleted meanwhile: nothing to keep
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise NotSynced(error.errno, f"could not be synced: {error.strerror}", path) from error
+    finally:
+        os.close(descriptor)
 
 
 def work_for(

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -66,6 +67,8 @@ class LogFolder:
         self._start_offsets = read_offsets(path / START_OFFSETS)
         self._high_watermarks = read_offsets(path / HIGH_WATERMARKS)
         self._to_remove: list[tuple[Millis, Path]] = []
+        self._forgotten: set[TopicPartition] = set()  # gone, and still in the files above
+        self._in_the_way: dict[TopicPartition, str] = {}  # deleted, and the disk refused; tokens
 
     @classmethod
     def open(
@@ -107,9 +110,13 @@ class LogFolder:
     ) -> PartitionLog:
         """Open it, or make it when there is none."""
         assert topic_partition not in self.partitions
+        if topic_partition in self._in_the_way:
+            self._retire(topic_partition, self._in_the_way[topic_partition], now)
         folder = self.path / str(topic_partition)
-        is_new = not folder.exists()
+        is_new = _make_folder(folder)
         try:
+            if is_new:
+                self._begin_anew(topic_partition)
             log = self._open(folder, topic_partition, settings, is_new=is_new, now=now)
             if is_new and topic_id is not None:
                 save_topic_id(folder, topic_id)
@@ -145,8 +152,6 @@ class LogFolder:
         """Out of sight at once, off the disk later; `token` makes the name its own."""
         log = self.partitions.pop(topic_partition)
         log.abandon()
-        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
-            known.pop(topic_partition, None)
         self._retire(topic_partition, token, Millis(now + log.settings.file_delete_delay_ms))
 
     def discard(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
@@ -154,9 +159,24 @@ class LogFolder:
         assert topic_partition not in self.partitions
         self._retire(topic_partition, token, now)
 
+    def _begin_anew(self, topic_partition: TopicPartition) -> None:
+        """After a kill no checkpoint may speak of an earlier partition of this name."""
+        self._forget(topic_partition)
+        if topic_partition in self._forgotten:
+            self._save({})
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            if known.pop(topic_partition, None) is not None:
+                self._forgotten.add(topic_partition)
+
     def _retire(self, topic_partition: TopicPartition, token: str, remove_at: Millis) -> None:
+        self._forget(topic_partition)
         target = self.path / _deleted_name(topic_partition, token)
-        (self.path / str(topic_partition)).rename(target)
+        self._in_the_way[topic_partition] = token
+        with suppress(FileNotFoundError):  # somebody else was quicker
+            (self.path / str(topic_partition)).rename(target)
+        del self._in_the_way[topic_partition]
         self._to_remove.append((remove_at, target))
 
     def remove_deleted(self, now: Millis | None = None) -> int:
@@ -194,21 +214,22 @@ class LogFolder:
         write_offsets(self.path / RECOVERY_POINTS, self._recovery_points)
         write_offsets(self.path / START_OFFSETS, started)
         write_offsets(self.path / HIGH_WATERMARKS, self._high_watermarks)
+        self._forgotten.clear()
 
     def close(self) -> None:
-        """Close every partition; the next start will find it clean."""
-        logs = list(self.partitions.values())
-        is_clean = self.was_clean or all(
-            found.topic_partition in self.partitions for found in self.found()
+        """Close every partition; the next start will find it clean, unless the disk refused."""
+        logs = self.partitions
+        is_clean = not self._in_the_way and (
+            self.was_clean or all(found.topic_partition in logs for found in self.found())
         )
-        dirty = sum(1 for log in logs if log.unflushed_messages)
+        dirty = sum(1 for log in logs.values() if log.unflushed_messages)
         sync_each = dirty <= _SINGLE_SYNCS_MAX
-        for log in logs:
-            log.close(sync=sync_each)
+        closed = [tp for tp, log in logs.items() if _close_log(log, sync=sync_each)]
         if not sync_each:
             os.sync()
-        self._save({tp: log.end_offset for tp, log in self.partitions.items()})
-        self.partitions.clear()
+        self._save({tp: logs[tp].end_offset for tp in closed})
+        is_clean = is_clean and len(closed) == len(logs)
+        logs.clear()
         self.files.close_all()
         if is_clean:
             create_file(str(self.path / CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
@@ -223,6 +244,26 @@ class LogFolder:
     def unlink_due(self, now: Millis) -> list[str]:
         """Names of retired segment files whose delay has passed, for a thread to unlink."""
         return [path for log in self.partitions.values() for path in log.take_due(now)]
+
+
+def _close_log(log: PartitionLog, *, sync: bool) -> bool:
+    """Whether a clean start may trust it."""
+    try:
+        log.close(sync=sync)
+    except OSError as error:
+        logger.error("%s will be recovered at the next start: %s", log.topic_partition, error)
+        log.abandon()
+        return False
+    return True
+
+
+def _make_folder(path: Path) -> bool:
+    """Whether there was none. A folder that cannot be looked at is never taken for a new one."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def _take_lock(path: Path) -> int:

@@ -1,10 +1,11 @@
 """One partition's batches on disk, in offset order, laid out as Apache Kafka lays them out.
 
 Written by one task; what was read stays readable whatever happens to the files. Never opens a
-record on the way in or out: only headers are read. An append that raised has changed nothing.
+record on the way in or out: only headers are read. An append that raised has changed nothing. What
+its readers see is in `reading`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import OpenFiles, remove_files
-from penstock.log.flush import FlushWork, work_for
+from penstock.log.flush import FlushWork, NotSynced, work_for
 from penstock.log.placing import (
     Appended,
     Placement,
@@ -22,15 +23,14 @@ from penstock.log.placing import (
     stamp_all,
 )
 from penstock.log.producers import BatchMark, Origin, ProducerTable
+from penstock.log.reading import ReadableLog
 from penstock.log.recovery import load_partition, reload_producers
 from penstock.log.retention import expired_count
 from penstock.log.rolling import must_roll, room_in
-from penstock.log.segment import NO_ROOM, NOTHING, Segment
-from penstock.log.segments import LogSlice, Segments
+from penstock.log.segment import NO_ROOM, Segment
+from penstock.log.segments import Segments
 from penstock.log.snapshots import save_snapshot, snapshot_offsets, snapshot_path
 from penstock.log.swap import Replacement
-from penstock.log.timestamps import Found, find_by_timestamp, newest_timestamp
-from penstock.log.txn_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
 from penstock.protocol.batch import BatchHeader, stamp_first
 from penstock.protocol.primitives import Buffer, WritableBuffer
@@ -40,24 +40,17 @@ from penstock.protocol.primitives import Buffer, WritableBuffer
 _SMALL_BYTES: Final = 64 << 10
 
 
-class PartitionLog:
-    """The log of one partition.
-
-    start_offset <= last_stable_offset <= high_watermark <= end_offset
-    """
+class PartitionLog(ReadableLog):
+    """The log of one partition, for its one writer."""
 
     __slots__ = (
-        "_segments",
         "_snapshot_offset",
-        "end_offset",
         "epochs",
         "folder",
-        "high_watermark",
         "last_flush_at",
-        "producers",
         "recovery_point",
         "settings",
-        "start_offset",
+        "sync_failure",
         "topic_partition",
     )
 
@@ -72,18 +65,15 @@ class PartitionLog:
         snapshot_offset: Offset,
         epochs: LeaderEpochs,
     ) -> None:
+        super().__init__(segments, end_offset=end_offset, producers=producers)
         topic, _, partition = folder.name.rpartition("-")
         self.topic_partition = TopicPartition(topic, int(partition))
         self.folder = folder
         self.settings = settings
-        self.start_offset = segments.all[0].base_offset
-        self.end_offset = end_offset
-        self.high_watermark = self.start_offset
         self.recovery_point = end_offset  # everything before is on disk, not only in memory
         self.last_flush_at = NO_TIMESTAMP
-        self.producers = producers
+        self.sync_failure: NotSynced | None = None  # nothing is written from then on
         self.epochs = epochs
-        self._segments = segments
         self._snapshot_offset = snapshot_offset  # the newest snapshot there is
 
     @classmethod
@@ -123,27 +113,6 @@ class PartitionLog:
         if not clean:
             log.recovery_point = Offset(min(recovery_point, log.end_offset))
         return log
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last is the active one."""
-        return self._segments.all
-
-    @property
-    def active(self) -> Segment:
-        return self._segments.active
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments.all)
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """No transaction that began before it is undecided."""
-        unstable = self.producers.first_unstable_offset
-        if unstable is None or unstable >= self.high_watermark:
-            return self.high_watermark
-        return max(unstable, self.start_offset)
 
     def set_high_watermark(self, offset: Offset) -> None:
         assert self.start_offset <= offset <= self.end_offset
@@ -247,6 +216,8 @@ class PartitionLog:
         self, size_bytes: int, first: Offset, end_offset: Offset, newest: Millis, now: Millis
     ) -> Segment:
         """Where batches of these offsets go: the active segment, or a new one."""
+        if self.sync_failure is not None:
+            raise self.sync_failure.refusal()
         active = self._segments.active
         if must_roll(active, self.settings, size_bytes, end_offset, newest, now):
             self._roll_at(first, now)
@@ -291,64 +262,6 @@ class PartitionLog:
             save_snapshot(self._segments.folder, offset, self.producers)
             self._snapshot_offset = offset
 
-    # Reading
-
-    def read(
-        self,
-        offset: Offset,
-        *,
-        max_bytes: int,
-        end_offset: Offset | None = None,
-        whole_first: bool = True,
-    ) -> LogSlice:
-        """Whole batches from the one that holds `offset`, all of them below `end_offset`.
-
-        At most `max_bytes`, except that the first batch comes whole when `whole_first`, else a
-        batch larger than every limit would stop its readers for ever.
-        """
-        if not self.start_offset <= offset <= self.end_offset:
-            raise Refused(
-                ErrorCode.offset_out_of_range,
-                f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
-            )
-        limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        if offset >= limit:
-            return LogSlice(NOTHING, self.active.base_offset, 0)
-        return self._segments.read(
-            offset, limit, self.end_offset, max_bytes=max_bytes, whole_first=whole_first
-        )
-
-    def aborted_in(
-        self, found: LogSlice, offset: Offset, end_offset: Offset
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in what `read` found from `offset` on."""
-        holding = self.segments[self._segments.holding(offset) :]
-        if not any(segment.transaction_index.may_have_entries for segment in holding):
-            return []
-        following = self._segments.offset_after(found)
-        end = end_offset if following < 0 else min(following, end_offset)
-        return self.aborted_transactions(offset, end)
-
-    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start, end)."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments[self._segments.holding(start) :]:
-            if segment.transaction_index.collect(start, end, found):
-                break
-        return found
-
-    def offset_by_timestamp(
-        self, timestamp: Millis, *, end_offset: Offset | None = None
-    ) -> Found | None:
-        """The first record at or after `timestamp`, below `end_offset`, with its own time."""
-        limit = self.end_offset if end_offset is None else end_offset
-        return find_by_timestamp(self.segments, timestamp, self.start_offset, limit)
-
-    def offset_of_max_timestamp(self) -> Found | None:
-        """The first record that has the largest timestamp of all."""
-        newest = newest_timestamp(self.segments)
-        return None if newest is None else self.offset_by_timestamp(newest)
-
     # Taking away
 
     def advance_start_offset(self, offset: Offset, now: Millis) -> int:
@@ -375,16 +288,21 @@ class PartitionLog:
             high_watermark=self.high_watermark,
             end_offset=self.end_offset,
         )
-        if count == 0:
-            return 0
-        if count == len(self.segments):
-            self.roll(now)
-        start_offset = self.segments[count].base_offset
-        self._remove_first(count, now)
+        if count < len(self.segments):
+            self._start_at_segment(count, now)
+            return count
+        self._start_at_segment(count - 1, now)  # first, for a new segment may need their room
+        self.roll(now)
+        self._start_at_segment(1, now)
+        return count
+
+    def _start_at_segment(self, number: int, now: Millis) -> None:
+        """Let the log begin there; the segments before it go."""
+        start_offset = self.segments[number].base_offset
+        self._remove_first(number, now)
         if start_offset > self.start_offset:
             self.start_offset = start_offset
             self.epochs.cut_start(start_offset)
-        return count
 
     def _remove_first(self, count: int, now: Millis) -> None:
         if count == 0:
@@ -455,7 +373,7 @@ class PartitionLog:
     def flush_due(self, now: Millis) -> bool:
         """Whether a closed segment, `flush.messages` or `flush.ms` asks for a flush."""
         settings = self.settings
-        if self.recovery_point == self.end_offset:
+        if self.recovery_point == self.end_offset or self.sync_failure is not None:
             return False
         return (
             self.recovery_point < self.active.base_offset
@@ -473,8 +391,15 @@ class PartitionLog:
 
     def flushed(self, offset: Offset, now: Millis = NO_TIMESTAMP) -> None:
         """Everything before `offset` is on disk; it becomes the recovery point."""
+        if self.sync_failure is not None:
+            return  # this sync does not speak of what the failed one lost
         self.recovery_point = max(self.recovery_point, min(offset, self.end_offset))
         self.last_flush_at = now
+
+    def stop_writing(self, failure: NotSynced) -> None:
+        """What was written last may be lost: the next start looks from the recovery point on."""
+        self.sync_failure = failure
+        self.active.room = NO_ROOM  # so that every append asks
 
     def flush(self, now: Millis = NO_TIMESTAMP) -> Offset:
         """Sync here and now; returns the recovery point."""
@@ -486,6 +411,8 @@ class PartitionLog:
 
     def close(self, *, sync: bool = True) -> None:
         """Write down all that a clean start trusts. Without `sync` the caller syncs the disk."""
+        if self.sync_failure is not None:
+            raise self.sync_failure.refusal()
         is_small = len(self.segments) == 1 and self.size_bytes <= _SMALL_BYTES
         if not is_small or self.active.has_index_files:
             self.active.write_indexes()

@@ -4,10 +4,14 @@ After a clean stop everything is trusted and almost nothing is read. Otherwise t
 recovery point on are walked: the log ends before the first batch that is torn, rotten or out of
 order, and indexes, producer table and epochs are made from what remains. A batch whose append
 returned is never lost: it was whole in the page cache before.
+
+What was trusted and has rotted since stays as it is: who reads there is told, and everything around
+it is kept. Only the end of the log must be sound, for more is written after it.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.errors import Malformed
@@ -15,12 +19,13 @@ from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.indexes import DAMAGED, MISSING, OFFSET_ENTRY, TIME_ENTRY
 from penstock.log.producers import ProducerTable, Staged
+from penstock.log.rolling import RELATIVE_OFFSET_MAX
 from penstock.log.scan import Scanned, scan_batches, scan_headers
 from penstock.log.segment import Segment
 from penstock.log.snapshots import load_snapshot, save_snapshot, snapshot_path
 from penstock.log.swap import settle_leftovers
 from penstock.model import LeaderEpoch, Millis, Offset
-from penstock.protocol.batch import check_stored_batch
+from penstock.protocol.batch import BatchHeader, check_stored_batch
 from penstock.protocol.control import read_marker
 
 logger = logging.getLogger(__name__)
@@ -57,7 +62,7 @@ def load_partition(
         return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
     segments, rebuilt = _mend(segments, suspects, index_interval_bytes)
-    end_offset = _end_of(segments)
+    end_offset = _end_of(segments[-1], rebuilt, index_interval_bytes)
     producers = ProducerTable()
     replay_from = rebuilt[0].base_offset if rebuilt else end_offset
     snapshots = [Offset(int(n[:-9])) for n in sizes if n.endswith(".snapshot") and n[:-9].isdigit()]
@@ -120,8 +125,13 @@ def _mend(
         if segment not in suspects and _looks_sound(segment, look_inside=look_inside):
             continue
         rebuilt.append(segment)
-        was_whole = rebuild_segment(segment, interval_bytes)
-        if segment is not segments[-1]:
+        is_last, trusted = segment is segments[-1], segment not in suspects
+        if trusted and not is_last:
+            _index_batches(segment, interval_bytes, trusted=True)
+            was_whole = True
+        else:
+            was_whole = rebuild_segment(segment, interval_bytes, trusted=trusted)
+        if not is_last:
             segment.write_indexes()
         if not was_whole:
             _discard(segments[number + 1 :])
@@ -144,32 +154,50 @@ def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
         return True
     last_offset, position = entry
     try:
-        scanned = next(scan_headers(segment.log, position), None)
-    except (Malformed, AssertionError):
+        scanned = next(scan_headers(segment.log, position), None) if position >= 0 else None
+    except Malformed:
         return False
     return scanned is not None and scanned.header.last_offset == last_offset
 
 
-def rebuild_segment(segment: Segment, interval_bytes: int) -> bool:
-    """Check every batch and make the indexes from them; False when the log had to be cut."""
+def rebuild_segment(segment: Segment, interval_bytes: int, *, trusted: bool = False) -> bool:
+    """Make the indexes from the batches, and cut the log at the first that is wrong.
+
+    Every batch is checked unless they are `trusted`. False when the log had to be cut.
+    """
+    position = _index_batches(segment, interval_bytes, trusted=trusted)
+    lost_bytes = segment.size_bytes - position
+    if lost_bytes:
+        logger.warning("%s: cut %d bytes at %d", segment.log.path, lost_bytes, position)
+        segment.log.cut(position)
+    return lost_bytes == 0
+
+
+def _index_batches(segment: Segment, interval_bytes: int, *, trusted: bool) -> int:
+    """Index the batches up to the first that is wrong; returns where that one starts."""
     segment.start_over()
     position, end_offset = 0, segment.base_offset
+    scan = scan_headers if trusted else scan_batches
     try:
-        for scanned in scan_batches(segment.log):
+        for scanned in scan(segment.log):
             header = scanned.header
-            if header.base_offset < end_offset:
-                raise Malformed(f"offset {header.base_offset} after {end_offset}", scanned.at)
-            check_stored_batch(scanned.view, scanned.at, header=header)
+            _check_place(header, segment.base_offset, end_offset)
+            if not trusted:
+                check_stored_batch(scanned.view, scanned.at, header=header)
             base_offset = Offset(header.base_offset)
             segment.note_batch(scanned.position, header, base_offset, interval_bytes)
             position, end_offset = scanned.position + header.size_bytes, header.end_offset
     except Malformed as malformed:
         logger.warning("%s: %s", segment.log.path, malformed)
-    lost_bytes = segment.size_bytes - position
-    if lost_bytes:
-        logger.warning("%s: cut %d bytes after offset %d", segment.log.path, lost_bytes, end_offset)
-        segment.log.cut(position)
-    return lost_bytes == 0
+    return position
+
+
+def _check_place(header: BatchHeader, segment_base: Offset, end_offset: Offset) -> None:
+    """No checksum covers a batch's offset."""
+    if header.base_offset < end_offset or header.last_offset < header.base_offset:
+        raise Malformed(f"offset {header.base_offset} after {end_offset}", 0)
+    if header.last_offset - segment_base > RELATIVE_OFFSET_MAX:
+        raise Malformed(f"offset {header.last_offset} is too far from {segment_base}", 0)
 
 
 def _discard(segments: Iterable[Segment]) -> None:
@@ -180,13 +208,19 @@ def _discard(segments: Iterable[Segment]) -> None:
         remove_files(segment.paths())
 
 
-def _end_of(segments: list[Segment]) -> Offset:
-    last = segments[-1]
-    if last.size_bytes == 0:
-        for empty in (last.offset_index.file, last.time_index.file):
-            empty.count = 0
-        return last.base_offset
-    return last.end_offset()
+def _end_of(last: Segment, rebuilt: list[Segment], interval_bytes: int) -> Offset:
+    if last.size_bytes:
+        try:
+            return last.end_offset()
+        except Malformed as malformed:
+            logger.warning("%s", malformed)
+            rebuild_segment(last, interval_bytes, trusted=True)
+            rebuilt.append(last)
+    if last.size_bytes:
+        return last.end_offset()
+    for empty in (last.offset_index.file, last.time_index.file):
+        empty.count = 0
+    return last.base_offset
 
 
 def _load_producers(
@@ -223,19 +257,33 @@ def _replay(
         is_last = number + 1 == len(segments)
         if not is_last and segments[number + 1].base_offset <= known_from:
             continue
-        position = 0 if known_from <= segment.base_offset else segment.position_of(known_from)
         is_suspect = segment in rebuild
         if known_from < segment.base_offset and (
             is_suspect or segment.base_offset not in snapshots
         ):
             save_snapshot(segment.folder, segment.base_offset, table)
-        for scanned in scan_headers(segment.log, position):
-            if scanned.header.producer_id >= 0:
-                staged = stage_written(table, segment.log, scanned)
-                if is_suspect:
-                    for aborted in table.aborted_by(staged):
-                        segment.transaction_index.append(aborted)
-                table.commit(staged)
+        with _up_to_damage(segment):
+            for scanned in _headers_from(segment, known_from):
+                if scanned.header.producer_id >= 0:
+                    staged = stage_written(table, segment.log, scanned)
+                    if is_suspect:
+                        for aborted in table.aborted_by(staged):
+                            segment.transaction_index.append(aborted)
+                    table.commit(staged)
+
+
+@contextmanager
+def _up_to_damage(segment: Segment) -> Iterator[None]:
+    """What follows a damaged place in a trusted segment is not known."""
+    try:
+        yield
+    except Malformed as malformed:
+        logger.warning("%s: %s", segment.log.path, malformed)
+
+
+def _headers_from(segment: Segment, offset: Offset) -> Iterator[Scanned]:
+    position = 0 if offset <= segment.base_offset else segment.position_of(offset)
+    return scan_headers(segment.log, position)
 
 
 def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Staged:
@@ -255,10 +303,9 @@ def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Stage
 def _recall_epochs(epochs: LeaderEpochs, rebuilt: list[Segment], end_offset: Offset) -> None:
     epochs.cut_end(end_offset)
     for segment in rebuilt:
-        for scanned in scan_headers(segment.log):
-            epochs.assign(
-                LeaderEpoch(scanned.header.leader_epoch), Offset(scanned.header.base_offset)
-            )
+        with _up_to_damage(segment):
+            for _, header, _, _ in scan_headers(segment.log):
+                epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
 
 
 def _drop_snapshots(

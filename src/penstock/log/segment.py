@@ -8,6 +8,7 @@ import os
 from struct import Struct
 from typing import Final, NamedTuple
 
+from penstock.errors import Malformed
 from penstock.log.files import LogFile, OpenFiles, create_file, remove_files
 from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeEntry, TimeIndex
 from penstock.log.scan import scan_headers
@@ -26,6 +27,7 @@ _GLANCE: Final = Struct(
     "11x"  # leader_epoch, magic, crc, attributes
     "i"  # last_offset_delta
 )
+_LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _NO_TIME: Final = TimeEntry(NO_TIMESTAMP, NO_OFFSET)
 
 
@@ -122,9 +124,15 @@ class Segment:
         if self._first_timestamp is None:
             if self.log.size_bytes == 0:
                 return NO_TIMESTAMP
-            header = next(scan_headers(self.log)).header
-            self._first_timestamp = Millis(header.max_timestamp)
+            self._first_timestamp = self._find_first_timestamp()
         return self._first_timestamp
+
+    def _find_first_timestamp(self) -> Millis:
+        try:
+            first = next(scan_headers(self.log), None)
+        except Malformed:  # rot tells no time
+            return NO_TIMESTAMP
+        return NO_TIMESTAMP if first is None else Millis(first.header.max_timestamp)
 
     @property
     def has_index_files(self) -> bool:
@@ -176,8 +184,14 @@ class Segment:
                 base_offset, length, last_offset_delta = _GLANCE.unpack_from(window, at)
                 if base_offset + last_offset_delta >= offset:
                     return position + at
+                if length < _LENGTH_MIN:
+                    raise self._rotten(position + at)
                 at += length + LOG_OVERHEAD_BYTES
+            if at == 0:  # less than a header is left
+                break
             position += at
+        if position != size_bytes:
+            raise self._rotten(position)
         return size_bytes
 
     def slice_from(
@@ -196,9 +210,12 @@ class Segment:
                 return view[:size_bytes], following
         if not whole_first:
             return NOTHING, NO_OFFSET
-        base, length, delta = _GLANCE.unpack_from(self.log.read(position, position + _GLANCE.size))
-        first = self.log.read(position, position + length + LOG_OVERHEAD_BYTES)
-        return first, Offset(base + delta + 1)
+        header = self.log.read(position, min(position + _GLANCE.size, end))
+        base, length, delta = _GLANCE.unpack_from(header)
+        first_end = position + length + LOG_OVERHEAD_BYTES
+        if length < _LENGTH_MIN or first_end > end:
+            raise self._rotten(position)
+        return self.log.read(position, first_end), Offset(base + delta + 1)
 
     def _whole_batches(self, view: memoryview, position: int) -> tuple[int, Offset]:
         """How much of the view, which starts at `position`, is whole; the offset after that."""
@@ -209,17 +226,28 @@ class Segment:
             base_offset, length, last_offset_delta = _GLANCE.unpack_from(view, at)
             if at + length + LOG_OVERHEAD_BYTES > size_bytes:
                 break
+            if length < _LENGTH_MIN:
+                raise self._rotten(position + at)
             at += length + LOG_OVERHEAD_BYTES
             following = base_offset + last_offset_delta + 1
         return at, Offset(following)
 
+    def _rotten(self, position: int) -> Malformed:
+        return Malformed(f"{self.log.path} has no whole batch where one should be", position)
+
     def end_offset(self) -> Offset:
-        """One past the last offset, found from the last index entry on."""
+        """One past the last offset, found from the last index entry on.
+
+        Malformed when the file does not end with a whole batch.
+        """
         entry = self.offset_index.last_entry()
         position = entry[1] if entry is not None else 0
         end = self.base_offset
         for scanned in scan_headers(self.log, position):
             end = scanned.header.end_offset
+            position = scanned.position + scanned.header.size_bytes
+        if position != self.log.size_bytes:
+            raise self._rotten(position)
         return end
 
     def is_full(self, index_bytes: int) -> bool:
@@ -271,7 +299,8 @@ class Segment:
         self._largest = largest
 
     def header_at(self, position: int) -> BatchHeader:
-        return read_header(self.log.read(position, position + HEADER_BYTES))
+        end = min(position + HEADER_BYTES, self.log.size_bytes)
+        return read_header(self.log.read(position, end))
 
     def close(self) -> None:
         self.log.close()

@@ -8,6 +8,8 @@ elsewhere: a `Candidate` needs nothing of the log any more.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from penstock.errors import Malformed
+from penstock.log.damage import DAMAGE, unreadable
 from penstock.log.scan import scan_headers
 from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
@@ -36,21 +38,36 @@ class Candidate(NamedTuple):
     end_offset: Offset
 
     def open(self) -> Found | None:
-        """The first such record in it."""
-        for record in read_records(self.batch):
-            if (
-                record.timestamp >= self.timestamp
-                and self.start_offset <= record.offset < self.end_offset
-            ):
-                epoch = LeaderEpoch(self.header.leader_epoch)
-                return Found(Offset(record.offset), Millis(record.timestamp), epoch)
+        """The first such record in it; Refused when it is damaged."""
+        try:
+            for record in read_records(self.batch):
+                if (
+                    record.timestamp >= self.timestamp
+                    and self.start_offset <= record.offset < self.end_offset
+                ):
+                    epoch = LeaderEpoch(self.header.leader_epoch)
+                    return Found(Offset(record.offset), Millis(record.timestamp), epoch)
+        except Malformed as damage:
+            raise unreadable(f"the batch at offset {self.header.base_offset}", damage) from damage
         return None
 
 
 def find_candidate(
     segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
 ) -> Candidate | None:
-    """The first batch by its header; None when there is no such record."""
+    """The first batch by its header; None when there is no such record.
+
+    Refused when the disk or its bytes fail on the way.
+    """
+    try:
+        return _find_candidate(segments, timestamp, start_offset, end_offset)
+    except DAMAGE as damage:
+        raise unreadable(segments[0].folder, damage) from damage
+
+
+def _find_candidate(
+    segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
+) -> Candidate | None:
     for number, segment in enumerate(segments):
         is_before = number + 1 < len(segments) and segments[number + 1].base_offset <= start_offset
         if is_before or segment.max_timestamp < timestamp:

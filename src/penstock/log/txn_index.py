@@ -5,6 +5,7 @@ Apache Kafka's layout. Segments without aborts have no file. The log is the trut
 the entries anew from the markers.
 """
 
+import errno
 import os
 from struct import Struct
 from typing import Final, NamedTuple
@@ -42,9 +43,17 @@ class TransactionIndex:
         self.may_have_entries = True  # until it was looked for and not found: readers ask all day
 
     def append(self, aborted: AbortedTransaction) -> None:
+        """Whole or not at all, so that every entry stays at its own place."""
         self.may_have_entries = True
-        with open(self.path, "ab", buffering=0) as file:
-            file.write(ABORTED_ENTRY.pack(_VERSION, *aborted))
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            position = size_bytes - size_bytes % ABORTED_ENTRY.size  # over what a failed one left
+            written = os.pwrite(descriptor, ABORTED_ENTRY.pack(_VERSION, *aborted), position)
+        finally:
+            os.close(descriptor)
+        if written != ABORTED_ENTRY.size:
+            raise OSError(errno.ENOSPC, f"{written} bytes of an entry were written", self.path)
 
     def entries(self) -> list[AbortedTransaction]:
         if not self.may_have_entries:

@@ -1,0 +1,176 @@
+"""Rot at rest: who reads there is told, everything around it is served, and nothing hangs."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from penstock.errors import ErrorCode, Refused
+from penstock.log import OpenFiles, PartitionLog
+from penstock.log.files import LogFile
+from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.protocol.batch import iterate_headers
+
+OpenLog = Callable[..., PartitionLog]
+Fill = Callable[..., None]
+Batch = Callable[..., bytearray]
+Offsets = Callable[[PartitionLog], list[int]]
+
+LENGTH_AT = 8
+ROTTEN = 3  # the batch that is damaged, by its offset
+
+
+@pytest.fixture
+def closed(open_log: OpenLog, fill: Fill) -> PartitionLog:
+    """A log of some segments after a clean stop."""
+    log = open_log()
+    fill(log, 60)
+    assert log.segments[1].base_offset > ROTTEN + 1
+    log.close(sync=False)
+    return log
+
+
+def change(path: str, position: int, content: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+def read_one(log: PartitionLog, offset: int) -> int | ErrorCode:
+    """The batch that a reader gets at this offset, or what it is told."""
+    try:
+        view = log.read(Offset(offset), max_bytes=1).view
+    except Refused as refusal:
+        return refusal.code
+    return next(iter(iterate_headers(view)))[1].base_offset
+
+
+@pytest.mark.parametrize("length", [-12, -13, 0, 48, -(1 << 31), (1 << 31) - 1, 5_000])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_rotten_length_is_told_to_those_who_read_there(
+    closed: PartitionLog, open_log: OpenLog, length: int, clean: bool
+) -> None:
+    first = closed.segments[0]
+    change(first.log.path, first.position_of(Offset(ROTTEN)) + LENGTH_AT, pack(">i", length))
+    log = open_log(clean=clean, recovery_point=60)
+    assert [read_one(log, offset) for offset in range(ROTTEN)] == list(range(ROTTEN))
+    assert read_one(log, ROTTEN) == ErrorCode.corrupt_message
+    after = log.segments[1].base_offset
+    assert [read_one(log, offset) for offset in range(after, 60)] == list(range(after, 60))
+
+
+def test_a_closed_segment_cut_at_any_byte_costs_only_what_was_cut(
+    closed: PartitionLog, files: OpenFiles, tmp_path: Path
+) -> None:
+    first = closed.segments[0]
+    starts = [first.position_of(Offset(offset)) for offset in range(closed.segments[1].base_offset)]
+    for size in range(starts[ROTTEN], starts[ROTTEN + 1] + 1):
+        folder = tmp_path / f"cut-{size}"
+        shutil.copytree(closed.folder, folder)
+        os.truncate(folder / Path(first.log.path).name, size)
+        log = PartitionLog.open(folder, closed.settings, files, now=Millis(0), clean=True)
+        whole = sum(1 for start in starts[1:] if start <= size)
+        assert [read_one(log, offset) for offset in range(whole)] == list(range(whole))
+        after = len(starts)
+        assert [read_one(log, offset) for offset in range(after, 60)] == list(range(after, 60))
+        if size != starts[whole]:
+            assert read_one(log, whole) == ErrorCode.corrupt_message
+        log.abandon()
+        shutil.rmtree(folder)
+
+
+def test_a_lost_index_of_an_old_rotten_segment_takes_nothing_away(
+    closed: PartitionLog, open_log: OpenLog, offsets: Offsets
+) -> None:
+    first = closed.segments[0]
+    change(first.log.path, first.position_of(Offset(ROTTEN)) + 70, b"rot")
+    os.unlink(first.offset_index.file.path)
+    log = open_log(clean=False, recovery_point=closed.segments[2].base_offset)
+    assert offsets(log) == list(range(60)), "readers see by the checksum which batch it is"
+
+
+def test_a_rotten_record_of_a_small_log_costs_no_other_after_a_clean_stop(
+    open_log: OpenLog, fill: Fill, offsets: Offsets
+) -> None:
+    log = open_log()
+    fill(log, 6)
+    log.close(sync=False)
+    change(log.active.log.path, log.active.position_of(Offset(ROTTEN)) + 70, b"rot")
+    assert offsets(open_log()) == list(range(6))
+
+
+@pytest.mark.parametrize("garbage", [bytes(5), bytes(100), b"\xff" * 26, b"\xff" * 500])
+@pytest.mark.parametrize("count", [6, 60])
+def test_what_lies_behind_the_last_batch_is_cut_even_after_a_clean_stop(
+    open_log: OpenLog, fill: Fill, offsets: Offsets, garbage: bytes, count: int
+) -> None:
+    log = open_log()
+    fill(log, count)
+    log.close(sync=False)
+    with open(log.active.log.path, "ab") as file:  # a failed write that could not be taken back
+        file.write(garbage)
+    again = open_log()
+    assert again.end_offset == count
+    fill(again, 3)
+    again.abandon()
+    assert offsets(open_log(clean=False)) == list(range(count + 3))
+
+
+def test_an_offset_that_no_segment_can_hold_ends_the_log(
+    open_log: OpenLog, fill: Fill, offsets: Offsets
+) -> None:
+    log = open_log()
+    fill(log, 6)
+    log.abandon()
+    change(log.active.log.path, log.active.position_of(Offset(ROTTEN)), b"\x7f")
+    assert offsets(open_log(clean=False)) == list(range(ROTTEN))
+
+
+def test_a_disk_that_cannot_be_read_is_told_to_the_reader(
+    open_log: OpenLog, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: LogFile, position: int, end: int) -> memoryview:
+        raise OSError(errno.EIO, "bad sector")
+
+    log = open_log()
+    fill(log, 6)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogFile, "read", refuse)
+        assert read_one(log, 2) == ErrorCode.kafka_storage_error
+        with pytest.raises(Refused, match="bad sector"):
+            log.offset_by_timestamp(Millis(1_002))
+    assert read_one(log, 2) == 2
+
+
+def test_rot_is_told_to_those_who_look_for_a_time(closed: PartitionLog, open_log: OpenLog) -> None:
+    first = closed.segments[0]
+    change(first.log.path, first.position_of(Offset(ROTTEN)) + 70, b"rot")
+    log = open_log()
+    with pytest.raises(Refused) as refused:
+        log.offset_by_timestamp(Millis(1_000 + ROTTEN))
+    assert refused.value.code == ErrorCode.corrupt_message
+    found = log.offset_by_timestamp(Millis(1_040))
+    assert found is not None
+    assert found.offset == 40
+
+
+def test_a_segment_whose_first_batch_is_rotten_has_no_first_time(
+    closed: PartitionLog, open_log: OpenLog
+) -> None:
+    os.truncate(closed.segments[0].log.path, 20)
+    log = open_log()
+    assert log.segments[0].first_timestamp == -1
+
+
+def test_a_log_with_a_rotten_segment_is_written_on(
+    closed: PartitionLog, open_log: OpenLog, batch: Batch
+) -> None:
+    change(closed.segments[1].log.path, 0, bytes(61))
+    log = open_log(clean=False, recovery_point=60)
+    appended = log.append(batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
+    assert appended.base_offset == 60
+    assert read_one(log, 60) == 60

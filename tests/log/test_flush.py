@@ -1,0 +1,102 @@
+"""A sync that failed is believed for ever; one that had nothing to do is no failure."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log.flush import NotSynced
+from penstock.log.folder import RECOVERY_POINTS
+from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
+
+OpenLog = Callable[..., PartitionLog]
+Fill = Callable[..., None]
+Batch = Callable[..., bytearray]
+
+
+def refuse(descriptor: int) -> None:
+    raise OSError(errno.EIO, "bad sector")
+
+
+def fail_to_sync(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the flusher does it."""
+    work = log.pending_flush()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        with pytest.raises(NotSynced, match="bad sector") as failed:
+            work.run()
+    log.stop_writing(failed.value)
+
+
+def test_nothing_is_written_after_a_failed_sync(
+    open_log: OpenLog, fill: Fill, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log()
+    fill(log, 2)
+    log.flush()
+    fill(log, 1)
+    fail_to_sync(log, monkeypatch)
+    with pytest.raises(OSError, match="until the broker starts again"):
+        log.append(batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
+    assert log.end_offset == 3
+    assert len(log.read(Offset(0), max_bytes=10_000).view) == log.size_bytes, "reads go on"
+
+
+def test_a_later_sync_does_not_make_a_failed_one_good(
+    open_log: OpenLog, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log()
+    fill(log, 2)
+    log.flush()
+    fill(log, 60)  # closed segments ask to be synced
+    fail_to_sync(log, monkeypatch)
+    assert not log.flush_due(Millis(10_000))
+    assert log.flush() == log.recovery_point == 2
+
+
+def test_a_stop_after_a_failed_sync_is_not_clean(
+    tmp_path: Path, fill: Fill, batch: Batch, monkeypatch: pytest.MonkeyPatch, open_log: OpenLog
+) -> None:
+    folder = LogFolder.open(tmp_path, OpenFiles(8))
+    settings = open_log().settings
+    name = TopicPartition("orders", 0)
+    log = folder.open_partition(name, settings, now=Millis(0))
+    fill(log, 3)
+    fail_to_sync(log, monkeypatch)
+    folder.close()
+    assert "orders 0 3" not in (tmp_path / RECOVERY_POINTS).read_text()
+    again = LogFolder.open(tmp_path, OpenFiles(8))
+    assert not again.was_clean
+    log = again.open_partition(name, settings, now=Millis(0))
+    log.append(batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
+    assert log.end_offset == 4
+    again.close()
+
+
+def test_a_partition_deleted_meanwhile_has_nothing_to_sync(open_log: OpenLog, fill: Fill) -> None:
+    log = open_log()
+    fill(log, 3)
+    work = log.pending_flush()
+    log.abandon()
+    log.folder.rename(log.folder.with_name("deleted"))
+    work.run()
+
+
+def test_too_few_descriptors_are_no_failed_sync(
+    open_log: OpenLog, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_to_open(path: str, flags: int, mode: int = 0) -> int:
+        raise OSError(errno.EMFILE, "too many")
+
+    log = open_log()
+    fill(log, 3)
+    work = log.pending_flush()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse_to_open)
+        with pytest.raises(OSError, match="too many") as failed:
+            work.run()
+    assert not isinstance(failed.value, NotSynced)
+    work.run()
