@@ -120,6 +120,26 @@ def test_what_lies_behind_the_last_batch_is_cut_even_after_a_clean_stop(
     assert offsets(open_log(clean=False)) == list(range(count + 3))
 
 
+@pytest.mark.parametrize("at", [LENGTH_AT, 70])
+def test_rot_in_what_was_on_disk_is_not_cut_by_a_recovery(
+    open_log: OpenLog, fill: Fill, offsets: Offsets, at: int
+) -> None:
+    """It is no torn write, and what follows was acknowledged."""
+    log = open_log()
+    fill(log, 6)
+    log.abandon()
+    position = log.active.position_of(Offset(ROTTEN)) + at
+    content = Path(log.active.log.path).read_bytes()
+    change(log.active.log.path, position, b"rot")
+    if at == LENGTH_AT:  # nobody can tell where the log ends
+        for clean in (True, False):
+            with pytest.raises(OSError, match="restore it from a copy"):
+                open_log(clean=clean, recovery_point=ROTTEN + 1)
+        assert len(Path(log.active.log.path).read_bytes()) == len(content)
+        change(log.active.log.path, 0, content)
+    assert offsets(open_log(clean=False, recovery_point=ROTTEN + 1)) == list(range(6))
+
+
 def test_an_offset_that_no_segment_can_hold_ends_the_log(
     open_log: OpenLog, fill: Fill, offsets: Offsets
 ) -> None:

@@ -5,10 +5,12 @@ recovery point on are walked: the log ends before the first batch that is torn, 
 order, and indexes, producer table and epochs are made from what remains. A batch whose append
 returned is never lost: it was whole in the page cache before.
 
-What was trusted and has rotted since stays as it is: who reads there is told, and everything around
-it is kept. Only the end of the log must be sound, for more is written after it.
+A crash tears only what was not on disk yet. What was, and has rotted since, stays as it is: who
+reads there is told, and everything around it is kept. Only the end of the log must be sound, for
+more is written after it: where it cannot be told, the partition is not opened.
 """
 
+import errno
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -61,8 +63,9 @@ def load_partition(
         segments = [Segment(folder, start_offset, files, created_at=now)]
         return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
-    segments, rebuilt = _mend(segments, suspects, index_interval_bytes)
-    end_offset = _end_of(segments[-1], rebuilt, index_interval_bytes)
+    mender = _Mender(index_interval_bytes, recovery_point, suspects)
+    segments = mender.mend(segments)
+    end_offset, rebuilt = mender.end_of(segments[-1]), mender.rebuilt
     producers = ProducerTable()
     replay_from = rebuilt[0].base_offset if rebuilt else end_offset
     snapshots = [Offset(int(n[:-9])) for n in sizes if n.endswith(".snapshot") and n[:-9].isdigit()]
@@ -115,28 +118,63 @@ def _suspects(segments: list[Segment], recovery_point: Offset) -> list[Segment]:
     ]
 
 
-def _mend(
-    segments: list[Segment], suspects: list[Segment], interval_bytes: int
-) -> tuple[list[Segment], list[Segment]]:
-    """The segments that remain, all of them sound, and which of them were rebuilt."""
-    rebuilt: list[Segment] = []
-    for number, segment in enumerate(segments):
-        look_inside = bool(suspects) or segment is segments[-1]
-        if segment not in suspects and _looks_sound(segment, look_inside=look_inside):
-            continue
-        rebuilt.append(segment)
-        is_last, trusted = segment is segments[-1], segment not in suspects
-        if trusted and not is_last:
-            _index_batches(segment, interval_bytes, trusted=True)
-            was_whole = True
-        else:
-            was_whole = rebuild_segment(segment, interval_bytes, trusted=trusted)
-        if not is_last:
-            segment.write_indexes()
-        if not was_whole:
-            _discard(segments[number + 1 :])
-            return segments[: number + 1], rebuilt
-    return segments, rebuilt
+class _Mender:
+    """Makes indexes anew where they are wrong, and cuts what a crash has torn."""
+
+    def __init__(
+        self, interval_bytes: int, recovery_point: Offset, suspects: list[Segment]
+    ) -> None:
+        self.rebuilt: list[Segment] = []
+        self._interval_bytes = interval_bytes
+        self._recovery_point = recovery_point  # all below was on disk
+        self._suspects = suspects
+
+    def mend(self, segments: list[Segment]) -> list[Segment]:
+        """The segments that remain."""
+        last = segments[-1]
+        for number, segment in enumerate(segments):
+            look_inside = bool(self._suspects) or segment is last
+            if segment not in self._suspects and _looks_sound(segment, look_inside=look_inside):
+                continue
+            was_whole = self._rebuild(segment, is_last=segment is last)
+            if segment is not last:
+                segment.write_indexes()
+            if not was_whole:
+                _discard(segments[number + 1 :])
+                return segments[: number + 1]
+        return segments
+
+    def end_of(self, last: Segment) -> Offset:
+        """Where the log ends; only here does a trusted segment have to be whole."""
+        if last.size_bytes:
+            try:
+                return last.end_offset()
+            except Malformed as malformed:
+                logger.warning("%s", malformed)
+                self._rebuild(last, is_last=True)
+        if last.size_bytes:
+            return last.end_offset()
+        for empty in (last.offset_index.file, last.time_index.file):
+            empty.count = 0
+        return last.base_offset
+
+    def _rebuild(self, segment: Segment, *, is_last: bool) -> bool:
+        """Make the indexes from the batches; False when the log had to be cut."""
+        self.rebuilt.append(segment)
+        is_suspect = segment in self._suspects
+        checked_from = self._recovery_point if is_suspect else None
+        position, end_offset = _index_batches(segment, self._interval_bytes, checked_from)
+        lost_bytes = segment.size_bytes - position
+        if lost_bytes == 0 or not (is_suspect or is_last):
+            return True
+        if end_offset >= self._recovery_point:
+            logger.warning("%s: cut %d bytes at %d", segment.log.path, lost_bytes, position)
+            segment.log.cut(position)
+            return False
+        if is_last:
+            told = f"is damaged at byte {position}, where it was whole; restore it from a copy"
+            raise OSError(errno.EIO, told, segment.log.path)
+        return True
 
 
 def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
@@ -160,36 +198,28 @@ def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
     return scanned is not None and scanned.header.last_offset == last_offset
 
 
-def rebuild_segment(segment: Segment, interval_bytes: int, *, trusted: bool = False) -> bool:
-    """Make the indexes from the batches, and cut the log at the first that is wrong.
+def _index_batches(
+    segment: Segment, interval_bytes: int, checked_from: Offset | None
+) -> tuple[int, Offset]:
+    """Index the batches up to the first that is wrong; returns where that one starts.
 
-    Every batch is checked unless they are `trusted`. False when the log had to be cut.
+    Those that end after `checked_from` are checked whole.
     """
-    position = _index_batches(segment, interval_bytes, trusted=trusted)
-    lost_bytes = segment.size_bytes - position
-    if lost_bytes:
-        logger.warning("%s: cut %d bytes at %d", segment.log.path, lost_bytes, position)
-        segment.log.cut(position)
-    return lost_bytes == 0
-
-
-def _index_batches(segment: Segment, interval_bytes: int, *, trusted: bool) -> int:
-    """Index the batches up to the first that is wrong; returns where that one starts."""
     segment.start_over()
     position, end_offset = 0, segment.base_offset
-    scan = scan_headers if trusted else scan_batches
+    scan = scan_headers if checked_from is None else scan_batches
     try:
         for scanned in scan(segment.log):
             header = scanned.header
             _check_place(header, segment.base_offset, end_offset)
-            if not trusted:
+            if checked_from is not None and header.end_offset > checked_from:
                 check_stored_batch(scanned.view, scanned.at, header=header)
             base_offset = Offset(header.base_offset)
             segment.note_batch(scanned.position, header, base_offset, interval_bytes)
             position, end_offset = scanned.position + header.size_bytes, header.end_offset
     except Malformed as malformed:
         logger.warning("%s: %s", segment.log.path, malformed)
-    return position
+    return position, end_offset
 
 
 def _check_place(header: BatchHeader, segment_base: Offset, end_offset: Offset) -> None:
@@ -206,21 +236,6 @@ def _discard(segments: Iterable[Segment]) -> None:
         logger.warning("%s: removed, for the log was cut before it", segment.log.path)
         segment.close()
         remove_files(segment.paths())
-
-
-def _end_of(last: Segment, rebuilt: list[Segment], interval_bytes: int) -> Offset:
-    if last.size_bytes:
-        try:
-            return last.end_offset()
-        except Malformed as malformed:
-            logger.warning("%s", malformed)
-            rebuild_segment(last, interval_bytes, trusted=True)
-            rebuilt.append(last)
-    if last.size_bytes:
-        return last.end_offset()
-    for empty in (last.offset_index.file, last.time_index.file):
-        empty.count = 0
-    return last.base_offset
 
 
 def _load_producers(
