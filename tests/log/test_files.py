@@ -41,6 +41,27 @@ def test_the_file_used_last_stays_open(tmp_path: Path) -> None:
     files.close_all()
 
 
+def test_a_file_is_opened_even_when_connections_hold_all_other_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OpenFiles(100)
+    logs = [a_file(tmp_path / str(number), files) for number in range(6)]
+    real = os.open
+
+    def open_few(path: str, flags: int, mode: int = 0o777) -> int:
+        if len(files) >= 3:
+            raise OSError(errno.EMFILE, "too many")
+        return real(path, flags, mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", open_few)
+        for log in logs:
+            log.append(b"x")
+        assert len(files) == 3
+    assert all(path.read_bytes() == b"x" for path in tmp_path.iterdir())
+    files.close_all()
+
+
 @pytest.mark.parametrize("size", [10, LARGE])
 def test_a_view_outlives_the_name_the_descriptor_and_the_cut(tmp_path: Path, size: int) -> None:
     files = OpenFiles(2)

@@ -121,9 +121,18 @@ class OpenFiles:
             self.close(next(iter(self._open)))
         # A file without bytes may not have been made yet: thousands of partitions start empty.
         create = os.O_CREAT if file.size_bytes == 0 else 0
-        file.descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC | create, 0o644)
+        file.descriptor = self._open_path(file.path, os.O_RDWR | os.O_CLOEXEC | create)
         self._open[file] = None
         return file.descriptor
+
+    def _open_path(self, path: str, flags: int) -> int:
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
+        self.close(next(iter(self._open)))  # connections took the rest: one of ours makes room
+        return os.open(path, flags, 0o644)
 
     def close(self, file: LogFile) -> None:
         if file.descriptor >= 0:
