@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
@@ -84,6 +87,100 @@ def test_a_topic_is_copied_as_json(bootstrap: str) -> None:
     assert [json.loads(line)["offset"] for line in told.out.splitlines()] == [0, 1, 2]
     again = penstock("consume", "second", "-e", "--json", to=bootstrap).out.splitlines()
     assert [json.loads(line)["value"] for line in again] == [row["value"] for row in rows]
+
+
+def test_a_key_goes_to_the_partition_that_java_sends_it_to(bootstrap: str) -> None:
+    hashes = {  # what Utils.murmur2 of kafka-clients answers
+        "a": -1563381124, "ab": 316155434, "abc": 479470107, "21": -973932308,
+        "foobar": -790332482,
+    }  # fmt: skip
+    penstock("topic", "create", "keyed", "-p", "7", to=bootstrap)
+    given = "".join(f"{key}:x\n" for key in hashes).encode()
+    penstock("produce", "keyed", "-K", ":", to=bootstrap, given=given)
+    seen = penstock("consume", "keyed", "-e", "-f", "%k %p\\n", to=bootstrap).out.split()
+    placed = dict(zip(seen[::2], map(int, seen[1::2]), strict=True))
+    assert placed == {key: (hashed & 0x7FFFFFFF) % 7 for key, hashed in hashes.items()}
+
+
+def test_a_value_may_be_json_itself(bootstrap: str) -> None:
+    given = b'{"key": "berlin", "value": {"cents": 1250}, "headers": [["from", "shop"]]}\n'
+    assert penstock("produce", "objects", "--from-json", to=bootstrap, given=given).status == 0
+    seen = penstock("consume", "objects", "-e", "-f", "%k %v %h\\n", to=bootstrap)
+    assert seen.out == 'berlin {"cents": 1250} from=shop\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"no json", "line 2 is not JSON: Expecting value at column 1"),
+        (b'"\xff"', "line 2 is not JSON: it is not text in UTF-8"),
+        (b"[1]", 'line 2 is not {"key": '),
+        (b'{"valeu": "a slip must not become a tombstone"}', 'line 2 is not {"key": '),
+        (b'{"value": {"base64": "a"}}', "line 2 has wrong base64"),
+        (b'{"value": "x", "headers": {"a": "b"}}', "line 2 has headers that are not"),
+    ],
+)
+def test_a_line_that_is_wrong_is_told_and_those_before_it_arrive(
+    line: bytes, said: str, bootstrap: str
+) -> None:
+    given = b'{"value": "right"}\n' + line + b"\n"
+    told = penstock("produce", "halfway", "--from-json", to=bootstrap, given=given)
+    assert told.status == 1
+    assert said in told.error
+    assert "1 messages to halfway" in told.error
+
+
+def test_how_long_a_message_may_be_is_for_the_topic_to_say(bootstrap: str) -> None:
+    penstock("topic", "create", "long", "-c", "max.message.bytes=3000000", to=bootstrap)
+    assert penstock("produce", "long", to=bootstrap, given=b"x" * 2_000_000).status == 0
+    assert len(penstock("consume", "long", "-e", to=bootstrap).out) == 2_000_001
+    refused = penstock("produce", "long", to=bootstrap, given=b"x" * 4_000_000)
+    assert refused.status == 1
+    assert "penstock topic alter long -c max.message.bytes=N" in refused.error
+
+
+def test_an_offset_that_is_gone_is_the_first_there_is(bootstrap: str) -> None:
+    penstock("produce", "trimmed", to=bootstrap, given=b"1\n2\n3\n")
+    place = TopicPartition("trimmed", 0, 2)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive the futures it gives
+    admin.delete_records([place])[place].result(10)
+    assert penstock("consume", "trimmed", "-e", "-o", "1", to=bootstrap).out == "3\n"
+
+
+def test_a_group_is_given_again_what_nobody_has_read(bootstrap: str) -> None:
+    lines = [f"{number:04}{'x' * 1000}" for number in range(2000)]  # a pipe holds some sixty
+    penstock("produce", "piped", to=bootstrap, given="\n".join(lines).encode())
+    command = [sys.executable, "-m", "penstock.cli.main", "consume", "piped", "-g", "pipe"]
+    with subprocess.Popen([*command, "-b", bootstrap], stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline().startswith(b"0000")
+        reader.stdout.close()
+        assert reader.wait(60) == 0
+    again = penstock("consume", "piped", "-g", "pipe", "-n", "1", to=bootstrap)
+    assert int(again.out[:4]) < 100
+
+
+def test_a_member_stops_at_the_end_of_what_it_was_given(bootstrap: str) -> None:
+    penstock("topic", "create", "divided", "-p", "2", to=bootstrap)
+    settings = {"bootstrap.servers": bootstrap, "group.id": "both"}
+    other, stop = Consumer(settings), threading.Event()
+    other.subscribe(["divided"])
+
+    def take_part() -> None:
+        while not stop.is_set():
+            other.poll(0.1)
+
+    while not other.assignment():
+        other.poll(0.1)
+    member = threading.Thread(target=take_part)
+    member.start()
+    command = [sys.executable, "-m", "penstock.cli.main", "consume", "divided", "-e", "-g", "both"]
+    try:
+        assert subprocess.run([*command, "-b", bootstrap], check=True, timeout=60).returncode == 0
+    finally:
+        stop.set()
+        member.join()
+        other.close()
 
 
 def test_a_group_goes_on_where_it_was(bootstrap: str) -> None:

@@ -1,6 +1,7 @@
 """Brokers as processes: started, refused, stopped, killed."""
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -63,6 +64,70 @@ def test_up_says_where_it_is_serves_and_stops_in_good_order(tmp_path: Path, numb
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def children_of(process: subprocess.Popen[bytes]) -> list[int]:
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(pid) for pid in found.split()]
+
+
+def test_ctrl_c_while_it_starts_is_a_stop_like_any_other(tmp_path: Path) -> None:
+    command = [word for word in UP if word != "--no-http"]
+    process = subprocess.Popen(
+        [*command, "--http-port", "0", "--dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # a terminal of its own, as it were
+    )
+    while len(children_of(process)) < 2:
+        continue
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=30)
+    assert (process.returncode, *said) == (0, b"", b"")
+
+
+def test_more_signals_than_one_change_nothing(tmp_path: Path) -> None:
+    process, _ = start_up("--dir", str(tmp_path))
+    while process.poll() is None:
+        process.terminate()
+    assert end(process) == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_a_broker_whose_streams_are_closed_stops_in_good_order(tmp_path: Path, closed: str) -> None:
+    words = [sys.executable, "-m", "penstock.cli.main", "broker", "--kafka-port", "0", "--json"]
+    process = subprocess.Popen(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words, "--dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert produced(json.loads(process.stdout.readline())["kafka"])
+    assert end(process) == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_up_says_that_nobody_reads_where_it_is(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    told = subprocess.run(
+        [*UP, "--dir", str(tmp_path)], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (told.returncode, told.stderr) == (
+        1,
+        b"penstock up: nobody reads standard output, so it stopped\n",
+    )
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_up_says_that_its_broker_died_and_removes_what_is_ephemeral() -> None:
+    process, told = start_up("--ephemeral")
+    os.kill(children_of(process)[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, b"the broker died" in errors) == (1, True)
+    assert not Path(told["dir"]).exists()
+
+
 def test_an_ephemeral_folder_is_gone_afterwards() -> None:
     process, told = start_up("--ephemeral")
     assert Path(told["dir"]).is_dir()
@@ -88,6 +153,28 @@ def test_a_port_that_is_taken_is_said_and_the_folder_stays_clean(tmp_path: Path)
         with pytest.raises(CannotStart, match="is in use: stop who has it"):
             BrokerProcess(options).wait_ready()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_the_port_that_is_taken_is_the_one_of_the_properties(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        with pytest.raises(CannotStart, match=f"port {port} is in use"):
+            BrokerProcess(BrokerOptions(folder=str(tmp_path), settings=listeners)).wait_ready()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
+    options = BrokerOptions(folder=str(tmp_path), kafka_port=9092, host=host)
+    with pytest.raises(CannotStart, match=f"cannot listen on {host}:9092: .*another --host"):
+        BrokerProcess(options).wait_ready()
+
+
+def test_a_file_in_the_place_of_the_folder_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    options = BrokerOptions(folder=str(tmp_path / "file"), kafka_port=0)
+    with pytest.raises(CannotStart, match="a file is where a folder should be"):
+        BrokerProcess(options).wait_ready()
 
 
 def test_python_without_its_checks_is_refused(tmp_path: Path) -> None:

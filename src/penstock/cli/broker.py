@@ -11,6 +11,7 @@ from penstock.cli.serving import (
     Folder,
     Host,
     KafkaPort,
+    Level,
     LogLevel,
     ReadyAsJson,
     Settings,
@@ -27,7 +28,7 @@ def broker(
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: ReadyAsJson = False,
-    log_level: LogLevel = "INFO",
+    log_level: LogLevel = Level.INFO,
 ) -> None:
     """Run one broker in the foreground. It stops on SIGTERM and Ctrl-C."""
     options = broker_options(

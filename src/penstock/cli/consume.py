@@ -2,13 +2,15 @@
 
 import base64
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 from uuid import uuid4
 
 import typer
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.cli.reaching import (
     LOCAL,
@@ -17,27 +19,40 @@ from penstock.cli.reaching import (
     Bootstrap,
     check_reachable,
     client_settings,
+    partitions_of,
     show_json,
     tell,
     telling,
+    unescaped,
 )
+from penstock.cli.streams import drop_output
 
+_STARTS: Final = ("start", "beginning", "earliest")  # kcat's and Kafka's words too
+_ENDS: Final = ("end", "latest")
 _START: Final = -2
 _END: Final = -1
+_OFFSET_MAX: Final = (1 << 63) - 1
 _FIELD: Final = re.compile(rb"%([a-zA-Z%])")
 _BATCH: Final = 500
 
 
 def consume(
-    topic: Annotated[str, typer.Argument()],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     offset: Annotated[
         str,
-        typer.Option("--offset", "-o", help="start, end, N, -N (the last N) or @T (milliseconds)."),
+        typer.Option(
+            "--offset",
+            "-o",
+            help="start, end, N, -N (the last N) or @T (milliseconds). With a group: start or end, "
+            "where it has committed nothing.",
+        ),
     ] = "start",
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only these.")
+        list[int] | None, typer.Option("--partition", "-p", help="Only these; not with a group.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=0, help="Stop after so many.")
+    ] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end of every partition.")
     ] = False,
@@ -56,27 +71,56 @@ def consume(
     as_json: AsJson = False,
 ) -> None:
     """Print messages, from the start and on until Ctrl-C unless told otherwise."""
-    check_reachable(bootstrap)
+    _check_together(group, partition, offset)
     show = _show_json if as_json else _shower(format_text)
+    check_reachable(bootstrap)
     consumer = Consumer(
         client_settings(
             bootstrap,
             group_id=group or f"penstock-consume-{uuid4().hex}",
-            auto_offset_reset="earliest" if offset == "start" else "latest",
+            auto_offset_reset="earliest" if offset in _STARTS else "latest",
             enable_auto_commit=group is not None,
+            enable_auto_offset_store=False,  # what was not printed was not consumed
             enable_partition_eof=True,
         )
     )
+    with _until_enough(consumer):
+        with telling(bootstrap, topic):
+            _begin(consumer, topic, offset, partition, group, bootstrap)
+        for batch in _batches(consumer, exit_at_end, bootstrap, count):
+            for message in batch:
+                show(message)
+            sys.stdout.flush()
+            if group is not None:
+                _store(consumer, batch)
+
+
+@contextmanager
+def _until_enough(consumer: Consumer) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a reader who goes away end it in good order: the group is left."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        ends_awaited = _begin(consumer, topic, offset, partition, group, bootstrap)
-        for message in _messages(consumer, ends_awaited if exit_at_end else None, bootstrap, count):
-            show(message)
+        yield
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:  # `| head` has seen enough
-        sys.stderr.close()
+        drop_output()
     finally:
         consumer.close()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_together(group: str | None, partitions: list[int] | None, offset: str) -> None:
+    if group is None:
+        return
+    if not group:
+        raise typer.BadParameter("--group needs a name")
+    if partitions:
+        raise typer.BadParameter("--partition and --group exclude each other: a group shares them")
+    if offset not in _STARTS + _ENDS:
+        raise typer.BadParameter(
+            f"--offset {offset} with --group: start or end; `penstock group reset` moves a group"
+        )
 
 
 def _begin(
@@ -86,76 +130,85 @@ def _begin(
     partitions: list[int] | None,
     group: str | None,
     bootstrap: str,
-) -> set[int]:
-    """Start reading; the partitions that will be read."""
-    with telling(bootstrap, topic):
-        found = consumer.list_topics(topic, timeout=WAIT_S / 2).topics[topic]
-        if found.error is not None:
-            tell(found.error, bootstrap, topic)
-        known = set(found.partitions)
-        missing = set(partitions or ()) - known
-        if missing:
-            raise typer.BadParameter(f"{topic} has no partition {min(missing)}")
-        if group is not None:
-            consumer.subscribe([topic])
-            return known
-        wanted = sorted(partitions or known)
-        consumer.assign(_places(consumer, topic, wanted, offset))
-    return set(wanted)
+) -> None:
+    """Start reading."""
+    known = partitions_of(consumer, topic, bootstrap, partitions or ())
+    if group is not None:
+        consumer.subscribe([topic])
+    else:
+        consumer.assign(_places(consumer, topic, sorted(set(partitions or known)), offset))
 
 
 def _places(
     consumer: Consumer, topic: str, partitions: list[int], offset: str
 ) -> list[TopicPartition]:
     """Where to begin in each partition."""
-    if offset in ("start", "beginning", "end"):
-        at = _END if offset == "end" else _START
+    if offset in _STARTS + _ENDS:
+        at = _START if offset in _STARTS else _END
         return [TopicPartition(topic, index, at) for index in partitions]
     if offset.startswith("@"):
-        asked = [TopicPartition(topic, index, _number(offset[1:])) for index in partitions]
+        then = _number(offset[1:])
+        asked = [TopicPartition(topic, index, max(then, 0)) for index in partitions]
         return list(consumer.offsets_for_times(asked, timeout=WAIT_S))
     number = _number(offset)
-    if number >= 0:
-        return [TopicPartition(topic, index, number) for index in partitions]
     places = []
     for index in partitions:
         place = TopicPartition(topic, index)
         start, end = consumer.get_watermark_offsets(place, timeout=WAIT_S)
-        places.append(TopicPartition(topic, index, max(start, end + number)))
+        # what is no longer there is passed over, as retention may do at any time
+        places.append(
+            TopicPartition(topic, index, max(start, number if number >= 0 else end + number))
+        )
     return places
 
 
 def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r}: say start, end, N, -N or @milliseconds") from None
+    if not text.removeprefix("-").isdecimal() or abs(int(text)) > _OFFSET_MAX:
+        raise typer.BadParameter(f"--offset {text!r}: say start, end, N, -N or @milliseconds")
+    return int(text)
 
 
-def _messages(
-    consumer: Consumer, ends_awaited: set[int] | None, bootstrap: str, count: int | None
-) -> Iterator[Message]:
-    """Messages as they come, until enough were seen or every awaited partition has ended."""
+def _batches(
+    consumer: Consumer, exit_at_end: bool, bootstrap: str, count: int | None
+) -> Iterator[list[Message]]:
+    """Messages as they come, until enough were seen or every partition that is ours has ended."""
     seen = 0
-    while (count is None or seen < count) and ends_awaited != set():
+    ended: set[int] = set()
+    while count is None or seen < count:
         left = _BATCH if count is None else min(_BATCH, count - seen)
+        batch = []
         for message in consumer.consume(left, timeout=0.2):
             error = message.error()
             if error is None:
-                seen += 1
-                yield message
-                if ends_awaited is not None:
-                    ends_awaited.add(_partition(message))
+                batch.append(message)
+                ended.discard(_partition(message))
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-                if ends_awaited is not None:
-                    ends_awaited.discard(_partition(message))
+                ended.add(_partition(message))
             elif error.fatal() or not error.retriable():
                 tell(error, bootstrap, message.topic())
-        sys.stdout.flush()
+        seen += len(batch)
+        if batch:
+            yield batch
+        if exit_at_end and ended and _has_ended(consumer, ended):
+            return
+
+
+def _has_ended(consumer: Consumer, ended: set[int]) -> bool:
+    """Of a group, only what this member was given counts: others read the rest."""
+    assigned = {place.partition for place in consumer.assignment()}
+    return assigned <= ended
+
+
+def _store(consumer: Consumer, batch: list[Message]) -> None:
+    """What the next commit is to say: all of these were printed."""
+    lasts = {_partition(message): message for message in batch}
+    for message in lasts.values():
+        with suppress(KafkaException):  # taken away meanwhile: the next owner prints it again
+            consumer.store_offsets(message)
 
 
 def _shower(format_text: str) -> Callable[[Message], None]:
-    pattern = format_text.encode().decode("unicode_escape").encode("latin-1")
+    pattern = unescaped(format_text)
     write = sys.stdout.buffer.write
 
     def show(message: Message) -> None:

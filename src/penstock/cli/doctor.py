@@ -19,6 +19,8 @@ from typing import Annotated, Final
 
 import typer
 
+from penstock.cli.serving import PORT_LAST
+
 PYTHON_LEAST: Final = (3, 11)
 JAVA_LEAST: Final = 17
 OPEN_FILES_LEAST: Final = 1024
@@ -122,8 +124,12 @@ def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
 
 def doctor(
     folder: Annotated[Path, typer.Option("--dir", help="Where the data would live.")] = Path(),
-    kafka_port: Annotated[int, typer.Option(help="The Kafka port you mean to use.")] = 9092,
-    http_port: Annotated[int, typer.Option(help="The HTTP port you mean to use.")] = 8081,
+    kafka_port: Annotated[
+        int, typer.Option(min=1, max=PORT_LAST, help="The Kafka port you mean to use.")
+    ] = 9092,
+    http_port: Annotated[
+        int, typer.Option(min=1, max=PORT_LAST, help="The HTTP port you mean to use.")
+    ] = 8081,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Check Python, Java, ports, disk and open files. Exit 1 if something must be mended."""

@@ -15,6 +15,7 @@ from penstock.cli.reaching import (
     check_reachable,
     client_settings,
     fail,
+    partitions_of,
     show_json,
     telling,
 )
@@ -105,7 +106,8 @@ def _read(source: str, side: Side, bootstrap: str) -> tuple[bytes | None, Header
         return _bytes(sys.stdin.buffer.read()), ()
     if source.count(":") == 2 and not Path(source).exists():
         topic, partition, offset = source.split(":")
-        if not (partition.isdecimal() and offset.isdecimal()):
+        numbers = partition.isdecimal() and offset.isdecimal()
+        if not numbers or max(int(partition) >> 31, int(offset) >> 63):
             raise typer.BadParameter(f"{source!r} is not topic:partition:offset")
         return _fetch(TopicPartition(topic, int(partition), int(offset)), side, bootstrap)
     path = Path(source)
@@ -130,10 +132,16 @@ def _bytes(piped: bytes) -> bytes:
 def _fetch(place: TopicPartition, side: Side, bootstrap: str) -> tuple[bytes | None, Headers]:
     check_reachable(bootstrap)
     consumer = Consumer(
-        client_settings(bootstrap, group_id="penstock-frame", enable_partition_eof=True)
+        client_settings(
+            bootstrap,
+            group_id="penstock-frame",
+            enable_auto_commit=False,  # to look is not to consume
+            enable_partition_eof=True,
+        )
     )
     try:
         with telling(bootstrap, place.topic):
+            partitions_of(consumer, place.topic, bootstrap, [place.partition])
             consumer.assign([place])
             message = consumer.poll(WAIT_S)
     finally:

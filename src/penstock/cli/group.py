@@ -21,8 +21,10 @@ from penstock.cli.reaching import (
     Bootstrap,
     admin,
     fail,
+    is_nobody,
     show_json,
     show_table,
+    tell,
     telling,
 )
 
@@ -30,6 +32,7 @@ app = typer.Typer(help="List, describe, reset and delete groups.", no_args_is_he
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP")]
 _SPANS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DIGITS_MAX: Final = 15  # beyond is no time that a record can have
 _SPAN: Final = re.compile(r"(\d+)([smhd])")
 
 
@@ -40,7 +43,7 @@ def list_groups(bootstrap: Bootstrap = LOCAL, as_json: AsJson = False) -> None:
     with telling(bootstrap):
         listed = client.list_consumer_groups(request_timeout=WAIT_S).result(WAIT_S)
     if listed.errors:
-        fail(str(listed.errors[0]))
+        tell(listed.errors[0], bootstrap)
     rows = sorted(
         (
             {
@@ -148,7 +151,7 @@ def reset(
     ] = None,
     to_earliest: Annotated[bool, typer.Option(help="To the first record there is.")] = False,
     to_latest: Annotated[bool, typer.Option(help="To the end: only what comes from now.")] = False,
-    to_offset: Annotated[int | None, typer.Option(help="To this offset.")] = None,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     to_time: Annotated[
         str | None, typer.Option(help="To the first record from then: 2026-01-31T12:00 or ms.")
     ] = None,
@@ -206,7 +209,7 @@ def _target(
         chosen.append(OffsetSpec.for_timestamp(read_time_ms(to_time)))
     if by_duration is not None:
         then = time.time() - read_span_s(by_duration)
-        chosen.append(OffsetSpec.for_timestamp(int(then * 1000)))
+        chosen.append(OffsetSpec.for_timestamp(max(int(then * 1000), 0)))
     if len(chosen) != 1:
         raise typer.BadParameter(
             "say where to: one of --to-earliest, --to-latest, --to-offset, --to-time, --by-duration"
@@ -216,19 +219,20 @@ def _target(
 
 def read_time_ms(text: str) -> int:
     """Milliseconds since 1970, or a date and time; without a zone it is local."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _DIGITS_MAX:
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return max(int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
         raise typer.BadParameter(f"{text!r} is neither milliseconds nor a time") from None
-    return int(moment.astimezone(UTC).timestamp() * 1000)
 
 
 def read_span_s(text: str) -> int:
     """90s, 15m, 1h, 7d, or several in a row."""
     parts = _SPAN.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    longest = max((len(number) for number, _ in parts), default=0)
+    whole = "".join(number + unit for number, unit in parts) == text
+    if not parts or not whole or longest > _DIGITS_MAX:
         raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 15m, 1h or 7d")
     return sum(int(number) * _SPANS_S[unit] for number, unit in parts)
 
@@ -241,16 +245,24 @@ def _places(
     known = client.list_topics(timeout=WAIT_S).topics
     places: list[Place] = []
     for named in topics:
-        name, _, parts = named.partition(":")
+        name, colon, parts = named.partition(":")
         if name not in known:
             fail(f"there is no topic {name!r}. `penstock topic list` shows what there is.")
         there = sorted(known[name].partitions)
-        wanted = [int(part) for part in parts.split(",") if part.strip().isdecimal()] or there
+        wanted = _indexes(named, parts) if colon else there
         missing = sorted(set(wanted) - set(there))
         if missing:
             fail(f"{name} has no partition {missing[0]}; it has {len(there)}.")
         places += [(name, index) for index in wanted]
     return places
+
+
+def _indexes(named: str, parts: str) -> list[int]:
+    """Those after the colon: what is no number must not come to mean all of them."""
+    try:
+        return [int(part) for part in parts.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"--topic {named!r} is not NAME or NAME:0,1") from None
 
 
 def _resolve(client: AdminClient, places: list[Place], spec: OffsetSpec | int) -> dict[Place, int]:
@@ -284,7 +296,7 @@ def _move(client: AdminClient, group: str, targets: dict[Place, int]) -> None:
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP")],
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
@@ -292,12 +304,15 @@ def delete(
     client = admin(bootstrap)  # its futures die with it
     asked = client.delete_consumer_groups(groups, request_timeout=WAIT_S)
     outcome: dict[str, str | None] = {}
-    for name, future in asked.items():
-        try:
-            future.result(WAIT_S)
-            outcome[name] = None
-        except KafkaException as failure:
-            outcome[name] = failure.args[0].str()
+    with telling(bootstrap):
+        for name, future in asked.items():
+            try:
+                future.result(WAIT_S)
+                outcome[name] = None
+            except KafkaException as failure:
+                if is_nobody(failure.args[0]):
+                    raise
+                outcome[name] = failure.args[0].str()
     if as_json:
         show_json([{"group": name, "error": error} for name, error in outcome.items()])
     for name, error in outcome.items():

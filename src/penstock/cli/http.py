@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.serving import KafkaConfig
+from penstock.cli.serving import PORT_LAST, KafkaConfig, Level, LogLevel
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
 
 
@@ -15,7 +15,8 @@ def http(
     ] = "127.0.0.1:9092",
     kafka_config: KafkaConfig = None,
     http_port: Annotated[
-        int, typer.Option("--http-port", help="Serve here; 0 is any free one.")
+        int,
+        typer.Option("--http-port", min=0, max=PORT_LAST, help="Serve here; 0 is any free one."),
     ] = HTTP_PORT,
     host: Annotated[str, typer.Option(help="Listen here.")] = LOCALHOST,
     advertise: Annotated[
@@ -28,7 +29,7 @@ def http(
     as_json: Annotated[
         bool, typer.Option("--json", help="When ready, one line of JSON on standard output.")
     ] = False,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_level: LogLevel = Level.INFO,
 ) -> None:
     """Serve the schema registry over a Kafka cluster. It stops on SIGTERM and Ctrl-C."""
     options = HttpOptions(
@@ -39,7 +40,7 @@ def http(
         advertised_host=advertise,
         group=group,
         topic=topic,
-        log_level=log_level.upper(),
+        log_level=log_level.value,
     )
 
     def announce(told: dict[str, Any]) -> None:

@@ -6,6 +6,9 @@ from typing import Final
 
 import typer
 
+from penstock.cli.streams import drop_output, open_missing
+
+INTERRUPTED: Final = 130  # what a shell makes of SIGINT
 # name: (where, whether it has commands of its own)
 COMMANDS: Final = {
     "up": ("penstock.cli.up:up", False),
@@ -31,6 +34,7 @@ def build(names: list[str]) -> typer.Typer:
         help="An event streaming platform that speaks the Kafka protocol.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # an error is a line that can be searched for, in no box
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_version)
@@ -57,8 +61,18 @@ def _version(
 
 def main() -> None:
     """The entry point."""
+    open_missing()
     wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
-    build([wanted] if wanted in COMMANDS else list(COMMANDS))()
+    try:
+        try:
+            build([wanted] if wanted in COMMANDS else list(COMMANDS))()
+        finally:
+            sys.stdout.flush()  # here, where it can be told that it did not work
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        drop_output()
+        sys.exit(1 if isinstance(error, BrokenPipeError) else f"penstock: {error}")
 
 
 if __name__ == "__main__":

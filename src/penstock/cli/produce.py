@@ -1,9 +1,12 @@
 """`penstock produce`: lines of standard input become messages."""
 
 import base64
+import binascii
 import json
 import sys
+import time
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
@@ -11,19 +14,22 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.cli.reaching import (
     LOCAL,
-    WAIT_S,
     AsJson,
     Bootstrap,
     check_reachable,
     client_settings,
     fail,
+    partitions_of,
     show_json,
     tell,
     telling,
+    unescaped,
 )
 
 _QUEUED_MAX = 100_000
+_MESSAGE_BYTES_MAX = 100_000_000  # about a whole request: below, the topic says how long one may be
 _FLUSH_S = 60.0
+_FLUSH_STEP_S = 0.5  # so that Ctrl-C is heard meanwhile
 _ANY_PARTITION = -1
 
 
@@ -33,11 +39,29 @@ class Line(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, str | bytes | None]]
-    partition: int | None = None
+
+
+class Codec(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """What a message waits for before it counts as sent."""
+
+    ALL = "all"
+    IN_SYNC = "-1"  # the number that the protocol has for all
+    LEADER = "1"
+    NONE = "0"
 
 
 def produce(
-    topic: Annotated[str, typer.Argument()],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     key: Annotated[
         str | None, typer.Option("--key", "-k", help="The key of every message.")
     ] = None,
@@ -47,65 +71,81 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", help="On every message: name=value.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p")] = None,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=_ANY_PARTITION, help="-1: by key, or any.")
+    ] = _ANY_PARTITION,
     null_values: Annotated[
         bool, typer.Option("--null", "-Z", help="An empty value is a tombstone.")
     ] = False,
     compression: Annotated[
-        str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
-    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+        Codec, typer.Option("--compression", "-z", help="How batches are compressed.")
+    ] = Codec.NONE,
+    acks: Annotated[Acks, typer.Option(help="What each message waits for.")] = Acks.ALL,
     from_json: Annotated[
-        bool, typer.Option(help="Each line is JSON as `penstock consume --json` writes it.")
+        bool,
+        typer.Option(
+            help="Each line is JSON as `penstock consume --json` writes it: key, value and headers."
+        ),
     ] = False,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Send each line of standard input as a message. With --json: a line for each that arrived."""
-    sender = _Sender(topic, bootstrap, as_json, compression=compression, acks=acks)
     headers = _read_headers(header or [])
-    separator = None if key_separator is None else _unescaped(key_separator)
+    separator = None if key_separator is None else unescaped(key_separator)
+    if separator == b"":
+        raise typer.BadParameter("--key-separator needs at least one character")
     fixed = None if key is None else key.encode()
-    for text in _lines(sys.stdin.buffer):
-        if from_json:
-            line = _read_json(text)
-        else:
-            own, value = _split(text, separator)
-            line = Line(own if own is not None else fixed, value, headers)
-        if null_values and not line.value:
-            line = line._replace(value=None)
-        sender.send(line, partition if line.partition is None else line.partition)
-    sender.finish()
+    sender = _Sender(topic, partition, bootstrap, as_json, compression=compression, acks=acks)
+    try:
+        for number, text in enumerate(_lines(sys.stdin.buffer), start=1):
+            if from_json:
+                line = _read_json(text, number)
+            else:
+                own, value = _split(text, separator)
+                line = Line(own if own is not None else fixed, value, headers)
+            if null_values and not line.value:
+                line = line._replace(value=None)
+            sender.send(line)
+    finally:  # also what was read before a line that is wrong, and before Ctrl-C
+        sender.settle()
+    sender.check()
 
 
 class _Sender:
     """A producer that stops at the first message that cannot be delivered."""
 
     def __init__(
-        self, topic: str, bootstrap: str, as_json: bool, *, compression: str, acks: str
+        self,
+        topic: str,
+        partition: int,
+        bootstrap: str,
+        as_json: bool,
+        *,
+        compression: Codec,
+        acks: Acks,
     ) -> None:
-        self.topic, self.bootstrap, self.as_json = topic, bootstrap, as_json
+        self.topic, self.partition, self.bootstrap = topic, partition, bootstrap
+        self.as_json = as_json
         check_reachable(bootstrap)
-        self.sent = 0
+        self.sent = self.left = 0
         self.error: KafkaError | None = None
         settings = client_settings(
             bootstrap,
-            compression_type=compression,
-            acks=acks,
+            compression_type=compression.value,
+            acks=acks.value,
             linger_ms=5,
-            enable_idempotence=acks == "all",
+            partitioner="murmur2_random",  # Java's: one key, one partition, whoever sends it
+            enable_idempotence=acks in (Acks.ALL, Acks.IN_SYNC),
             queue_buffering_max_messages=_QUEUED_MAX,
+            message_max_bytes=_MESSAGE_BYTES_MAX,
         )
-        try:
-            self._producer = Producer(settings)
-        except KafkaException as refusal:
-            raise typer.BadParameter(refusal.args[0].str()) from None
+        self._producer = Producer(settings)
         with telling(bootstrap, topic):
-            found = self._producer.list_topics(topic, timeout=WAIT_S / 2).topics[topic]
-        if found.error is not None:
-            tell(found.error, bootstrap, topic)
+            wanted = () if partition == _ANY_PARTITION else (partition,)
+            partitions_of(self._producer, topic, bootstrap, wanted)
 
-    def send(self, line: Line, partition: int | None) -> None:
+    def send(self, line: Line) -> None:
         while True:
             try:
                 self._producer.produce(
@@ -114,7 +154,7 @@ class _Sender:
                     key=line.key,
                     headers=line.headers or None,
                     on_delivery=self._on_delivery,
-                    partition=_ANY_PARTITION if partition is None else partition,
+                    partition=self.partition,
                 )
                 break
             except BufferError:  # as many are under way as may be: wait for some to arrive
@@ -122,19 +162,23 @@ class _Sender:
             except KafkaException as refusal:
                 tell(refusal.args[0], self.bootstrap, self.topic)
         self._producer.poll(0)
-        self._check()
+        self.check()
 
-    def finish(self) -> None:
-        left = self._producer.flush(_FLUSH_S)
-        self._check()
-        if left:
-            fail(f"{left} messages were not acknowledged within {_FLUSH_S:g} s")
+    def settle(self) -> None:
+        """Wait for what is under way, and say how many arrived."""
+        until = time.monotonic() + _FLUSH_S
+        while self._producer.flush(_FLUSH_STEP_S) and time.monotonic() < until:
+            pass
+        self.left = len(self._producer)
         if not self.as_json:
             typer.echo(f"{self.sent} messages to {self.topic}", err=True)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Say what went wrong, if anything did, and leave."""
         if self.error is not None:
             tell(self.error, self.bootstrap, self.topic)
+        if self.left:
+            fail(f"{self.left} messages were not acknowledged within {_FLUSH_S:g} s")
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -158,10 +202,6 @@ def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
     return (key, value) if found else (None, line)
 
 
-def _unescaped(text: str) -> bytes:
-    return text.encode().decode("unicode_escape").encode("latin-1")
-
-
 def _read_headers(pairs: list[str]) -> list[tuple[str, str | bytes | None]]:
     headers: list[tuple[str, str | bytes | None]] = []
     for pair in pairs:
@@ -170,21 +210,35 @@ def _read_headers(pairs: list[str]) -> list[tuple[str, str | bytes | None]]:
     return headers
 
 
-def _read_json(text: bytes) -> Line:
+def _read_json(text: bytes, number: int) -> Line:
     try:
         fields = json.loads(text)
+    except json.JSONDecodeError as error:
+        fail(f"line {number} is not JSON: {error.msg} at column {error.colno}")
+    except UnicodeDecodeError:
+        fail(f"line {number} is not JSON: it is not text in UTF-8")
+    if not isinstance(fields, dict) or "value" not in fields:
+        fail(f'line {number} is not {{"key": …, "value": …, "headers": [[name, value], …]}}')
+    try:
         return Line(
             _read_bytes(fields.get("key")),
-            _read_bytes(fields.get("value")),
-            [(name, _read_bytes(value)) for name, value in fields.get("headers") or ()],
+            _read_bytes(fields["value"]),
+            [(str(name), _read_bytes(value)) for name, value in fields.get("headers") or ()],
         )
-    except (ValueError, TypeError, AttributeError) as error:
-        fail(f"not a message in JSON: {text[:80]!r} ({error})")
+    except binascii.Error as error:
+        fail(f"line {number} has wrong base64: {error}")
+    except (ValueError, TypeError):
+        fail(f"line {number} has headers that are not [[name, value], …]")
 
 
 def _read_bytes(field: Any) -> bytes | None:
-    if field is None:
-        return None
-    if isinstance(field, dict):
-        return base64.b64decode(field["base64"])
-    return field.encode() if isinstance(field, str) else json.dumps(field).encode()
+    """Text as it is, bytes from `{"base64": …}`, anything else as JSON."""
+    match field:
+        case None:
+            return None
+        case str():
+            return field.encode()
+        case {"base64": str(encoded), **more} if not more:
+            return base64.b64decode(encoded, validate=True)
+        case _:
+            return json.dumps(field, ensure_ascii=False).encode()

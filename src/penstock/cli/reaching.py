@@ -8,12 +8,12 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.cli.serving import KAFKA_CONFIG
@@ -76,7 +76,7 @@ def check_reachable(bootstrap: str) -> None:
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S):
                 return
-        except OSError:
+        except (OSError, UnicodeError):  # UnicodeError: what no name of a host can be
             continue
     _tell_unreachable(bootstrap)
 
@@ -94,12 +94,32 @@ def telling(bootstrap: str, topic: str | None = None) -> Iterator[None]:
         yield
     except KafkaException as failure:
         tell(failure.args[0], bootstrap, topic)
+    except TimeoutError:
+        tell(KafkaError(KafkaError._TIMED_OUT), bootstrap, topic)  # noqa: SLF001 - as above
+
+
+def partitions_of(
+    client: Consumer | Producer, topic: str, bootstrap: str, wanted: Iterable[int] = ()
+) -> set[int]:
+    """The partitions a topic has; says so and leaves if there is no such topic, or not these."""
+    found = client.list_topics(topic, timeout=WAIT_S / 2).topics[topic]
+    if found.error is not None:
+        tell(found.error, bootstrap, topic)
+    missing = set(wanted) - set(found.partitions)
+    if missing:
+        fail(f"{topic} has no partition {min(missing)}; it has {len(found.partitions)}.")
+    return set(found.partitions)
+
+
+def is_nobody(error: KafkaError) -> bool:
+    """Whether it was not a broker that said so, for none was reached."""
+    return error.code() in _NOBODY
 
 
 def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoReturn:
     """Say what is wrong and what to do, and leave."""
     code = error.code()
-    if code in _NOBODY:
+    if is_nobody(error):
         check_reachable(bootstrap)
         fail(
             f"{bootstrap} is there and does not answer. If it asks for TLS or a login, "
@@ -110,6 +130,16 @@ def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoRetur
         fail(
             f"there is no topic {topic or ''!r}. `penstock topic list` shows what there is, "
             f"`penstock topic create {topic or 'NAME'}` makes it."
+        )
+    if code == KafkaError.TOPIC_EXCEPTION:
+        fail(
+            f"{topic or ''!r} cannot be a topic: a name has 1 to 249 ASCII letters, digits, "
+            "'.', '_' and '-'."
+        )
+    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+        fail(
+            f"a message is longer than {topic} takes; "
+            f"`penstock topic alter {topic} -c max.message.bytes=N` allows more."
         )
     if code == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - as above
         fail(f"{topic} has no such partition; `penstock topic describe {topic}` shows them.")
@@ -133,6 +163,16 @@ def fail(message: str, status: int = REFUSED) -> NoReturn:
 def show_json(document: object) -> None:
     """One JSON document on one line."""
     sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def unescaped(text: str) -> bytes:
+    """Text of the command line as bytes, with escapes such as a tab's as what they mean."""
+    try:
+        return text.encode().decode("unicode_escape").encode("latin-1")
+    except UnicodeError:
+        raise typer.BadParameter(
+            f"{text!r}: escapes are \\n, \\t, \\xHH and their like, a backslash is \\\\"
+        ) from None
 
 
 def read_settings(pairs: list[str] | None) -> dict[str, str]:

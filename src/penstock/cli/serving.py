@@ -3,6 +3,7 @@
 Loads no Kafka client: a broker is on its way before anything else is.
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,9 +15,16 @@ Folder = Annotated[
     Path | None,
     typer.Option("--dir", help="Where the logs live.", show_default="./penstock-data"),
 ]
+PORT_LAST: Final = 65535
 KafkaPort = Annotated[
     int | None,
-    typer.Option("--kafka-port", help="For Kafka clients; 0 is any free one.", show_default="9092"),
+    typer.Option(
+        "--kafka-port",
+        min=0,
+        max=PORT_LAST,
+        help="For Kafka clients; 0 is any free one.",
+        show_default="9092",
+    ),
 ]
 Host = Annotated[str | None, typer.Option(help="Listen here.", show_default="127.0.0.1")]
 Advertise = Annotated[
@@ -37,7 +45,20 @@ KafkaConfig = Annotated[
         help="A properties file with what the cluster asks of clients: TLS, a login.",
     ),
 ]
-LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+
+
+class Level(StrEnum):
+    """How much is said on standard error."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+LogLevel = Annotated[
+    Level, typer.Option(case_sensitive=False, help="The least that is said on standard error.")
+]
 
 
 def broker_options(
@@ -48,7 +69,7 @@ def broker_options(
     advertise: str | None,
     config: Path | None,
     settings: list[str] | None,
-    log_level: str,
+    log_level: Level,
     ephemeral: bool = False,
     quick: bool = False,
 ) -> BrokerOptions:
@@ -62,7 +83,7 @@ def broker_options(
         properties=None if config is None else str(config),
         settings=_pairs(settings or []),
         quick=quick,
-        log_level=log_level.upper(),
+        log_level=log_level.value,
     )
 
 

@@ -1,9 +1,9 @@
 """`penstock topic …`: create, list, describe, alter, delete."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
     AdminClient,
     AlterConfigOpType,
@@ -22,6 +22,7 @@ from penstock.cli.reaching import (
     Bootstrap,
     admin,
     fail,
+    is_nobody,
     read_settings,
     show_json,
     show_table,
@@ -33,17 +34,25 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 Settings = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="A topic setting: key=value.")
 ]
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC")]
+PARTITIONS_MAX: Final = 100_000  # more are refused by the client library
+REPLICAS_MAX: Final = 10_000  # likewise
 
 
 @app.command()
 def create(
     names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the broker's default.")
+        int,
+        typer.Option(
+            "--partitions", "-p", min=-1, max=PARTITIONS_MAX, help="-1: the broker's default."
+        ),
     ] = -1,
     replicas: Annotated[
-        int, typer.Option("--replicas", "-r", help="-1: the broker's default.")
+        int,
+        typer.Option(
+            "--replicas", "-r", min=-1, max=REPLICAS_MAX, help="-1: the broker's default."
+        ),
     ] = -1,
     config: Settings = None,
     if_not_exists: Annotated[bool, typer.Option(help="A topic that is there is fine.")] = False,
@@ -57,12 +66,9 @@ def create(
         NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
         for name in names
     ]
-    _report(
-        client.create_topics(wanted),
-        "created",
-        as_json,
-        fine="TOPIC_ALREADY_EXISTS" if if_not_exists else None,
-    )
+    fine = "TOPIC_ALREADY_EXISTS" if if_not_exists else None
+    with telling(bootstrap):
+        _report(client.create_topics(wanted), "created", as_json, fine=fine)
 
 
 @app.command("list")
@@ -108,7 +114,8 @@ def describe(
     from penstock.cli.reaching import client_settings, tell
 
     client = admin(bootstrap)
-    topic = client.list_topics(timeout=WAIT_S).topics.get(name)
+    with telling(bootstrap, name):
+        topic = client.list_topics(timeout=WAIT_S).topics.get(name)
     if topic is None:
         fail(f"there is no topic {name!r}. `penstock topic list` shows what there is.")
     if topic.error is not None:
@@ -144,7 +151,8 @@ def describe(
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="Widen to so many.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="Widen to so many."),
     ] = None,
     config: Settings = None,
     unset: Annotated[
@@ -179,7 +187,8 @@ def alter(
 def delete(names: Names, bootstrap: Bootstrap = LOCAL, as_json: AsJson = False) -> None:
     """Delete topics with all that is in them."""
     client = admin(bootstrap)  # must outlive the futures it gives
-    _report(client.delete_topics(names), "deleted", as_json)
+    with telling(bootstrap):
+        _report(client.delete_topics(names), "deleted", as_json)
 
 
 def _report(futures: dict[str, Any], done: str, as_json: bool, *, fine: str | None = None) -> None:
@@ -191,7 +200,10 @@ def _report(futures: dict[str, Any], done: str, as_json: bool, *, fine: str | No
             results.append({"topic": name, done: True})
         except KafkaException as refusal:
             error = refusal.args[0]
-            told = {"topic": name, done: False, "code": error.name(), "error": error.str()}
+            if is_nobody(error):
+                raise
+            reason = "there is no such topic" if _is_unknown(error) else error.str()
+            told = {"topic": name, done: False, "code": error.name(), "error": reason}
             results.append(told if error.name() != fine else {"topic": name, done: False})
     if as_json:
         show_json(results)
@@ -202,6 +214,10 @@ def _report(futures: dict[str, Any], done: str, as_json: bool, *, fine: str | No
             typer.echo(f"{done if result[done] else 'there already:'} {result['topic']}")
     if any("error" in result for result in results):
         raise typer.Exit(REFUSED)
+
+
+def _is_unknown(error: KafkaError) -> bool:
+    return bool(error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def _settings_of(client: AdminClient, name: str, everything: bool) -> dict[str, str | None]:

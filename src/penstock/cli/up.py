@@ -11,12 +11,14 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from penstock.cli.serving import (
+    PORT_LAST,
     Advertise,
     ConfigFile,
     Folder,
     Host,
     KafkaConfig,
     KafkaPort,
+    Level,
     LogLevel,
     ReadyAsJson,
     Settings,
@@ -55,7 +57,11 @@ def up(
     http_port: Annotated[
         int | None,
         typer.Option(
-            "--http-port", help="For the HTTP services; 0 is any free one.", show_default="8081"
+            "--http-port",
+            min=0,
+            max=PORT_LAST,
+            help="For the HTTP services; 0 is any free one.",
+            show_default="8081",
         ),
     ] = None,
     with_http: Annotated[
@@ -66,7 +72,7 @@ def up(
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: ReadyAsJson = False,
-    log_level: LogLevel = "WARNING",
+    log_level: LogLevel = Level.WARNING,
 ) -> None:
     """Start a broker and the schema registry on this machine, and watch over them until Ctrl-C."""
     _check_together(folder, ephemeral, log, kafka_port, with_http, config, settings)
@@ -80,7 +86,7 @@ def up(
         host=host or LOCALHOST,
         http_port=HTTP_PORT if http_port is None else http_port,
         advertised_host=None if advertise is None else _host_of(advertise),
-        log_level=log_level.upper(),
+        log_level=log_level.value,
     )
     if log != OUR_LOG:
         _check_reachable(http.kafka)
@@ -133,6 +139,9 @@ def _watch(choices: Choices, *, as_json: bool) -> int:
         return supervise(choices.broker, choices.http, on_ready)
     except CannotStart as reason:
         typer.echo(f"penstock up: {reason}", err=True)
+        return 1
+    except BrokenPipeError:
+        typer.echo("penstock up: nobody reads standard output, so it stopped", err=True)
         return 1
 
 

@@ -64,6 +64,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import FolderUnusable
+    from penstock.node.listening import CannotListen
     from penstock.node.run_broker import run_broker
     from penstock.node.settings import BadSettings
 
@@ -79,11 +80,11 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
                     _stop_with_parent()
 
             run_broker(settings, on_ready)
-    except (BadSettings, FolderUnusable, Malformed) as error:
+    except (BadSettings, CannotListen, FolderUnusable, Malformed) as error:
         announce({"error": str(error)})
         return 1
     except OSError as error:
-        announce({"error": _explained(error, options)})
+        announce({"error": _explained(error)})
         return 1
     return 0
 
@@ -138,17 +139,16 @@ def _stop_with_parent() -> None:
     loop.add_reader(sys.stdin.fileno(), on_input)
 
 
-def _explained(error: OSError, options: BrokerOptions) -> str:
+def _explained(error: OSError) -> str:
     import errno
 
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {options.kafka_port or 9092} is in use: stop who has it, or take another "
-            "with --kafka-port (0 is any free one)"
-        )
+    if error.filename is None:
+        return str(error)
     if error.errno in (errno.EACCES, errno.EROFS):
         return f"{error.filename}: {error.strerror}; choose a folder you may write with --dir"
-    return str(error)
+    if error.errno == errno.ENOTDIR:
+        return f"{error.filename}: a file is where a folder should be; choose another with --dir"
+    return f"{error.filename}: {error.strerror}"
 
 
 if __name__ == "__main__":

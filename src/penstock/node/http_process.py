@@ -6,7 +6,6 @@ reaches the log over the Kafka protocol only.
 """
 
 import asyncio
-import errno
 import json
 import logging
 import os
@@ -84,6 +83,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     from confluent_kafka import KafkaException
 
     from penstock.errors import Refused
+    from penstock.node.listening import CannotListen
     from penstock.node.run_http import run_http
     from penstock.registry.reading import CannotWrite
 
@@ -94,7 +94,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
 
     try:
         run_http(options, on_ready)
-    except CannotWrite as reason:
+    except (CannotListen, CannotWrite) as reason:
         announce({"error": str(reason)})
         return 1
     except Refused as refusal:
@@ -104,18 +104,9 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
         announce({"error": f"no Kafka cluster answers at {options.kafka}: {failure.args[0].str()}"})
         return 1
     except OSError as error:
-        announce({"error": _explained(error, options)})
+        announce({"error": str(error)})
         return 1
     return 0
-
-
-def _explained(error: OSError, options: HttpOptions) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {options.http_port} is in use: stop who has it, or take another with "
-            "--http-port (0 is any free one)"
-        )
-    return str(error)
 
 
 def _stop_with_parent() -> None:

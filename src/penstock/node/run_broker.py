@@ -41,6 +41,7 @@ from penstock.log import FolderIdentity, LogFolder, OpenFiles
 from penstock.log.identity import load_identity, save_topic_id
 from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
+from penstock.node.listening import CannotListen
 from penstock.node.log_store import FolderStore
 from penstock.node.settings import (
     NodeSettings,
@@ -124,7 +125,11 @@ class RunningBroker:
     async def start(self) -> int:
         """Serve; the port that clients connect to."""
         settings = self.settings
-        port = await self.server.listen(settings.host, settings.kafka_port)
+        try:
+            port = await self.server.listen(settings.host, settings.kafka_port)
+        except OSError as error:
+            where = settings.host, settings.kafka_port
+            raise CannotListen(error, *where, "--kafka-port") from error
         endpoint = Endpoint(
             settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
         )
@@ -285,3 +290,5 @@ def run_broker(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
     """Run a broker in this process until it is told to stop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, on_ready))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # a second one must not end what is in good order

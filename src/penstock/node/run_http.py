@@ -19,6 +19,7 @@ from penstock import __version__
 from penstock.link.options import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
+from penstock.node.listening import CannotListen
 from penstock.registry.http.app import build
 from penstock.registry.http.forwarding import Forwarder
 from penstock.registry.http.front import Front
@@ -63,7 +64,11 @@ def run_http(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
 
 async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     """Read the log, find out who may write, serve."""
-    listener = socket.create_server((options.host, options.http_port), backlog=BACKLOG)
+    where = options.host, options.http_port
+    try:
+        listener = socket.create_server(where, backlog=BACKLOG)
+    except OSError as error:
+        raise CannotListen(error, *where, "--http-port") from error
     candidate = Candidate(options.shown_host, listener.getsockname()[1])
     kafka = {"bootstrap.servers": options.kafka}
     if options.kafka_config is not None:

@@ -6,6 +6,7 @@ Imports nothing of what it starts, so that the broker is on its way before anyth
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -31,7 +32,12 @@ class ChildProcess:
 
     def __init__(self, name: str, command: list[str]) -> None:
         self._name = name
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Ctrl-C reaches every process of a terminal: the parent alone hears it, and stops them
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
     def fileno(self) -> int:
         """Readable when the process has something to say, or has ended."""
@@ -120,6 +126,36 @@ class _Asked(Exception):
     """A signal asked to stop."""
 
 
+class _Signals:
+    """SIGTERM and SIGINT raise `_Asked` once, between `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self._is_asked = self._may_raise = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def begin(self) -> None:
+        """Everything that must be stopped is known by now. One that came before raises here."""
+        self._may_raise = True
+        if self._is_asked:
+            self._raise()
+
+    def end(self) -> None:
+        """The stop is under way: more of them change nothing, to the very end of the process."""
+        self._may_raise = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._is_asked = True
+        if self._may_raise:
+            self._raise()
+
+    def _raise(self) -> None:
+        self._may_raise = False
+        raise _Asked
+
+
 def supervise(
     options: BrokerOptions | None,
     http_options: HttpOptions | None,
@@ -130,37 +166,30 @@ def supervise(
     Without `http_options` the broker is alone. With both, their `kafka` is replaced by where the
     broker is; without `options` no broker is started, and it is a cluster that is there already.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _on_signal)
+    signals = _Signals()
     broker = None if options is None else BrokerProcess(options)
     http = None if http_options is None else HttpProcess()
     children = [child for child in (http, broker) if child is not None]
+    told: dict[str, Any] = {"kafka": "", "dir": None}
     try:
-        told = {"kafka": "", "dir": None} if broker is None else broker.wait_ready()
+        signals.begin()
+        if broker is not None:
+            told = broker.wait_ready()
         kafka, url = told["kafka"], None
         if http is not None and http_options is not None:
             kafka = kafka or http_options.kafka
             http.tell(replace(http_options, kafka=kafka))
             url = http.wait_ready()["http"]
         on_ready({"kafka": kafka, "http": url, "pid": os.getpid(), "dir": told["dir"]})
-        select.select(children, [], [])  # nobody has more to say than that it ends
+        ended, _, _ = select.select(children, [], [])  # nobody has more to say than that it ends
     except _Asked:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)  # once is enough: the stop is under way
+        return 0
+    finally:
+        signals.end()
         for child in children:  # the broker last, for the others lean on it
             child.stop(STOP_S)
-        return 0
-    except CannotStart:
-        for child in children:
-            child.stop(STOP_S)
-        raise
-    broker_lives = broker is None or broker.is_alive
-    for child in children:
-        child.stop(STOP_S)
-    if broker_lives:
+        if options is not None and options.ephemeral and told["dir"] is not None:
+            shutil.rmtree(told["dir"], ignore_errors=True)  # a broker that was killed could not
+    if broker not in ended:
         raise CannotStart("the HTTP process died; its last lines are above. Start again")
     raise CannotStart("the broker died; its last lines are above. Start again to recover its logs")
-
-
-def _on_signal(number: int, frame: FrameType | None) -> None:
-    raise _Asked
