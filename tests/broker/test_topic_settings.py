@@ -188,6 +188,16 @@ def test_the_codec_of_the_topic_replaces_the_producers(
     assert codecs == [Codec.NONE, Codec.ZSTD, Codec.ZSTD, Codec.NONE, Codec.GZIP]
 
 
+def test_a_batch_that_grows_in_the_topics_codec_is_bounded_too(
+    keeper: RunningBroker, asker: Wire, make_batch: MakeBatch
+) -> None:
+    alter(asker, compression_type="uncompressed", max_message_bytes="1000")
+    packed = make_batch((b"k", bytes(5000)), codec=Codec.GZIP)
+    assert len(packed) < 1000
+    assert asker.produce("t", packed).error_code == ErrorCode.message_too_large
+    assert offset_at(asker, LATEST) == 0
+
+
 def test_every_message_is_on_disk_before_it_is_acknowledged(
     keeper: RunningBroker, asker: Wire, make_batch: MakeBatch
 ) -> None:

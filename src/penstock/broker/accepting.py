@@ -55,16 +55,20 @@ class RefusedRecords(Refused):
 def check(batch: memoryview | bytearray, accept: AcceptSettings) -> BatchHeader:
     """The header of a batch that may be appended as far as headers tell; or Refused."""
     if len(batch) > accept.max_message_bytes:
-        raise Refused(
-            ErrorCode.message_too_large,
-            f"a batch of {len(batch)} bytes; max.message.bytes is {accept.max_message_bytes}",
-        )
+        raise _too_large(batch, accept)
     try:
         return read_plain(batch) or check_produced(batch, 0, len(batch))
     except CorruptBatch as error:
         raise Refused(ErrorCode.corrupt_message, str(error)) from error
     except Malformed as error:
         raise Refused(ErrorCode.invalid_record, str(error)) from error
+
+
+def _too_large(batch: memoryview | bytearray, accept: AcceptSettings) -> Refused:
+    return Refused(
+        ErrorCode.message_too_large,
+        f"a batch of {len(batch)} bytes; max.message.bytes is {accept.max_message_bytes}",
+    )
 
 
 def takes_as_is(accept: AcceptSettings) -> bool:
@@ -112,9 +116,12 @@ def open_and_check(
         facts = inspector.inspect(batch, earliest=earliest, latest=latest)
         _check_facts(facts, accept)
         if _needs_other_codec(header, accept):
-            return inspector.recompress(batch, CODECS[accept.compression], accept.compression_level)
+            codec = CODECS[accept.compression]
+            batch = inspector.recompress(batch, codec, accept.compression_level)
     except Malformed as error:
         raise Refused(ErrorCode.invalid_record, str(error)) from error
+    if len(batch) > accept.max_message_bytes:  # as it came it was not
+        raise _too_large(batch, accept)
     return batch
 
 

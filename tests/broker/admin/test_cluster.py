@@ -61,7 +61,9 @@ def test_there_are_two_kinds_of_elections(wire: Any, broker: Any) -> None:
     [
         ("user", "u", "producer_byte_rate", 1.5),
         ("user", "u", "consumer_byte_rate", float("nan")),
+        ("user", "u", "consumer_byte_rate", 1e300),
         ("ip", "127.0.0.1", "connection_creation_rate", 0.5),
+        ("ip", "127.0.0.1", "connection_creation_rate", 2.0**31),
         ("ip", "not an address", "connection_creation_rate", 5.0),
     ],
 )
@@ -103,7 +105,8 @@ def test_the_quorum_is_this_broker(wire: Any) -> None:
     assert (row.leader_id, [voter.replica_id for voter in row.current_voters]) == (1, [1])
     assert row.high_watermark == row.current_voters[0].log_end_offset > 0
     wrong = {"topic_name": "a", "partitions": [{"partition_index": 0}]}
-    assert wire.ask(55, 2, topics=[wrong]).error_code == ErrorCode.invalid_request
+    unknown = wire.ask(55, 2, topics=[wrong]).topics[0].partitions[0]
+    assert unknown.error_code == ErrorCode.unknown_topic_or_partition
 
 
 def test_acls_are_refused_as_by_kafka_without_an_authoriser(wire: Any) -> None:
@@ -115,9 +118,11 @@ def test_acls_are_refused_as_by_kafka_without_an_authoriser(wire: Any) -> None:
 
 
 def test_tokens_are_refused_as_by_kafka_without_a_key(wire: Any) -> None:
-    for api_key, version in ((38, 3), (39, 2), (40, 2), (41, 3)):
+    for api_key, version in ((38, 3), (39, 2), (40, 2)):
         code = wire.ask(api_key, version).error_code
         assert code == ErrorCode.delegation_token_auth_disabled
+    code = wire.ask(41, 3, owners=None).error_code
+    assert code == ErrorCode.delegation_token_request_not_allowed
 
 
 def _quota(entity: dict[str, str | None], **limits: float | None) -> dict[str, Any]:
@@ -182,6 +187,9 @@ def test_a_validated_quota_is_not_set(wire: Any) -> None:
         ([("ip", 0, "x"), ("user", 0, "y")], ErrorCode.invalid_request),
         ([("user", 0, None)], ErrorCode.invalid_request),
         ([("user", 7, None)], ErrorCode.invalid_request),
+        ([("user", 1, "x")], ErrorCode.invalid_request),
+        ([("user", 2, "x")], ErrorCode.invalid_request),
+        ([("", 2, None)], ErrorCode.invalid_request),
     ],
 )
 def test_a_filter_that_makes_no_sense_is_refused(
@@ -254,6 +262,8 @@ def test_nobody_has_credentials(wire: Any) -> None:
     assert wire.ask(50, 0, users=None).results == ()
     (named,) = wire.ask(50, 0, users=[{"name": "alice"}]).results
     assert named.error_code == ErrorCode.resource_not_found
+    (twice,) = wire.ask(50, 0, users=[{"name": "alice"}] * 2).results
+    assert twice.error_code == ErrorCode.duplicate_resource
 
 
 def test_features_stay_at_their_level(wire: Any) -> None:
@@ -263,3 +273,33 @@ def test_features_stay_at_their_level(wire: Any) -> None:
     assert wire.ask(57, 2, feature_updates=[other]).error_code == ErrorCode.invalid_update_version
     (row,) = wire.ask(57, 1, feature_updates=[other]).results
     assert row.error_code == ErrorCode.invalid_update_version
+
+
+def test_an_entity_named_twice_keeps_its_quotas(wire: Any) -> None:
+    wire.ask(49, 1, entries=[_quota({"user": "a"}, producer_byte_rate=7.0)])
+    twice = [
+        _quota({"user": "a"}, producer_byte_rate=1.0),
+        _quota({"user": "a"}, consumer_byte_rate=2.0),
+    ]
+    (row,) = wire.ask(49, 1, entries=twice).entries
+    assert row.error_code == ErrorCode.invalid_request
+    same_key = _quota({"user": "a"}, producer_byte_rate=1.0)
+    same_key["ops"] *= 2
+    (row,) = wire.ask(49, 1, entries=[same_key]).entries
+    assert row.error_code == ErrorCode.invalid_request
+    assert _found(wire) == {(("user", "a"),): {"producer_byte_rate": 7.0}}
+
+
+def test_a_quota_of_any_name_may_be_taken_away(wire: Any) -> None:
+    (row,) = wire.ask(49, 1, entries=[_quota({"user": "a"}, nonsense=None)]).entries
+    assert row.error_code == NONE
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_reassignment_says_again_what_it_was_allowed(
+    allowed: bool, wire: Any, broker: Any
+) -> None:
+    broker.create_topic("a")
+    asked = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [1]}]}]
+    answer = wire.ask(45, 1, topics=asked, allow_replication_factor_change=allowed)
+    assert answer.allow_replication_factor_change is allowed

@@ -226,3 +226,26 @@ def test_resources_with_settings_are_listed(wire: Any, broker: Any) -> None:
     everything = wire.ask(74, 1, resource_types=[]).config_resources
     assert {row.resource_type for row in everything} == {TOPIC, BROKER, LOGGER, GROUP}
     assert not wire.ask(74, 0).config_resources
+
+
+def test_no_names_of_settings_are_all_of_them(wire: Any, broker: Any) -> None:
+    broker.create_topic("t")
+    named: dict[str, Any] = {"resource_type": TOPIC, "resource_name": "t"}
+    asked = [{**named, "configuration_keys": keys} for keys in (None, ())]
+    everything, none_named = wire.ask(32, 4, resources=asked).results
+    assert len(everything.configs) > 20
+    assert none_named.configs == everything.configs
+
+
+@pytest.mark.parametrize("api_key", [33, 44])
+def test_the_settings_of_a_name_that_cannot_be_are_refused_for_the_name(
+    api_key: int, wire: Any
+) -> None:
+    resources = [
+        {"resource_type": TOPIC, "resource_name": name, "configs": ()} for name in ("a b", "nope")
+    ]
+    rows = wire.ask(api_key, 1, resources=resources).responses
+    assert [row.error_code for row in rows] == [
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.unknown_topic_or_partition,
+    ]

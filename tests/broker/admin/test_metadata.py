@@ -129,3 +129,61 @@ def test_described_topics_that_are_not_there_say_so(wire: Any) -> None:
         "nope": ErrorCode.unknown_topic_or_partition,
         "a b": ErrorCode.invalid_topic_exception,
     }
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_a_version_that_only_tells_ids_is_not_asked_by_them(
+    version: int, wire: Any, broker: Any
+) -> None:
+    broker.create_topic("a")
+    topic_id = wire.ask(METADATA, 12, topics=[{"name": "a"}]).topics[0].topic_id
+    asked = [
+        {"name": None, "topic_id": topic_id},
+        {"name": None, "topic_id": None},
+        {"name": "a", "topic_id": None},
+    ]
+    rows = wire.ask(METADATA, version, topics=asked).topics
+    wrong = ErrorCode.invalid_request
+    assert [(row.name, row.error_code) for row in rows] == [("", wrong), ("", wrong), ("a", 0)]
+
+
+def test_an_id_says_more_than_a_name(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    topic_id = wire.ask(METADATA, 12, topics=[{"name": "a"}]).topics[0].topic_id
+    asked = [{"name": "b", "topic_id": topic_id}, {"name": "a", "topic_id": uuid4()}]
+    rows = wire.ask(METADATA, 12, topics=asked).topics
+    missing = ErrorCode.unknown_topic_id
+    assert [(row.name, row.error_code) for row in rows] == [("a", 0), (None, missing)]
+    (unmade,) = wire.ask(
+        METADATA, 12, topics=[{"name": "b"}], allow_auto_topic_creation=False
+    ).topics
+    assert unmade.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_of_a_missing_topic_is_told_what_its_name_tells(wire: Any) -> None:
+    asked = [{"name": "nope"}, {"name": "__consumer_offsets"}, {"name": None, "topic_id": uuid4()}]
+    fields = {"topics": asked, "allow_auto_topic_creation": False}
+    told = wire.ask(METADATA, 12, **fields, include_topic_authorized_operations=True).topics
+    assert [row.is_internal for row in told] == [False, True, False]
+    everything, unasked = 0b110111111000, -(1 << 31)
+    operations = [row.topic_authorized_operations for row in told]
+    assert operations == [everything, everything, unasked]
+    (described,) = wire.ask(DESCRIBE_TOPIC_PARTITIONS, 0, topics=[asked[1]]).topics
+    assert described.is_internal
+
+
+@pytest.mark.parametrize("cursor", [("a", -1), ("b", 0), ("", 0)])
+def test_a_cursor_that_no_page_ended_in_is_refused(
+    cursor: tuple[str, int], wire: Any, broker: Any
+) -> None:
+    broker.create_topic("a")
+    name, index = cursor
+    answer = wire.ask(
+        DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        topics=[{"name": "a"}, {"name": "c"}],
+        cursor={"topic_name": name, "partition_index": index},
+    )
+    wrong = ErrorCode.invalid_request
+    assert [(row.name, row.error_code) for row in answer.topics] == [("a", wrong), ("c", wrong)]
+    assert answer.next_cursor is None

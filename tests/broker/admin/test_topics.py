@@ -186,3 +186,12 @@ def test_what_is_named_twice_is_answered_once(wire: Any, broker: Any) -> None:
     more = {"name": "a", "count": 3, "assignments": None}
     widened = wire.ask(37, 3, topics=[more, more]).results
     assert [(row.name, row.error_code) for row in widened] == [("a", ErrorCode.invalid_request)]
+
+
+def test_a_topic_named_by_its_name_and_by_its_id_stays(wire: Any, broker: Any) -> None:
+    broker.create_topic("a")
+    topic_id = wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].topic_id
+    asked = [{"name": "a"}, {"name": None, "topic_id": topic_id}]
+    codes = {row.error_code for row in wire.ask(20, 6, topics=asked).responses}
+    assert codes == {ErrorCode.invalid_request}
+    assert wire.ask(3, 12, topics=[{"name": "a"}]).topics[0].error_code == ErrorCode.none

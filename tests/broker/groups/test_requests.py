@@ -230,7 +230,8 @@ def test_a_coordinator_is_found_in_every_version(wire: Wire, version: int) -> No
 @pytest.mark.parametrize("version", versions(DESCRIBE))
 def test_groups_are_described_in_every_version(wire: Wire, version: int) -> None:
     joined = member(wire)
-    group, unknown = wire.ask(DESCRIBE, version, groups=["g", "nobody"]).groups
+    asked = {"groups": ["g", "nobody"], "include_authorized_operations": True}
+    group, unknown = wire.ask(DESCRIBE, version, **asked).groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == (
         "Stable",
         "consumer",
@@ -240,6 +241,8 @@ def test_groups_are_described_in_every_version(wire: Wire, version: int) -> None
         joined.member_id,
         b"mine",
     )
+    if version >= 3:  # read, delete, describe, describe and alter configs
+        assert group.authorized_operations == sum(1 << each for each in (3, 6, 8, 10, 11))
     expected = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
     assert (unknown.group_state, unknown.error_code) == ("Dead", expected)
 
@@ -436,3 +439,33 @@ def test_a_group_that_no_log_could_name_is_refused(wire: Wire) -> None:
     (found,) = wire.ask(FIND, 4, key_type=0, coordinator_keys=[group]).coordinators
     assert found.error_code == ErrorCode.invalid_request
     assert commit_code(wire, 9, "") == ErrorCode.none
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_COMMIT))
+@pytest.mark.parametrize("indexes", [(2,), (-1,), (0, 2, -1, 1)])
+def test_an_offset_of_a_partition_that_is_not_there_is_refused(
+    wire: Wire, broker: Broker, version: int, indexes: tuple[int, ...]
+) -> None:
+    rows = [
+        {"partition_index": index, "committed_offset": 5, "committed_leader_epoch": -1}
+        for index in indexes
+    ]
+    named = {"topic_id": _uuid(broker)} if version >= TOPIC_IDS_FROM else {"name": "t"}
+    who = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    answer = wire.ask(OFFSET_COMMIT, version, topics=[{**named, "partitions": rows}], **who)
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert [(row.partition_index, row.error_code) for row in answer.topics[0].partitions] == [
+        (index, ErrorCode.none if index in (0, 1) else unknown) for index in indexes
+    ]
+    stored = wire.ask(OFFSET_FETCH, 7, group_id="g", topics=None).topics
+    there = [row.partition_index for topic in stored for row in topic.partitions]
+    assert sorted(there) == [index for index in (0, 1) if index in indexes]
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_COMMIT))
+def test_a_group_known_by_its_offsets_alone_has_no_members(
+    wire: Wire, broker: Broker, version: int
+) -> None:
+    assert commit(wire, broker, version, 7) == ErrorCode.none
+    stranger = {"generation_id_or_member_epoch": 3, "member_id": "stranger"}
+    assert commit(wire, broker, version, 8, **stranger) == ErrorCode.unknown_member_id

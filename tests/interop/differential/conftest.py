@@ -189,6 +189,15 @@ class Peer:
                 return
             time.sleep(0.05)
 
+    def await_group(self, group_id: str) -> None:
+        """Until its coordinator answers: Apache Kafka names one before it has read its log."""
+        self.find_coordinator(0, group_id)
+        for _ in range(300):
+            if self.wire.ask(9, 7, group_id=group_id, topics=None).error_code not in (14, 15, 16):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{group_id} has no coordinator")
+
     def add_partitions(
         self, transactional_id: str, producer: Any, topic: str, *indexes: int
     ) -> int:

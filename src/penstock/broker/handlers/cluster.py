@@ -196,6 +196,9 @@ def alter_partition_reassignments(context: Context, request: Any) -> Answer:
         return respond(
             context,
             error_code=ErrorCode.none,
+            allow_replication_factor_change=getattr(
+                request, "allow_replication_factor_change", True
+            ),
             responses=[{"name": topic, "partitions": rows} for topic, rows in by_topic.items()],
         )
 
@@ -215,9 +218,7 @@ def describe_quorum(context: Context, request: Any) -> Answer:
         (each.topic_name, [p.partition_index for p in each.partitions]) for each in request.topics
     ]
     if asked != [(topic, [index])]:
-        raise Refused(
-            ErrorCode.invalid_request, f"only {METADATA_PARTITION} is decided by a quorum"
-        )
+        return _no_quorum(context, asked)
     log = cluster.metadata.log
     now = context.broker.clock()
     endpoint = next(each for each in cluster.brokers() if each.node_id == cluster.node_id)
@@ -242,6 +243,24 @@ def describe_quorum(context: Context, request: Any) -> Answer:
         error_code=ErrorCode.none,
         topics=[{"topic_name": topic, "partitions": [row]}],
         nodes=[{"node_id": cluster.node_id, "listeners": [listener]}],
+    )
+
+
+def _no_quorum(context: Context, asked: Sequence[tuple[str, Sequence[int]]]) -> Answer:
+    """The answer to anything but the one partition that a quorum decides on."""
+    unknown = Refused(
+        ErrorCode.unknown_topic_or_partition, f"only {METADATA_PARTITION} is decided by a quorum"
+    )
+    return respond(
+        context,
+        error_code=ErrorCode.none,
+        topics=[
+            {
+                "topic_name": topic,
+                "partitions": [{"partition_index": each, **error_fields(unknown)} for each in rows],
+            }
+            for topic, rows in asked
+        ],
     )
 
 

@@ -32,6 +32,9 @@ def commit_one(context: Context, request: OneCommit) -> Answer:
         unknown_code = ErrorCode.unknown_topic_id
     if known is None:
         return pack_one_commit(topic, partition, unknown_code, context.throttle_ms)
+    if not 0 <= partition < len(known.partitions):
+        unknown_code = ErrorCode.unknown_topic_or_partition
+        return pack_one_commit(topic, partition, unknown_code, context.throttle_ms)
     try:
         coordinator = groups.coordinator_of(group_id)
     except Refused as refusal:

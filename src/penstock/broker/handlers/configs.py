@@ -106,7 +106,7 @@ def describe_configs(context: Context, request: Any) -> Answer:
 
 
 def _described(cluster: ClusterController, resource: Any, request: Any) -> list[dict[str, Any]]:
-    wanted = resource.configuration_keys
+    wanted = resource.configuration_keys or None  # as in Kafka: no names are all names
     if resource.resource_type == BROKER_LOGGER:
         _check_broker(cluster, resource.resource_name, default_allowed=False)
         return _described_loggers(wanted)

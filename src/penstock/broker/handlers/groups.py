@@ -41,7 +41,8 @@ _KNOWN_ID_FROM: Final = 4  # JoinGroup: the first join only fetches a member id
 _SKIP_FROM: Final = 9  # JoinGroup: a leader that returns may be told to assign nothing
 _BATCH_LEAVE_FROM: Final = 3
 _NOT_FOUND_FROM: Final = 6  # DescribeGroups: an unknown group is an error
-ALL_OPERATIONS: Final = 0b1_0100_1000  # read, delete, describe: what may be done to a group
+# read, delete, describe, describe and alter configs: what may be done to a group
+ALL_OPERATIONS: Final = 0b1101_0100_1000
 NOT_ASKED: Final = -(2**31)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.broker.cluster import ClusterController, KnownTopic
+from penstock.broker.cluster import INTERNAL_TOPICS, ClusterController, KnownTopic
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.controlling import controller_of, respond
 from penstock.broker.partitions import Leadership
@@ -30,6 +30,7 @@ DESCRIBE_TOPIC_PARTITIONS: Final = 75
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 PARTITIONS_PER_ANSWER_MAX: Final = 2000
+ASKED_BY_ID_FROM: Final = 12
 
 
 def metadata(context: Context, request: Any) -> Answer:
@@ -42,7 +43,7 @@ def metadata(context: Context, request: Any) -> Answer:
     topics = [
         packed.get(topic.name) or _pack_known(packed, version, topic, operations=operations)
         if isinstance(topic, KnownTopic)
-        else _pack_missing(version, *topic)
+        else _pack_missing(version, *topic, operations=operations)
         for topic in _wanted(context, cluster, request)
     ]
     return pack_metadata(
@@ -85,10 +86,27 @@ def _pack_known(
 
 
 def _pack_missing(
-    version: int, name: str | None, topic_id: TopicId | None, error_code: ErrorCode
+    version: int,
+    name: str | None,
+    topic_id: TopicId | None,
+    error_code: ErrorCode,
+    *,
+    operations: bool,
 ) -> bytes:
-    identity = NO_TOPIC_ID if topic_id is None else topic_id.bytes
-    return pack_topic(version, TopicAnswer(name, (), error_code, identity))
+    """A topic that is not there; what one may do with it can be told only by its name."""
+    return pack_topic(
+        version,
+        TopicAnswer(
+            name,
+            (),
+            error_code,
+            NO_TOPIC_ID if topic_id is None else topic_id.bytes,
+            is_internal=name in INTERNAL_TOPICS,
+            authorized_operations=(
+                TOPIC_OPERATIONS if operations and name is not None else OPERATIONS_UNASKED
+            ),
+        ),
+    )
 
 
 _Missing = tuple[str | None, TopicId | None, ErrorCode]
@@ -105,7 +123,9 @@ def _wanted(
         cluster.broker_settings().flag("auto.create.topics.enable")
     )
     if may_create:
-        _create_missing(cluster, [name for name, _ in asked if name is not None])
+        _create_missing(cluster, [name for name, topic_id in asked if name and topic_id is None])
+    if context.api_version < ASKED_BY_ID_FROM:
+        return [_found_by_name(cluster, name, topic_id) for name, topic_id in dict.fromkeys(asked)]
     return [_found(cluster, name, topic_id) for name, topic_id in dict.fromkeys(asked)]
 
 
@@ -119,10 +139,20 @@ def _create_missing(cluster: ClusterController, names: Iterable[str]) -> None:
         )
 
 
+def _found_by_name(
+    cluster: ClusterController, name: str | None, topic_id: TopicId | None
+) -> KnownTopic | _Missing:
+    """As asked in a version that may tell ids, and has no room for an answer without a name."""
+    if name is None or topic_id is not None:
+        return (name or "", topic_id, ErrorCode.invalid_request)
+    return _found(cluster, name, None)
+
+
 def _found(
     cluster: ClusterController, name: str | None, topic_id: TopicId | None
 ) -> KnownTopic | _Missing:
-    if name is None:
+    """A topic by its id if that is given, whatever its name; else by its name."""
+    if name is None or topic_id is not None:
         by_id = None if topic_id is None else cluster.topic_by_id(topic_id)
         return by_id or (None, topic_id, ErrorCode.unknown_topic_id)
     try:
@@ -145,7 +175,13 @@ def _topic_fields(topic: KnownTopic | _Missing) -> dict[str, Any]:
             ],
         }
     name, topic_id, error_code = topic
-    return {"error_code": error_code, "name": name, "topic_id": topic_id, "partitions": []}
+    return {
+        "error_code": error_code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+    }
 
 
 def _partition_fields(index: int, leadership: Leadership) -> dict[str, Any]:
@@ -165,8 +201,10 @@ def describe_topic_partitions(context: Context, request: Any) -> Answer:
     cluster = controller_of(context)
     cursor = request.cursor
     first_name = "" if cursor is None else cursor.topic_name
-    first_index = 0 if cursor is None else max(cursor.partition_index, 0)
+    first_index = 0 if cursor is None else cursor.partition_index
     asked = {topic.name for topic in request.topics}
+    if first_index < 0 or (cursor is not None and asked and first_name not in asked):
+        return _refuse_cursor(context, request)
     names = sorted(asked or {topic.name for topic in cluster.topics()})
     left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_ANSWER_MAX)
     topics: list[dict[str, Any]] = []
@@ -191,6 +229,13 @@ def describe_topic_partitions(context: Context, request: Any) -> Answer:
         topics=topics,
         next_cursor=next_cursor,
     )
+
+
+def _refuse_cursor(context: Context, request: Any) -> Answer:
+    """The answer to a cursor that no page of this question ended in: each topic says so."""
+    refused = {"error_code": ErrorCode.invalid_request, "topic_id": None, "partitions": ()}
+    rows = [{"name": topic.name, **refused} for topic in request.topics]
+    return respond(context, topics=rows, next_cursor=None)
 
 
 def _described(fields: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,13 @@ class _AskedTopic(NamedTuple):
     topic_id: UUID
     code: ErrorCode  # why nothing can be committed to it
     partitions: Any
+    partition_count: int = 0  # how many there are
+
+    def code_of(self, index: int) -> ErrorCode:
+        """Why nothing can be committed to one of its partitions."""
+        if self.code is ErrorCode.none and not 0 <= index < self.partition_count:
+            return ErrorCode.unknown_topic_or_partition
+        return self.code
 
 
 def _asked_topics(context: Context, topics: Iterable[Any]) -> list[_AskedTopic]:
@@ -69,7 +76,8 @@ def _asked_topics(context: Context, topics: Iterable[Any]) -> list[_AskedTopic]:
             name = getattr(topic, "name", "")
             asked.append(_AskedTopic(name, topic_id, code, topic.partitions))
         else:
-            row = _AskedTopic(known.name, known.topic_id, ErrorCode.none, topic.partitions)
+            count = len(known.partitions)
+            row = _AskedTopic(known.name, known.topic_id, ErrorCode.none, topic.partitions, count)
             asked.append(row)
     return asked
 
@@ -86,8 +94,8 @@ def _offsets_of(asked: Sequence[_AskedTopic]) -> tuple[OffsetToCommit, ...]:
                 topic.topic_id,
             )
             for topic in asked
-            if topic.code is ErrorCode.none
             for entry in topic.partitions
+            if topic.code_of(entry.partition_index) is ErrorCode.none
         ]
     )
 
@@ -98,8 +106,11 @@ def _codes_by_topic(
     codes = repeat(result.code) if isinstance(result, Refused) else iter(result.codes)
     rows = []
     for topic in asked:
-        told = codes if topic.code is ErrorCode.none else repeat(topic.code)
-        rows.append((topic, [(entry.partition_index, next(told)) for entry in topic.partitions]))
+        row = []
+        for entry in topic.partitions:
+            code = topic.code_of(entry.partition_index)
+            row.append((entry.partition_index, next(codes) if code is ErrorCode.none else code))
+        rows.append((topic, row))
     return rows
 
 

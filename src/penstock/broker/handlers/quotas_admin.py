@@ -50,6 +50,8 @@ def describe_client_quotas(context: Context, request: Any) -> Answer:
 
 def _check_filter(components: Sequence[Any]) -> None:
     kinds = [component.entity_type for component in components]
+    if "" in kinds:
+        raise Refused(ErrorCode.invalid_request, "a type of entity is empty")
     unknown = [kind for kind in kinds if kind not in _KINDS]
     if unknown:
         raise Refused(
@@ -64,6 +66,8 @@ def _check_filter(components: Sequence[Any]) -> None:
             raise Refused(ErrorCode.invalid_request, f"no match type {component.match_type}")
         if component.match_type == _EXACT and component.match is None:
             raise Refused(ErrorCode.invalid_request, "an exact match needs a name")
+        if component.match_type != _EXACT and component.match is not None:
+            raise Refused(ErrorCode.invalid_request, "only an exact match has a name")
 
 
 def _matches(entity: dict[str, str | None], request: Any) -> bool:
@@ -92,11 +96,13 @@ def alter_client_quotas(context: Context, request: Any) -> Answer:
     )
 
     def answer(results: Sequence[Refused | None]) -> Entity:
+        named = [change.entity for change in changes]
+        rows = dict(zip(named, results, strict=True))  # what is named twice is answered once
         return respond(
             context,
             entries=[
-                {"entity": _entity_fields(change.entity), **error_fields(result)}
-                for change, result in zip(changes, results, strict=True)
+                {"entity": _entity_fields(entity), **error_fields(result)}
+                for entity, result in rows.items()
             ],
         )
 

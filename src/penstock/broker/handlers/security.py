@@ -5,11 +5,12 @@ The codes are those of Apache Kafka without an authoriser, which clients and too
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import respond
-from penstock.errors import ErrorCode
+from penstock.broker.handlers.controlling import error_fields, respond
+from penstock.errors import ErrorCode, Refused
 
 DESCRIBE_ACLS: Final = 29
 CREATE_ACLS: Final = 30
@@ -47,18 +48,22 @@ def refuse_token(context: Context, request: Any) -> Answer:
     return respond(context, **_NO_TOKENS)
 
 
+def refuse_to_describe_tokens(context: Context, request: Any) -> Answer:
+    """Whoever has not proved who he is may not even ask; nobody can prove it here."""
+    return respond(context, error_code=ErrorCode.delegation_token_request_not_allowed)
+
+
 def describe_user_scram_credentials(context: Context, request: Any) -> Answer:
     """Nobody has any: of all users that is an empty list, of a named one it is "not found"."""
+    asked = Counter(user.name for user in request.users or ())
+    none = Refused(ErrorCode.resource_not_found, "the user has no credentials here")
+    twice = Refused(ErrorCode.duplicate_resource, "the user is asked for twice")
     return respond(
         context,
         error_code=ErrorCode.none,
         results=[
-            {
-                "user": user.name,
-                "error_code": ErrorCode.resource_not_found,
-                "error_message": "the user has no credentials here",
-            }
-            for user in request.users or ()
+            {"user": user, **error_fields(none if count == 1 else twice)}
+            for user, count in asked.items()
         ],
     )
 
@@ -70,7 +75,7 @@ HANDLERS = (
     Handler(CREATE_DELEGATION_TOKEN, versions=(1, 3), handle=refuse_token),
     Handler(RENEW_DELEGATION_TOKEN, versions=(1, 2), handle=refuse_token),
     Handler(EXPIRE_DELEGATION_TOKEN, versions=(1, 2), handle=refuse_token),
-    Handler(DESCRIBE_DELEGATION_TOKEN, versions=(1, 3), handle=refuse_token),
+    Handler(DESCRIBE_DELEGATION_TOKEN, versions=(1, 3), handle=refuse_to_describe_tokens),
     Handler(
         DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), handle=describe_user_scram_credentials
     ),

@@ -24,6 +24,7 @@ from penstock.coordination.controller.state import (
     Event,
     QuotaSet,
 )
+from penstock.coordination.controller.topics import check_topic_name
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply
 from penstock.model import NodeId
@@ -43,7 +44,11 @@ _RATES: Final = (
     "controller_mutation_rate",
 )
 _IP_RATES: Final = ("connection_creation_rate",)
-_WHOLE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate", *_IP_RATES)
+_WHOLE_RATES_MAX: Final = {
+    "producer_byte_rate": 2.0**63,
+    "consumer_byte_rate": 2.0**63,
+    "connection_creation_rate": 2.0**31 - 1,
+}
 
 
 def decide_alter_configs(
@@ -84,6 +89,7 @@ def _check_resource(state: Cluster, resource: ResourceChange) -> None:
     if resource.scope is not ConfigScope.BROKER and not resource.name:
         raise Refused(ErrorCode.invalid_request, "Only the settings of brokers have a default.")
     if resource.scope is ConfigScope.TOPIC and resource.name not in state.topics:
+        check_topic_name(resource.name)
         raise Refused(
             ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist."
         )
@@ -108,10 +114,13 @@ def _check_after(resource: ResourceChange, after: Mapping[str, str], layers: Lay
 
 def decide_alter_quotas(state: Cluster, command: AlterQuotas) -> Outcome[Event]:
     """Change what can be changed; an entity changes whole or not at all."""
+    named = Counter(change.entity for change in command.changes)
     events: list[Event] = []
     answers: list[Refused | None] = []
     for change in command.changes:
         try:
+            if named[change.entity] > 1:
+                raise Refused(ErrorCode.invalid_request, "An entity is named twice.")
             events.append(_altered_quota(state, change))
             answers.append(None)
         except Refused as refusal:
@@ -133,18 +142,21 @@ def _altered_quota(state: Cluster, change: QuotaChange) -> QuotaSet:
         raise Refused(ErrorCode.invalid_request, "An entity's name is empty; null is the default.")
     if kinds == {IP}:
         _check_address(change.entity[0][1])
+    names = [name for name, _ in change.limits]
+    if len(set(names)) != len(names):
+        raise Refused(ErrorCode.invalid_request, "A quota of an entity is changed twice.")
     rates = _IP_RATES if kinds == {IP} else _RATES
     limits = dict(state.quotas.get(change.entity, {}))
     for name, limit in change.limits:
+        if limit is None:  # of any name: what was never set is gone already
+            limits.pop(name, None)
+            continue
         if name not in rates:
             raise Refused(
                 ErrorCode.invalid_request, f"Unknown quota key {name}; known: {', '.join(rates)}"
             )
-        if limit is None:
-            limits.pop(name, None)
-        else:
-            _check_limit(name, limit)
-            limits[name] = limit
+        _check_limit(name, limit)
+        limits[name] = limit
     return QuotaSet(change.entity, limits)
 
 
@@ -160,5 +172,8 @@ def _check_address(address: str | None) -> None:
 def _check_limit(name: str, limit: float) -> None:
     if not 0 < limit < float("inf"):
         raise Refused(ErrorCode.invalid_request, f"Quota {name} must be above 0")
-    if name in _WHOLE_RATES and limit != int(limit):
+    most = _WHOLE_RATES_MAX.get(name, limit)
+    if limit > most:
+        raise Refused(ErrorCode.invalid_request, f"Quota {name} is {most:.0f} at most")
+    if name in _WHOLE_RATES_MAX and limit != int(limit):
         raise Refused(ErrorCode.invalid_request, f"Quota {name} must be a whole number")

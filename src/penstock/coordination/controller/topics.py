@@ -85,19 +85,24 @@ def decide_create_topics(
 
 
 def decide_delete_topics(state: Cluster, command: DeleteTopics) -> Outcome[Event]:
-    """Delete what there is."""
-    named = Counter(command.topics)
+    """Delete what there is. A topic may be meant once, be it by its name or by its id."""
+    found = [
+        state.topics.get(wanted) if isinstance(wanted, str) else state.topics_by_id.get(wanted)
+        for wanted in command.topics
+    ]
+    named = Counter(
+        wanted if topic is None else topic.topic_id
+        for wanted, topic in zip(command.topics, found, strict=True)
+    )
     events: list[Event] = []
     answers: list[object] = []
-    for wanted in command.topics:
-        if isinstance(wanted, str):
-            topic, missing = state.topics.get(wanted), ErrorCode.unknown_topic_or_partition
-        else:
-            topic, missing = state.topics_by_id.get(wanted), ErrorCode.unknown_topic_id
-        if named[wanted] > 1:
+    for wanted, topic in zip(command.topics, found, strict=True):
+        if named[wanted if topic is None else topic.topic_id] > 1:
             answers.append(Refused(ErrorCode.invalid_request, "The topic is named twice."))
         elif topic is None:
-            answers.append(Refused(missing, "This server does not host this topic."))
+            by_name = isinstance(wanted, str)
+            code = ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
+            answers.append(Refused(code, "This server does not host this topic."))
         else:
             answers.append((topic.name, topic.topic_id))
             events += _gone(state, topic)

@@ -54,7 +54,7 @@ def decide_commit(
     notes: tuple[Event, ...] = ()
     stale: StoredCurrent | None = None
     if group is None:
-        _check_simple(command)
+        _check_simple(state, command)
     elif isinstance(group, ClassicGroup):
         notes = _check_classic(group, command, now)
     else:
@@ -127,9 +127,12 @@ def _backward(offset: OffsetToCommit, committed: dict[PartitionKey, bytes]) -> E
     return ErrorCode.none
 
 
-def _check_simple(command: CommitOffsets) -> None:
+def _check_simple(state: Groups, command: CommitOffsets) -> None:
+    """A group without members: unknown, or known by what was committed alone."""
     if command.generation < 0:
         return
+    if state.offsets.get(command.group_id):
+        raise unknown_member(command.group_id, command.member_id)
     if command.stamp is None and command.knows_epochs:
         raise Refused(ErrorCode.group_id_not_found, f"there is no group {command.group_id!r}")
     raise Refused(ErrorCode.illegal_generation, f"there is no group {command.group_id!r}")
