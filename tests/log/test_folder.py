@@ -173,6 +173,35 @@ def test_a_partition_that_the_disk_would_not_let_go_is_never_taken_for_its_succe
     folder.close()
 
 
+def test_a_folder_of_another_topic_of_that_name_is_left_alone(tmp_path: Path, fill: Fill) -> None:
+    """As when the controller's log was lost, and clients made their topics again."""
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    again, other_id = opened(tmp_path), TopicId(UUID(int=6))
+    with pytest.raises(OSError, match="move it away"):
+        again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+    (tmp_path / "orders-0").rename(tmp_path / "aside")
+    log = again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+    assert log.end_offset == 0
+    assert load_topic_id(tmp_path / "aside") == TOPIC_ID
+
+
+@pytest.mark.parametrize("content", [None, b"", b"version: 0\ntopic_id: AAAA"])
+def test_a_partition_whose_topic_id_was_lost_gets_it_back(
+    tmp_path: Path, fill: Fill, content: bytes | None
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    path = tmp_path / "orders-0" / "partition.metadata"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert partition(opened(tmp_path)).end_offset == 3
+    assert load_topic_id(path.parent) == TOPIC_ID
+
+
 def test_a_log_that_cannot_be_closed_is_recovered_and_the_others_are_closed(
     tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,10 +21,10 @@ from penstock.log.checkpoints import read_offsets, write_offsets
 from penstock.log.files import OpenFiles, create_file
 from penstock.log.identity import (
     FolderIdentity,
+    claim_topic_id,
     load_identity,
     load_topic_id,
     save_identity,
-    save_topic_id,
 )
 from penstock.log.partition import PartitionLog
 from penstock.model import Millis, Offset, TopicId, TopicPartition
@@ -117,9 +117,9 @@ class LogFolder:
         try:
             if is_new:
                 self._begin_anew(topic_partition)
+            if topic_id is not None:
+                claim_topic_id(folder, topic_id)
             log = self._open(folder, topic_partition, settings, is_new=is_new, now=now)
-            if is_new and topic_id is not None:
-                save_topic_id(folder, topic_id)
         except OSError:
             if is_new:  # half made is worse than not made
                 shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,9 @@ Both are Apache Kafka's small text files. Ids are written as it writes them: the
 URL-safe base64 without padding.
 """
 
+import errno
 import logging
+import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from typing import NamedTuple
@@ -62,8 +64,34 @@ def load_identity(folder: Path) -> FolderIdentity | None:
 
 
 def save_topic_id(folder: Path, topic_id: TopicId) -> None:
-    text = f"version: 0\ntopic_id: {write_uuid(topic_id)}"
-    replace_file(str(folder / PARTITION_METADATA), text.encode())
+    replace_file(str(folder / PARTITION_METADATA), _write_topic_id(topic_id))
+
+
+def _write_topic_id(topic_id: TopicId) -> bytes:
+    return f"version: 0\ntopic_id: {write_uuid(topic_id)}".encode()
+
+
+def claim_topic_id(folder: Path, topic_id: TopicId) -> None:
+    """Make sure that the folder is this topic's; OSError when it is another's.
+
+    Asked for every partition at a start: one that is as we left it is only compared.
+    """
+    try:
+        descriptor = os.open(f"{folder}/{PARTITION_METADATA}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        save_topic_id(folder, topic_id)
+        return
+    try:
+        if os.read(descriptor, 200) == _write_topic_id(topic_id):
+            return
+    finally:
+        os.close(descriptor)
+    owner = load_topic_id(folder)
+    if owner is None:
+        save_topic_id(folder, topic_id)
+    elif owner != topic_id:
+        told = f"belongs to topic id {write_uuid(owner)}, not to {write_uuid(topic_id)}"
+        raise OSError(errno.EEXIST, f"{told}, which has its name now: move it away", str(folder))
 
 
 def load_topic_id(folder: Path) -> TopicId | None:
