@@ -28,7 +28,8 @@ def check_regex(pattern: str) -> None:
     """Refuse a pattern that RE2 does not understand."""
     try:
         re2.compile(pattern, _quiet())
-    except re2.error as why:
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace")  # RE2 speaks in bytes
         raise Refused(
             ErrorCode.invalid_regular_expression,
             f"{pattern!r} is not a regular expression in RE2's syntax: {why}",
