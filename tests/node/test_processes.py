@@ -243,7 +243,7 @@ def test_a_partition_that_no_topic_knows_is_set_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
-def test_a_partition_of_a_topic_that_was_deleted_before_a_crash_is_removed(
+def test_a_partition_of_a_topic_that_was_deleted_before_a_crash_is_out_of_the_way(
     tmp_path: Path, made_anew: bool
 ) -> None:
     with EmbeddedBroker(tmp_path) as broker:
@@ -261,7 +261,20 @@ def test_a_partition_of_a_topic_that_was_deleted_before_a_crash_is_removed(
         broker.start()
         assert produced(broker.bootstrap)
         assert end_offset(broker.bootstrap) == 1
-        assert not [*tmp_path.glob("*-stray")]
+        # An id that is not the topic's may have rotted: only a deletion that is known removes.
+        assert len([*tmp_path.glob("t-0.*-stray")]) == made_anew
+
+
+def test_a_rotten_topic_id_costs_no_records(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        assert produced(broker.bootstrap)
+        broker.kill()
+        (log,) = tmp_path.glob("t-0/*.log")
+        content, metadata = log.read_bytes(), log.with_name("partition.metadata")
+        metadata.write_bytes(metadata.read_bytes()[:-2] + b"xA")
+        broker.start()
+        (aside,) = tmp_path.glob("t-0.*-stray")
+        assert (aside / log.name).read_bytes() == content
 
 
 def test_the_log_of_the_controller_is_no_topic_of_clients(tmp_path: Path) -> None:

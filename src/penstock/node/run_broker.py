@@ -38,7 +38,7 @@ from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
 from penstock.log import FolderIdentity, LogFolder, OpenFiles
-from penstock.log.identity import load_identity, save_topic_id
+from penstock.log.identity import load_identity
 from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
 from penstock.node.listening import CannotListen
@@ -238,7 +238,8 @@ def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Part
 def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
     """A partition on disk that the controller never knew is kept, under another name.
 
-    One whose topic it has deleted, or deleted and made anew, goes: the deletion was interrupted.
+    One whose topic it has deleted goes: the deletion was interrupted. One with another id than the
+    topic of its name is kept too: whether that id was deleted, or rotted, nobody knows any more.
     """
     for topic_partition, topic_id in tuple(folder.found()):
         topic = cluster.topics.get(topic_partition.topic)
@@ -247,11 +248,9 @@ def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
         path = folder.path / str(topic_partition)
         if topic_partition == METADATA_PARTITION:
             continue
-        if topic is not None and is_known and is_same:
-            if topic_id is None:  # a crash came between the folder and its id
-                save_topic_id(path, topic.topic_id)
+        if is_known and is_same:
             continue
-        if topic_partition.topic in cluster.deleted_topics or not (topic is None or is_same):
+        if topic_partition.topic in cluster.deleted_topics:
             logger.warning("%s belongs to a topic that was deleted: removed", path.name)
             folder.discard(topic_partition, token=uuid4().hex, now=clock())
             continue
