@@ -168,10 +168,12 @@ def test_a_start_ends_what_was_on_its_way_out(open_log: OpenLog, fill: Fill) -> 
     log = open_log()
     fill(log, 3)
     log.close(sync=False)
-    for name in ("7.log.deleted", "7.index.cleaned", "x.tmp", "7.log.cut"):
+    for name in ("7.log.deleted", "7.index.cleaned", "x.log.cleaned", "x.tmp", "7.log.cut"):
         (log.folder / name).write_bytes(b"left over")
+    (log.folder / "my.log").write_bytes(b"somebody else's")
     open_log()
     assert not [p for p in log.folder.iterdir() if p.suffix in (".deleted", ".cleaned", ".tmp")]
+    assert (log.folder / "my.log").exists()
 
 
 def test_a_clean_start_reads_almost_nothing(

@@ -1,5 +1,6 @@
 """Compacted segments take the place of old ones; a kill at any step leaves a whole log."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.config.views import RetentionSettings
 from penstock.log import OpenFiles, PartitionLog, Replacement
 from penstock.log.scan import scan_batches
 from penstock.log.swap import CLEANED, segment_paths
@@ -123,6 +125,54 @@ def test_a_kill_at_any_step_of_a_swap_leaves_the_old_or_the_new(
             break
     assert finished
     assert outcomes == {len(whole), len(left)}
+
+
+def test_a_swap_that_the_disk_stopped_is_carried_through_whatever_was_begun_after_it(
+    compacted: tuple[PartitionLog, list[int]],
+    open_log: Callable[..., PartitionLog],
+    offsets: Offsets,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, left = compacted
+    index, _, _, file = segment_paths(str(log.folder), Offset(0))
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.log.segments.install", refuse)
+        with pytest.raises(OSError, match="no"):
+            log.swap([replacement(log)], Millis(0))
+    for path in (index, file):  # the next round of the cleaner, killed
+        Path(path + CLEANED).write_bytes(b"half of it")
+    log.abandon()
+    assert offsets(open_log(clean=False, recovery_point=log.end_offset)) == left
+
+
+def test_segments_that_the_disk_would_not_let_go_go_the_next_time(
+    open_log: Callable[..., PartitionLog],
+    fill: Fill,
+    offsets: Offsets,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = open_log()
+    fill(log, 60)
+    start = log.segments[2].base_offset
+    second, real = f"{log.segments[1].base_offset:020d}.log", os.rename
+
+    def rename(source: str, target: str) -> None:
+        if source.endswith(second):
+            raise OSError(errno.EIO, "no")
+        real(source, target)
+
+    retention = RetentionSettings(retention_ms=Millis(1))
+    now = Millis(log.segments[1].max_timestamp + 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        with pytest.raises(OSError, match="no"):
+            log.delete_expired(retention, now)
+    assert log.delete_expired(retention, now) == 2
+    assert offsets(log) == list(range(start, 60))
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.EIO, "no")
 
 
 def kill_at(step: int, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:

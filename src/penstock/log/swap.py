@@ -6,7 +6,8 @@ then do the old files become `.deleted`, and last the `.swap` files take their n
 start finds
 
   any .cleaned   the hand-over was not complete: it and the `.swap` files at or above it go
-  only .swap     the hand-over was complete: it is carried through
+  only .swap     the hand-over was complete: it is carried through, as it is for any `.swap` whose
+                 old segment is gone: that was renamed later, and a `.cleaned` is of another round
   .deleted       was on its way out: it goes
 
 Each set of files is renamed indexes first and log last, and without its log a set counts as absent.
@@ -14,6 +15,7 @@ Each set of files is renamed indexes first and log last, and without its log a s
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.log.files import LogFile, OpenFiles, remove_files
@@ -61,7 +63,8 @@ def retire(folder: str, replaced: Sequence[Offset]) -> list[str]:
     retired: list[str] = []
     for base_offset in replaced:
         paths = segment_paths(folder, base_offset)
-        rename_all(paths, from_suffix="", to_suffix=DELETED)
+        with suppress(FileNotFoundError):  # an attempt that the disk stopped came as far as here
+            rename_all(paths, from_suffix="", to_suffix=DELETED)
         retired += [path + DELETED for path in paths]
     return retired
 
@@ -74,8 +77,12 @@ def install(folder: str, cleaned: Sequence[Offset]) -> None:
 def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     """End what a crash interrupted; returns the names that remain, with their sizes."""
     sizes = _list_sizes(folder)
-    cleaned = _bases(sizes, CLEANED)
-    handed_over = [base for base in _bases(sizes, SWAP) if base < min(cleaned, default=base + 1)]
+    cleaned, old = _bases(sizes, CLEANED), set(_bases(sizes, ""))
+    handed_over = [
+        base
+        for base in _bases(sizes, SWAP)
+        if base < min(cleaned, default=base + 1) or base not in old
+    ]
     if handed_over:
         _carry_through(folder, files, handed_over, sizes)
     leftover = (DELETED, CLEANED, SWAP, *_UNFINISHED)
@@ -98,7 +105,8 @@ def _list_sizes(folder: str) -> dict[str, int]:
 
 def _bases(sizes: dict[str, int], suffix: str) -> list[Offset]:
     ending = ".log" + suffix
-    return sorted(Offset(int(name[: -len(ending)])) for name in sizes if name.endswith(ending))
+    stems = [name[: -len(ending)] for name in sizes if name.endswith(ending)]
+    return sorted(Offset(int(stem)) for stem in stems if stem.isdigit())
 
 
 def _carry_through(
