@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -117,6 +118,24 @@ def test_up_on_apache_kafka_starts_no_broker_and_keeps_schemas_there() -> None:
         pytest.skip(str(reason))
     with server:
         check_on(server.bootstrap)
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1")
+def test_up_serves_ipv6_and_says_addresses_that_can_be_used() -> None:
+    with running("--ephemeral", "--host", "::1", "--kafka-port", "0", "--json") as process:
+        where = told(process)
+        assert where["kafka"].startswith("[::1]:")
+        assert httpx.get(f"{where['http']}/subjects").json() == []
+        listed = CliRunner().invoke(build(["topic"]), ["topic", "list", "-b", where["kafka"]])
+        assert (listed.exit_code, "_schemas" in listed.stdout) == (0, True)
 
 
 def test_up_on_a_cluster_that_is_not_there_says_so() -> None:

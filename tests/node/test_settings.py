@@ -8,6 +8,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.model import Millis, NodeId
+from penstock.node.http_process import HttpOptions
 from penstock.node.settings import (
     QUICK,
     BadSettings,
@@ -75,7 +76,7 @@ def test_any_address_is_not_shown_to_clients(tmp_path: Path) -> None:
     assert (shown.shown_host, shown.shown_port(9092)) == ("here", 9092)
     behind = node_settings(folder=tmp_path, advertised="gate.example:4000")
     assert (behind.shown_host, behind.shown_port(9092)) == ("gate.example", 4000)
-    assert node_settings(folder=tmp_path, advertised="[::1]").shown_host == "[::1]"
+    assert node_settings(folder=tmp_path, advertised="[::1]").shown_host == "::1"
 
 
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -89,6 +90,8 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
         ({"nope": "1"}, "nope"),
         ({"num.partitions": "0"}, "num.partitions"),
         ({"log.dirs": "/a,/b"}, "log.dirs"),
+        ({"listeners": "9092"}, "use PLAINTEXT://HOST:PORT"),
+        ({"listeners": "SASL_SSL://:9093,CONTROLLER://:9094"}, "no TLS and no SASL"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_opened(given: dict[str, str], said: str) -> None:
@@ -101,6 +104,17 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:
         node_settings(folder=tmp_path, kafka_port=70_000)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="cannot be read"):
         node_settings(properties=tmp_path / "nope")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe=1\n")
+    with pytest.raises(BadSettings, match="is no properties file"):
+        node_settings(properties=tmp_path / "binary")
+
+
+def test_an_address_of_ipv6_stands_in_brackets_before_a_port(tmp_path: Path) -> None:
+    listeners = {"listeners": "PLAINTEXT://[::1]:9092"}
+    settings = node_settings(folder=tmp_path, given=listeners, advertised="[fd00::7]:19092")
+    assert (settings.host, settings.kafka_port) == ("::1", 9092)
+    assert (settings.shown_host, settings.shown_port(9092)) == ("fd00::7", 19092)
+    assert HttpOptions("k:9092", host="::1").shown_host == "[::1]"

@@ -64,7 +64,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import FolderUnusable
-    from penstock.node.listening import CannotListen
+    from penstock.node.listening import CannotListen, bracketed
     from penstock.node.run_broker import run_broker
     from penstock.node.settings import BadSettings
 
@@ -73,7 +73,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
             settings = _settings(options, folder)
 
             def on_ready(port: int) -> None:
-                kafka = f"{settings.shown_host}:{settings.shown_port(port)}"
+                kafka = f"{bracketed(settings.shown_host)}:{settings.shown_port(port)}"
                 where = {"kafka": kafka, "port": port, "dir": str(settings.folder)}
                 announce({**where, "pid": os.getpid()})
                 if watch:

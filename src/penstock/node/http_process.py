@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from penstock.node.listening import bracketed
+
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 HTTP_PORT: Final = 8081
 LOCALHOST: Final = "127.0.0.1"
@@ -46,7 +48,7 @@ class HttpOptions:
         """Where others are told to connect. They cannot connect to "any address"."""
         if self.advertised_host is not None:
             return self.advertised_host
-        return LOCALHOST if self.host in ("0.0.0.0", "::") else self.host
+        return LOCALHOST if self.host in ("0.0.0.0", "::") else bracketed(self.host)
 
     def to_json(self) -> str:
         """As it is given to the process."""

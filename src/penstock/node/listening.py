@@ -1,7 +1,12 @@
-"""Why nobody can listen on an address, and what to do about it."""
+"""Addresses: how they are written, and why nobody can listen on one."""
 
 import errno
 import os
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands before a port: an IPv6 address has colons of its own."""
+    return f"[{host}]" if ":" in host else host
 
 
 class CannotListen(Exception):
@@ -19,7 +24,8 @@ class CannotListen(Exception):
             )
         else:
             reason = _reason(error)
-            super().__init__(f"cannot listen on {host}:{port}: {reason}; choose another --host")
+            where = f"{bracketed(host)}:{port}"
+            super().__init__(f"cannot listen on {where}: {reason}; choose another --host")
 
 
 def _reason(error: OSError) -> str:

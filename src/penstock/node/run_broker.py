@@ -41,7 +41,7 @@ from penstock.log import FolderIdentity, LogFolder, OpenFiles
 from penstock.log.identity import load_identity
 from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
-from penstock.node.listening import CannotListen
+from penstock.node.listening import CannotListen, bracketed
 from penstock.node.log_store import FolderStore
 from penstock.node.settings import (
     NodeSettings,
@@ -128,12 +128,13 @@ class RunningBroker:
         try:
             port = await self.server.listen(settings.host, settings.kafka_port)
         except OSError as error:
-            where = settings.host, settings.kafka_port
-            raise CannotListen(error, *where, "--kafka-port") from error
+            wanted = settings.host, settings.kafka_port
+            raise CannotListen(error, *wanted, "--kafka-port") from error
         endpoint = Endpoint(
             settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
         )
-        self.cluster.static["listeners"] = f"{self.server.listener}://{settings.host}:{port}"
+        where = f"{bracketed(settings.host)}:{port}"
+        self.cluster.static["listeners"] = f"{self.server.listener}://{where}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)
         self.cluster.start(

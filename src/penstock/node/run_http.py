@@ -66,7 +66,8 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
     """Read the log, find out who may write, serve."""
     where = options.host, options.http_port
     try:
-        listener = socket.create_server(where, backlog=BACKLOG)
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listener = socket.create_server(where, family=family, backlog=BACKLOG)
     except OSError as error:
         raise CannotListen(error, *where, "--http-port") from error
     candidate = Candidate(options.shown_host, listener.getsockname()[1])

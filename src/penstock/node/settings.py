@@ -108,6 +108,8 @@ def _read_known(properties: Path | None) -> dict[str, str]:
         lines = properties.read_text().splitlines()
     except OSError as error:
         raise BadSettings(f"{properties} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadSettings(f"{properties} is no properties file: it is not text in UTF-8") from None
     rows: dict[str, str] = {}
     for line in lines:
         key, found, value = line.partition("=")
@@ -138,12 +140,19 @@ def _checked(given: Mapping[str, str]) -> dict[str, str]:
 
 def _listener(static: Mapping[str, str]) -> tuple[str, int]:
     """Host and port of the first plain listener."""
-    for entry in static.get("listeners", "").split(","):
+    given = static.get("listeners", "").strip()
+    if not given:
+        return LOCALHOST, KAFKA_PORT
+    for entry in given.split(","):
         name, found, address = entry.strip().partition("://")
         host, _, port = address.rpartition(":")
-        if found and "CONTROLLER" not in name.upper() and port.isdecimal():
-            return host or "0.0.0.0", int(port)
-    return LOCALHOST, KAFKA_PORT
+        is_plain = "CONTROLLER" not in name.upper() and not name.upper().startswith(("SSL", "SASL"))
+        if found and is_plain and port.isdecimal():
+            return host.strip("[]") or "0.0.0.0", int(port)
+    raise BadSettings(
+        f"listeners={given} has none of ours: use PLAINTEXT://HOST:PORT; "
+        "there is no TLS and no SASL here"
+    )
 
 
 def _advertised(static: Mapping[str, str]) -> tuple[str | None, int | None]:
@@ -155,10 +164,10 @@ def _address(text: str) -> tuple[str | None, int | None]:
     """`host`, `host:port` or `[::1]:port`; what is not said is None."""
     host, colon, port = text.rpartition(":")
     if not colon or port.endswith("]"):
-        return text or None, None
+        return text.strip("[]") or None, None
     if not port.isdecimal() or not 0 < int(port) <= PORT_LAST:
         raise BadSettings(f"{text!r} is no address for clients: use HOST or HOST:PORT")
-    return host or None, int(port)
+    return host.strip("[]") or None, int(port)
 
 
 def broker_view(settings: NodeSettings) -> BrokerSettings:
