@@ -114,7 +114,7 @@ def open_and_check(
             earliest = Millis(now - accept.timestamp_before_max_ms)
     try:
         facts = inspector.inspect(batch, earliest=earliest, latest=latest)
-        _check_facts(facts, accept)
+        _check_facts(facts, accept, earliest, latest)
         if _needs_other_codec(header, accept):
             codec = CODECS[accept.compression]
             batch = inspector.recompress(batch, codec, accept.compression_level)
@@ -137,7 +137,9 @@ def _needs_other_codec(header: BatchHeader, accept: AcceptSettings) -> bool:
     return accept.compression != "producer" and CODECS[accept.compression] != header.codec
 
 
-def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
+def _check_facts(
+    facts: RecordFacts, accept: AcceptSettings, earliest: Millis | None, latest: Millis | None
+) -> None:
     if accept.keys_required and len(facts.unkeyed):
         raise RefusedRecords(
             ErrorCode.invalid_record,
@@ -147,6 +149,7 @@ def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
     if len(facts.outside):
         raise RefusedRecords(
             ErrorCode.invalid_timestamp,
-            "the timestamp is out of the bounds that the topic sets",
+            f"the timestamp is not within {earliest or 'any'} to {latest}, the bounds that "
+            "message.timestamp.before.max.ms and .after.max.ms set now",
             facts.outside[:RECORD_ERRORS_MAX],
         )
