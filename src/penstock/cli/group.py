@@ -149,11 +149,16 @@ def reset(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="NAME or NAME:0,1; default: all.")
     ] = None,
-    to_earliest: Annotated[bool, typer.Option(help="To the first record there is.")] = False,
-    to_latest: Annotated[bool, typer.Option(help="To the end: only what comes from now.")] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first record there is.")
+    ] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="To the end: only what comes from now.")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     to_time: Annotated[
-        str | None, typer.Option(help="To the first record from then: 2026-01-31T12:00 or ms.")
+        str | None,
+        typer.Option(help="To the first record from then: 2026-01-31T12:00 or ms."),
     ] = None,
     by_duration: Annotated[
         str | None, typer.Option(help="Back from now by 90s, 15m, 1h or 7d.")

@@ -84,7 +84,8 @@ def produce(
     from_json: Annotated[
         bool,
         typer.Option(
-            help="Each line is JSON as `penstock consume --json` writes it: key, value and headers."
+            "--from-json",
+            help="Each line is JSON as `penstock consume --json` writes it: key, value, headers.",
         ),
     ] = False,
     bootstrap: Bootstrap = LOCAL,

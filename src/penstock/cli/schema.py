@@ -35,7 +35,9 @@ References = Annotated[
 @app.command("list")
 def list_schemas(
     prefix: Annotated[str, typer.Argument(metavar="[PREFIX]")] = "",
-    deleted: Annotated[bool, typer.Option(help="Also what is softly deleted.")] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Also what is softly deleted.")
+    ] = False,
     registry: RegistryUrl = LOCAL,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +85,9 @@ def register(
     file: SchemaFile,
     kind: Language = None,
     reference: References = None,
-    normalize: Annotated[bool, typer.Option(help="Put what has no meaning in one order.")] = False,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Put what has no meaning in one order.")
+    ] = False,
     registry: RegistryUrl = LOCAL,
     as_json: AsJson = False,
 ) -> None:
@@ -235,7 +239,9 @@ def _use_cells(use: dict[str, Any]) -> list[str]:
 def delete(
     subject: SubjectName,
     version: Annotated[str | None, typer.Option("--version", "-v", help="Only this one.")] = None,
-    permanent: Annotated[bool, typer.Option(help="For good, once it is softly deleted.")] = False,
+    permanent: Annotated[
+        bool, typer.Option("--permanent", help="For good, once it is softly deleted.")
+    ] = False,
     registry: RegistryUrl = LOCAL,
     as_json: AsJson = False,
 ) -> None:

@@ -55,7 +55,9 @@ def create(
         ),
     ] = -1,
     config: Settings = None,
-    if_not_exists: Annotated[bool, typer.Option(help="A topic that is there is fine.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there is fine.")
+    ] = False,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +75,9 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option(help="Also those the brokers keep state in.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also those the brokers keep state in.")
+    ] = False,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
