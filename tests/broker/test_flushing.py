@@ -94,3 +94,40 @@ def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
         return safe.log.recovery_point
 
     assert asyncio.run_coroutine_threadsafe(sync_all(), broker.loop).result(20) == 1
+
+
+def test_what_is_answered_of_the_cluster_is_on_disk(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", note)
+    assert _create(wire, "t") == ErrorCode.none
+    assert any("/__cluster_metadata-0/" in path for path in synced)
+
+
+def test_a_change_of_the_cluster_that_may_be_lost_is_refused_at_once(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if "/__cluster_metadata-0/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EIO, "bad sector")
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        assert _create(wire, "lost") == ErrorCode.not_controller
+    assert _create(wire, "later") == ErrorCode.not_controller
+
+
+def _create(wire: Wire, name: str) -> ErrorCode:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
+    answer = wire.ask(19, 7, topics=[topic], timeout=20_000, validate_only=False)
+    return ErrorCode(answer.topics[0].error_code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,9 +170,7 @@ def test_timestamps_have_other_bounds(
     alter(asker, message_timestamp_before_max_ms="1000")
     refused = asker.produce("t", old)
     assert refused.error_code == ErrorCode.invalid_timestamp
-    bounds = re.search(r"not within (\d+) to (\d+)", refused.error_message)
-    assert bounds is not None
-    assert int(bounds[1]) > int(time.time() * 1000) - OLD_MS
+    assert "message.timestamp.before.max.ms is 1000" in refused.error_message
     write(asker, make_batch())
 
 

@@ -114,7 +114,7 @@ def open_and_check(
             earliest = Millis(now - accept.timestamp_before_max_ms)
     try:
         facts = inspector.inspect(batch, earliest=earliest, latest=latest)
-        _check_facts(facts, accept, earliest, latest)
+        _check_facts(facts, accept)
         if _needs_other_codec(header, accept):
             codec = CODECS[accept.compression]
             batch = inspector.recompress(batch, codec, accept.compression_level)
@@ -137,9 +137,7 @@ def _needs_other_codec(header: BatchHeader, accept: AcceptSettings) -> bool:
     return accept.compression != "producer" and CODECS[accept.compression] != header.codec
 
 
-def _check_facts(
-    facts: RecordFacts, accept: AcceptSettings, earliest: Millis | None, latest: Millis | None
-) -> None:
+def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
     if accept.keys_required and len(facts.unkeyed):
         raise RefusedRecords(
             ErrorCode.invalid_record,
@@ -147,9 +145,11 @@ def _check_facts(
             facts.unkeyed[:RECORD_ERRORS_MAX],
         )
     if len(facts.outside):
+        before_ms = accept.timestamp_before_max_ms
         raise RefusedRecords(
             ErrorCode.invalid_timestamp,
-            f"the timestamp is not within {earliest or 'any'} to {latest}, the bounds that "
-            "message.timestamp.before.max.ms and .after.max.ms set now",
+            "the timestamp is too far from the broker's clock: message.timestamp.before.max.ms is "
+            f"{'unbounded' if before_ms is None else before_ms}, "
+            f"message.timestamp.after.max.ms is {accept.timestamp_after_max_ms}",
             facts.outside[:RECORD_ERRORS_MAX],
         )

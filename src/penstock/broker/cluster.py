@@ -12,6 +12,7 @@ import base64
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -128,10 +129,11 @@ class ClusterController:
 
     def start(
         self, endpoint: Endpoint, *, stopped_cleanly: bool, cluster_id: str | None = None
-    ) -> None:
+    ) -> asyncio.Future[object]:
         """Register this broker and hold what it should hold. Needs the running event loop.
 
-        `cluster_id` is taken by a cluster that has none yet; None mints one.
+        `cluster_id` is taken by a cluster that has none yet; None mints one. The future is done
+        when the registration is on disk.
         """
         self._hosted.start()
         registered = self.submit(
@@ -145,12 +147,11 @@ class ClusterController:
                 fresh_cluster_id=cluster_id or kafka_id(self._mint_id()),
             )
         )
-        if registered.done():
-            registered.result()
         for name in tuple(self.state.topics):
             self._follow_topic(name)
         self._follow_quotas()
         self._machine.follow = self._follow
+        return registered
 
     def close(self) -> None:
         """Refuse what still waits."""
@@ -249,12 +250,7 @@ class ClusterController:
             return known
         wanted = self._internal(name)
         made = self.submit(lambda caller: CreateTopics(caller, (wanted,)))
-        if not made.done():
-            return None
-        answer = made.result()
-        assert isinstance(answer, list)
-        if isinstance(answer[0], Refused):
-            logger.error("%s could not be made: %s", name, answer[0])
+        made.add_done_callback(partial(_tell_if_refused, name))
         return self._topics.get(name)
 
     def new_topic(self, name: str) -> NewTopic:
@@ -387,6 +383,18 @@ class ClusterController:
                 if "ip" not in dict(entity)
             }
         )
+
+
+def _tell_if_refused(name: str, made: asyncio.Future[object]) -> None:
+    if made.cancelled():
+        return
+    refusal = made.exception()
+    if refusal is None:
+        answer = made.result()
+        assert isinstance(answer, list)
+        refusal = answer[0] if isinstance(answer[0], Refused) else None
+    if refusal is not None:
+        logger.error("%s could not be made: %s", name, refusal)
 
 
 def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:

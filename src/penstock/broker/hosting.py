@@ -132,6 +132,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
             self._timer = None
         if self._on_committed in self.partition.commit_listeners:
             self.partition.commit_listeners.remove(self._on_committed)
+        if self._on_failed in self.partition.failure_listeners:
+            self.partition.failure_listeners.remove(self._on_failed)
         if self._on_marker in self.partition.marker_listeners:
             self.partition.marker_listeners.remove(self._on_marker)
         self._runner.fail()
@@ -140,6 +142,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
     def _listen(self) -> None:
         """Hear of commits and markers from here on; before, the log itself told of them."""
         self.partition.commit_listeners.append(self._on_committed)
+        self.partition.failure_listeners.append(self._on_failed)
         if self._marker_event is not None:
             self.partition.marker_listeners.append(self._on_marker)
 
@@ -198,6 +201,11 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
 
     def _on_committed(self) -> None:
         self._runner.on_committed()
+
+    def _on_failed(self) -> None:
+        """What is in the log and may be lost is not answered for, nor built upon."""
+        self._runner.fail()
+        self._after()
 
     def _on_marker(self, marker: Marker) -> None:
         assert self._marker_event is not None

@@ -83,6 +83,7 @@ class Partition:
         "_uncommitted_bytes",
         "commit_listeners",
         "commits_at_once",
+        "failure_listeners",
         "leadership",
         "log",
         "marker_listeners",
@@ -120,6 +121,7 @@ class Partition:
         self._commits_alone = False  # this broker is the only replica in sync
         self.polls: set[Poll] = set()
         self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
+        self.failure_listeners: list[Callable[[], None]] = []  # it will not, for the disk failed
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         self.markers_written = 0  # a verified transaction may have ended since: compare
         self._acknowledged: deque[tuple[Offset, asyncio.Future[None]]] = deque()
@@ -284,6 +286,8 @@ class Partition:
         if isinstance(error, NotSynced):
             self.log.stop_writing(error)
         self._refuse_acknowledged(_not_on_disk())
+        for listener in self.failure_listeners:
+            listener()
 
     def set_high_watermark(self, offset: Offset) -> None:
         """Every in-sync replica has all below `offset`; release those who waited for it."""

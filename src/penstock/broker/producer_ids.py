@@ -24,10 +24,19 @@ class ProducerIds:
         self._blocks: list[range] = []
         self._refill: asyncio.Future[ProducerId] | None = None
 
+    async def prepare(self) -> None:
+        """Wait for the first ones."""
+        self._ask_ahead()
+        if self._refill is not None:
+            await self._refill
+
+    def _ask_ahead(self) -> None:
+        if sum(len(block) for block in self._blocks) < REFILL_BELOW and self._refill is None:
+            self._ask()
+
     def take(self) -> ProducerId:
         """An id nobody had before. Refused, to be tried again, while the controller is away."""
-        if sum(len(block) for block in self._blocks) < REFILL_BELOW:
-            self._ask()
+        self._ask_ahead()
         if not self._blocks:
             raise Refused(
                 ErrorCode.coordinator_load_in_progress,
@@ -38,8 +47,6 @@ class ProducerIds:
         return ProducerId(block[0])
 
     def _ask(self) -> None:
-        if self._refill is not None:
-            return
         self._refill = self._allocate(BLOCK_COUNT)
         if self._refill.done():
             self._on_block(self._refill)

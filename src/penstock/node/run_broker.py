@@ -61,7 +61,7 @@ METADATA_SETTINGS: Final = TopicSettings(
     log=LogSettings(
         segment_bytes=4 << 20,  # small, so that its history is compacted soon
         max_message_bytes=64 << 20,  # one command's events are one batch
-        flush_ms=Millis(1000),
+        flush_messages=1,  # what was answered of the cluster outlives a power cut, as in Kafka
     ),
     retention=RetentionSettings(delete=False, retention_ms=None),
     compaction=CompactionSettings(compact=True),
@@ -137,12 +137,14 @@ class RunningBroker:
         self.cluster.static["listeners"] = f"{self.server.listener}://{where}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)
-        self.cluster.start(
+        registered = self.cluster.start(
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
         self.transactions.start()
         self.groups.start()
         self.flusher.start()
+        await registered
+        await self.transactions.producer_ids.prepare()
         self._keep_running("upkeep", self.upkeep.run())
         self._keep_running("checkpoints", self._checkpoint_for_ever())
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
