@@ -159,8 +159,8 @@ def test_a_half_request_that_stays_half_is_cut_off(start_broker: StartBroker) ->
     assert is_serving(broker)
 
 
-def test_an_idle_connection_is_closed_but_a_waiting_fetch_is_not_idle(
-    start_broker: StartBroker,
+def test_an_idle_connection_is_closed_without_a_word_but_a_waiting_fetch_is_not_idle(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = start_broker(connections_max_idle_ms="300")
     broker.create_topic("t")
@@ -174,6 +174,7 @@ def test_an_idle_connection_is_closed_but_a_waiting_fetch_is_not_idle(
         waiting.send(1, 11, max_wait=2500, min_bytes=1, session_epoch=-1, topics=topics)
         assert idle.is_closed()
         assert waiting.receive().responses[0].partitions[0].error_code == 0
+    assert "closing" not in caplog.text
 
 
 def test_connections_beyond_the_limit_are_closed_at_once(start_broker: StartBroker) -> None:

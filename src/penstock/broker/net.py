@@ -312,21 +312,23 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = True
         self._resume()
 
-    def overdue(self, now: float) -> str | None:
-        """Why this connection should be closed by now, if it should."""
+    def close_if_overdue(self, now: float) -> None:
+        """End the connection if a request is late, or if it has been of no use for long."""
         if self._heard:
             self._heard, self.active_at = False, now
         if self._obstacles & (_MUTED | _HELD):
-            return None
+            return
         began_at = self.frame_began_at
         if began_at is not None and not self._paused:
             grace_s = self._limits.frame_ms / 1000
             if now - began_at > grace_s + self._receiver.pending_bytes / FRAME_BYTES_PER_S:
-                return "a request did not arrive in time"
-            return None
+                self.close("a request did not arrive in time")
+            return
         if self._pending and not self._obstacles & _UNREAD:
-            return None
-        return "idle" if now - self.active_at > self._limits.idle_ms / 1000 else None
+            return
+        if now - self.active_at > self._limits.idle_ms / 1000:
+            # Whoever only has nothing to say does nothing wrong: no line in the log.
+            self.close("its client does not read" if self._obstacles & _UNREAD else None)
 
     def stop(self) -> None:
         """Start nothing more; what has started is still answered."""

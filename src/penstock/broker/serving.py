@@ -104,7 +104,5 @@ class Server:
     def _sweep(self) -> None:
         now = self.loop.time()
         for connection in tuple(self.connections):
-            reason = connection.overdue(now)
-            if reason is not None:
-                connection.close(reason)
+            connection.close_if_overdue(now)
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep)
