@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.broker import hosting
 from penstock.broker.flushing import Flusher
 from penstock.broker.partitions import Partition
 from penstock.errors import ErrorCode
@@ -15,6 +16,7 @@ from penstock.testing.wire import Wire
 from tests.broker.conftest import RunningBroker
 
 MakeBatch = Callable[..., bytearray]
+OFFSETS = "__consumer_offsets"
 
 
 def test_a_sync_asked_for_while_the_broker_stops_is_left_to_the_closing_of_logs(
@@ -125,6 +127,32 @@ def test_a_change_of_the_cluster_that_may_be_lost_is_refused_at_once(
         patched.setattr(os, "fsync", refuse)
         assert _create(wire, "lost") == ErrorCode.not_controller
     assert _create(wire, "later") == ErrorCode.not_controller
+
+
+def test_a_coordinator_whose_log_may_be_lost_refuses_whoever_asks_even_to_look(
+    broker: RunningBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply that waited for the high watermark would wait for ever."""
+    monkeypatch.setattr(hosting, "RELOAD_AFTER_S", 0.0)
+    wire.ask(10, 4, key_type=0, coordinator_keys=["g"])  # makes the log of groups
+    change = {"name": "flush.messages", "config_operation": 0, "value": "1"}
+    resource = {"resource_type": 2, "resource_name": OFFSETS, "configs": [change]}
+    altered = wire.ask(44, 1, resources=[resource], validate_only=False)
+    assert altered.responses[0].error_code == ErrorCode.none
+    broker.create_topic("t")
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    commit = {"group_id": "g", "topics": [{"name": "t", "partitions": [offset]}]}
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "bad sector")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        answer = wire.ask(8, 8, generation_id_or_member_epoch=-1, member_id="", **commit)
+        assert answer.topics[0].partitions[0].error_code != ErrorCode.none
+    for _ in range(20):  # turns in which a reload would have come
+        (described,) = wire.ask(15, 5, groups=["g"]).groups
+        assert described.error_code == ErrorCode.coordinator_not_available
 
 
 def _create(wire: Wire, name: str) -> ErrorCode:

@@ -248,6 +248,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._refuse_callers(
             Refused(ErrorCode.coordinator_not_available, "the log behind it could not be written")
         )
+        if self.partition.log.sync_failure is not None:
+            return  # only the next start can tell what is on disk: until then all are refused
         if self._timer is not None and self._timer_at is None:
             return  # a reload is on its way
         if self._timer is not None:
