@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test test-all demo bench docs pictures clean format java
+.PHONY: setup check test test-all demo bench docs pictures clean format java tools
 
 setup: $(READY)
 
@@ -39,6 +39,15 @@ java:
 		apt-get update -q && apt-get install -y -q openjdk-17-jre-headless maven; \
 	else \
 		echo "Java 17 or newer is needed here: install it (Debian: apt-get install openjdk-17-jre-headless maven)"; \
+	fi
+
+# What some tests need beside Python: real peers. Without them these tests are skipped, and the run says so.
+tools: java
+	@command -v kcat >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && apt-get install -y -q kcat; \
+	else \
+		echo "kcat is not installed (Debian: apt-get install kcat)"; \
 	fi
 
 # Every bench beside its peers; `make bench BENCH=--quick` leaves out those that start Java, `BENCH="serde log"` runs these.

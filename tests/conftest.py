@@ -14,6 +14,8 @@ that start with `#` between steps are kept as they are, so no answer may contain
 """
 
 import os
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -35,6 +37,12 @@ settings.register_profile(
 )
 settings.load_profile("penstock")
 
+# Spark in this process, and in programs that tests start, waits for its Python on a busy machine.
+os.environ.setdefault("SPARK_TEST_PYTHON", sys.executable)
+os.environ.setdefault(
+    "PYSPARK_PYTHON", str(Path(__file__).parent / "support" / "spark_python" / "python")
+)
+
 
 class Step(NamedTuple):
     """One step of a case file: prose before it, the line itself, and the answer it should get."""
@@ -53,6 +61,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="write into the case files what the code says now"
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the very end what did not run here, and how to get what it needs."""
+    reports: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(
+        str(report.longrepr[2]) for report in reports if type(report.longrepr) is tuple
+    )
+    if not reasons:
+        return
+    terminalreporter.section("not run on this machine")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:4} {reason.removeprefix('Skipped: ')}")
+    terminalreporter.line("`make tools` installs kcat, Java and Maven (Debian, as root).")
 
 
 @pytest.fixture(scope="session")

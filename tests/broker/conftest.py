@@ -50,6 +50,7 @@ class RunningBroker:
         assert not self._thread.is_alive()
         if self._failed is not None:
             raise self._failed
+        assert not self.server.connections, "the broker stopped and left connections open"
 
     def call(self, work: Callable[[], ResultT]) -> ResultT:
         """Run something on the broker's own event loop."""

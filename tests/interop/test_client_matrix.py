@@ -212,7 +212,7 @@ def expected(writer: str) -> list[Row]:
 
 def needs(client: str) -> None:
     if client == "kcat" and shutil.which("kcat") is None:
-        pytest.skip("kcat is not installed (Debian: apt-get install kcat)")
+        pytest.skip("kcat is not installed (make tools)")
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,6 @@ def run_pipelines(project: Path, bootstrap: str, registry_url: str) -> None:
         env={
             **os.environ,
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
             "PENSTOCK_BOOTSTRAP": bootstrap,
             "PENSTOCK_REGISTRY": registry_url,

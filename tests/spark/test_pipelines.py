@@ -58,7 +58,6 @@ def run_pipeline(folder: Path) -> tuple[int, str]:
         env={
             **os.environ,
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "PYSPARK_PYTHON": sys.executable,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

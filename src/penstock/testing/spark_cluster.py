@@ -10,7 +10,6 @@ over the network. Needs pyspark and Java; imports neither.
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from importlib.util import find_spec
@@ -75,7 +74,6 @@ class SparkCluster:
             **os.environ,
             "MASTER": self.master,
             "SPARK_LOCAL_IP": LOOPBACK,
-            "PYSPARK_PYTHON": sys.executable,
         }
 
     @property
@@ -91,7 +89,6 @@ class SparkCluster:
             "SPARK_HOME": str(self._home),
             "SPARK_DAEMON_MEMORY": "384m",
             "SPARK_LOCAL_IP": LOOPBACK,
-            "PYSPARK_PYTHON": sys.executable,
         }
         with open(self._folder / f"{name}-{len(self._processes)}.log", "wb") as log:
             self._processes.append(

@@ -286,7 +286,7 @@ def test_kafka_python_reads_and_commits(bootstrap: str, topic: str) -> None:
     assert read == set(range(RECORDS))
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (make tools)")
 def test_kcat_consumes_in_a_group(bootstrap: str, topic: str) -> None:
     command = ["kcat", "-b", bootstrap, "-G", "kcat", "-X", "auto.offset.reset=earliest"]
     said = subprocess.run(
