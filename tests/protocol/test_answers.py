@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode
+from penstock.protocol import produce
 from penstock.protocol.answers import (
     consumer_group_heartbeat,
     fetch,
@@ -18,10 +19,9 @@ from penstock.protocol.answers import (
     metadata,
     offset_commit,
     offset_fetch,
-    produce,
     sync_group,
 )
-from penstock.protocol.answers.dialect import LeaderAndEpoch, Node
+from penstock.protocol.fields import LeaderAndEpoch, Node
 from penstock.protocol.messages import known_versions, response_reader
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,7 +67,7 @@ def millis(span: timedelta) -> int:
 
 
 produce_partitions = st.builds(
-    produce.PartitionAnswer,
+    produce.PartitionResult,
     partition=int32,
     error_code=codes,
     base_offset=offsets,
@@ -82,30 +82,38 @@ produce_partitions = st.builds(
 @quick
 @given(
     version=versions(0),
-    topics=few(st.builds(produce.TopicAnswer, texts, few(produce_partitions), topic_id=topic_ids)),
+    named=few(st.tuples(texts, topic_ids, few(produce_partitions))),
     throttle_ms=throttles,
     endpoints=nodes,
 )
-def test_a_produce_answer_reads_back(
-    version: int, topics: list[produce.TopicAnswer], throttle_ms: int, endpoints: list[Node]
+def test_a_produce_response_reads_back(
+    version: int,
+    named: list[tuple[str, bytes, list[produce.PartitionResult]]],
+    throttle_ms: int,
+    endpoints: list[Node],
 ) -> None:
-    body = produce.pack_produce(version, topics, throttle_ms=throttle_ms, nodes=endpoints)
+    topics = [
+        produce.TopicResult(topic_id if version >= 13 else name, rows)
+        for name, topic_id, rows in named
+    ]
+    response_sent = produce.ProduceResponse(topics, endpoints)
+    body = produce.write_response(response_sent, version, throttle_ms)
     response = read(0, version, body)
     assert millis(response.throttle_time) == throttle_ms
     if version >= 10:
         assert [(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints] == endpoints
     assert len(response.responses) == len(topics)
     for topic, got in zip(topics, response.responses, strict=True):
-        if version >= 13:
-            assert got.topic_id == topic_id_of(topic.topic_id)
+        if isinstance(topic.topic, bytes):
+            assert got.topic_id == topic_id_of(topic.topic)
         else:
-            assert got.name == topic.name
+            assert got.name == topic.topic
         assert len(got.partition_responses) == len(topic.partitions)
         for answer, row in zip(topic.partitions, got.partition_responses, strict=True):
             check_produced_partition(version, answer, row)
 
 
-def check_produced_partition(version: int, answer: produce.PartitionAnswer, row: Any) -> None:
+def check_produced_partition(version: int, answer: produce.PartitionResult, row: Any) -> None:
     assert (row.index, row.error_code, row.base_offset) == (
         answer.partition,
         answer.error_code,

@@ -63,19 +63,6 @@ class Receiver:
         """Where the next read goes; never empty."""
         return self._view[self._end :] if self._end else self._view
 
-    def only_frame(self, size: int) -> memoryview | None:
-        """The bytes read into `room`, if they are one whole frame and nothing came before.
-
-        Then nothing has to be remembered of them; else `on_received` is to be told.
-        """
-        if self._own:
-            return None
-        view = self._view
-        (frame_bytes,) = read_size(view, 0)  # of the shared buffer, which has room for a size
-        if frame_bytes + SIZE_BYTES != size or frame_bytes < REQUEST_BYTES_MIN:
-            return None
-        return view[SIZE_BYTES:size] if frame_bytes <= self._frame_bytes_max else None
-
     def on_received(self, size: int) -> None:
         """So many bytes were read into `room`."""
         self._end += size

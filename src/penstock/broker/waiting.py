@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.model import Offset
 
 

@@ -10,13 +10,7 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from penstock.errors import Malformed
-from penstock.protocol.compact import (
-    TopicKey,
-    read_count,
-    read_nullable_string,
-    read_string,
-    read_topic_key,
-)
+from penstock.protocol.fields import FLEXIBLE, TopicKey
 
 _FLEXIBLE_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
@@ -72,13 +66,13 @@ def read_one_commit(frame: memoryview, position: int, version: int) -> OneCommit
 def _read_head(packed: bytes, by_id: bool) -> CommitHead | None:
     frame = memoryview(packed)
     try:
-        group_id, at = read_string(frame, 0)
+        group_id, at = FLEXIBLE.read_string(frame, 0)
         (generation,) = _INT_32.unpack_from(frame, at)
-        member_id, at = read_string(frame, at + _INT_32.size)
-        instance_id, at = read_nullable_string(frame, at)
-        topics, at = read_count(frame, at)
-        topic, at = read_topic_key(frame, at, by_id)
-        partitions, at = read_count(frame, at)
+        member_id, at = FLEXIBLE.read_string(frame, at + _INT_32.size)
+        instance_id, at = FLEXIBLE.read_nullable_string(frame, at)
+        topics, at = FLEXIBLE.read_count(frame, at)
+        topic, at = FLEXIBLE.read_topic(frame, at, by_id)
+        partitions, at = FLEXIBLE.read_count(frame, at)
         (partition,) = _INT_32.unpack_from(frame, at)
     except (Malformed, StructError):
         return None

@@ -14,20 +14,18 @@ from typing import Final
 
 from penstock.broker.fetch_sessions import NO_SESSION, Asked, Wanted
 from penstock.broker.handler import Answer, Context, Handler, Packed, RequestReader
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.broker.quotas import Kind
 from penstock.broker.waiting import LongPoll
 from penstock.errors import ErrorCode, Refused
 from penstock.log.partition import PartitionLog
 from penstock.model import LeaderEpoch, Offset
-from penstock.protocol.answers.dialect import NO_TOPIC_ID
 from penstock.protocol.answers.fetch import (
     EpochEnd,
     PartitionAnswer,
     TopicAnswer,
     pack_fetch,
 )
-from penstock.protocol.compact import TopicKey
 from penstock.protocol.fetch_request import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -35,6 +33,7 @@ from penstock.protocol.fetch_request import (
     from_entity,
     read_fetch_request,
 )
+from penstock.protocol.fields import NO_TOPIC_ID, TopicKey
 from penstock.protocol.messages import request_reader
 
 FETCH: Final = 1
@@ -120,7 +119,7 @@ class _Attempt:
             end_offset = log.last_stable_offset if self.committed_only else log.high_watermark
             if not end_offset <= wanted.fetch_offset <= log.end_offset:
                 return False
-            if wanted.last_fetched_epoch not in (-1, partition.leadership.leader_epoch):
+            if wanted.last_fetched_epoch not in (-1, partition.leader_epoch):
                 return False
             self.partitions.append(partition)
         return True
@@ -133,7 +132,7 @@ class _Attempt:
             partition = wanted.partition = _find(self._context, wanted)
             wanted.generation = table.generation
         epoch = wanted.current_leader_epoch
-        if not partition.takes_writes or epoch not in (-1, partition.leadership.leader_epoch):
+        if not partition.is_leader or epoch not in (-1, partition.leader_epoch):
             partition.check_leader(epoch)
         return partition
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.log.partition import PartitionLog
 from penstock.log.timestamps import Candidate, Found, find_candidate, newest_timestamp

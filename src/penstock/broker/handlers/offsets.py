@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.groups import OFFSETS_TOPIC
-from penstock.broker.handler import Answer, Answered, Context, Handler, Held, RequestReader
+from penstock.broker.handler import Answer, Answered, Context, Handler, RequestReader, hold
 from penstock.broker.handlers.commit_one import EPOCHS_FROM, commit_one
 from penstock.broker.handlers.controlling import respond
 from penstock.broker.handlers.gathering import when_all_decided
@@ -178,7 +178,7 @@ def txn_offset_commit(context: Context, request: Any) -> Answer:
             result = refusal
         return answer(result)
 
-    return Held(asyncio.get_running_loop().create_task(commit_when_verified()))
+    return hold(lambda _: commit_when_verified())
 
 
 def _verified(context: Context, request: Any) -> asyncio.Future[Any] | None:

@@ -5,8 +5,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import FLEXIBLE, NO_TOPIC_ID, dialect_of
-from penstock.protocol.compact import TopicKey
+from penstock.protocol.fields import FLEXIBLE, NO_TOPIC_ID, TopicKey, encoding_of
 
 OFFSET_COMMIT: Final = 8
 _THROTTLE_FROM: Final = 3
@@ -51,16 +50,16 @@ def pack_offset_commit(
     version: int, topics: Sequence[TopicAnswer], *, throttle_ms: int = 0
 ) -> bytes:
     """The body."""
-    dialect = dialect_of(OFFSET_COMMIT, version)
-    pack = _FLEXIBLE_PARTITION.pack if dialect.flexible else _PARTITION.pack
+    encoding = encoding_of(OFFSET_COMMIT, version)
+    pack = _FLEXIBLE_PARTITION.pack if encoding.is_flexible else _PARTITION.pack
     parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
-    parts.append(dialect.count(len(topics)))
+    parts.append(encoding.count(len(topics)))
     for name, partitions, topic_id in topics:
-        parts.append(topic_id if version >= _TOPIC_IDS_FROM else dialect.string(name))
-        parts.append(dialect.count(len(partitions)))
+        parts.append(topic_id if version >= _TOPIC_IDS_FROM else encoding.string(name))
+        parts.append(encoding.count(len(partitions)))
         parts += [pack(partition, error_code) for partition, error_code in partitions]
-        parts.append(dialect.no_tags)
-    parts.append(dialect.no_tags)
+        parts.append(encoding.no_tags)
+    parts.append(encoding.no_tags)
     return b"".join(parts)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import NO_TOPIC_ID, Dialect, dialect_of
+from penstock.protocol.fields import NO_TOPIC_ID, Encoding, encoding_of
 
 OFFSET_FETCH: Final = 9
 _ERROR_FROM: Final = 2
@@ -58,37 +58,37 @@ def pack_offset_fetch(
     version: int, groups: Sequence[GroupAnswer], *, throttle_ms: int = 0
 ) -> bytes:
     """The body. Below version 8 there must be exactly one group."""
-    dialect = dialect_of(OFFSET_FETCH, version)
+    encoding = encoding_of(OFFSET_FETCH, version)
     parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
     if version >= _GROUPS_FROM:
-        parts.append(dialect.count(len(groups)))
+        parts.append(encoding.count(len(groups)))
         for group in groups:
-            parts.append(dialect.string(group.group_id))
-            parts += _pack_topics(version, dialect, group.topics)
-            parts += (_ERROR.pack(group.error_code), dialect.no_tags)
+            parts.append(encoding.string(group.group_id))
+            parts += _pack_topics(version, encoding, group.topics)
+            parts += (_ERROR.pack(group.error_code), encoding.no_tags)
     else:
         (group,) = groups
-        parts += _pack_topics(version, dialect, group.topics)
+        parts += _pack_topics(version, encoding, group.topics)
         if version >= _ERROR_FROM:
             parts.append(_ERROR.pack(group.error_code))
-    parts.append(dialect.no_tags)
+    parts.append(encoding.no_tags)
     return b"".join(parts)
 
 
-def _pack_topics(version: int, dialect: Dialect, topics: Sequence[TopicAnswer]) -> list[bytes]:
-    parts = [dialect.count(len(topics))]
+def _pack_topics(version: int, encoding: Encoding, topics: Sequence[TopicAnswer]) -> list[bytes]:
+    parts = [encoding.count(len(topics))]
     for topic in topics:
-        named = topic.topic_id if version >= _TOPIC_IDS_FROM else dialect.string(topic.name)
-        parts += (named, dialect.count(len(topic.partitions)))
-        parts += [_pack_partition(version, dialect, answer) for answer in topic.partitions]
-        parts.append(dialect.no_tags)
+        named = topic.topic_id if version >= _TOPIC_IDS_FROM else encoding.string(topic.name)
+        parts += (named, encoding.count(len(topic.partitions)))
+        parts += [_pack_partition(version, encoding, answer) for answer in topic.partitions]
+        parts.append(encoding.no_tags)
     return parts
 
 
-def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
+def _pack_partition(version: int, encoding: Encoding, answer: PartitionAnswer) -> bytes:
     if version >= _LEADER_EPOCH_FROM:
         fixed = _PARTITION_5.pack(*answer[:3])
     else:
         fixed = _PARTITION_1.pack(*answer[:2])
-    metadata, error = dialect.string(answer.metadata), _ERROR.pack(answer.error_code)
-    return fixed + metadata + error + dialect.no_tags
+    metadata, error = encoding.string(answer.metadata), _ERROR.pack(answer.error_code)
+    return fixed + metadata + error + encoding.no_tags
