@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     # Replies out.
 
     def _on_resolved(self, pending: _Pending, result: Answered | Exception) -> None:
-        """A deferred response is known: it leaves in its turn, at the end of this loop turn."""
+        """A deferred response is known: it leaves in its turn, several with one write."""
         if self.transport is None:
             return
         context = pending.context
@@ -250,7 +250,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if context.throttle_ms and not self._obstacles & _MUTED:
             self._mute(context.throttle_ms)
-        if not self._is_sending_due:
+        if len(self._pending) == 1 and not self._working:
+            self._send_resolved()
+        elif not self._is_sending_due:
             self._is_sending_due = True
             self._server.loop.call_soon(self._send_resolved)
 
@@ -264,7 +266,8 @@ class Connection(asyncio.BufferedProtocol):
         if len(pending) < self._limits.in_flight_max:
             self._obstacles &= ~_FULL
         self._flush()
-        self._resume()
+        if self._paused:  # not here: this may be the stack of an append
+            self._server.loop.call_soon(self._resume)
 
     def _flush(self) -> None:
         outgoing, transport = self._outgoing, self.transport

@@ -7,13 +7,12 @@ it is woken. Records leave as views of the page cache; nothing is copied.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from penstock.broker.fetch_sessions import NO_SESSION, Asked, Wanted
-from penstock.broker.handler import Answer, Context, Handler, Packed, RequestReader
+from penstock.broker.handler import Answer, Answered, Context, Handler, Packed, RequestReader
 from penstock.broker.partition import Partition
 from penstock.broker.quotas import Kind
 from penstock.broker.waiting import LongPoll
@@ -74,13 +73,13 @@ def fetch(context: Context, request: FetchRequest) -> Answer:
         committed_only=attempt.committed_only,
         missing_bytes=request.min_bytes - attempt.size_bytes,
         wait_s=wait_s,
-        on_end=partial(_read_again, attempt),
-    ).answer
+        read=partial(_read_again, attempt),
+    ).deferred
 
 
-def _read_again(attempt: _Attempt, answer: asyncio.Future[object]) -> None:
+def _read_again(attempt: _Attempt) -> Answered:
     attempt.read()
-    answer.set_result(attempt.answer())
+    return attempt.answer()
 
 
 class _Attempt:
