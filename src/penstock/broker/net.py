@@ -145,12 +145,12 @@ class Connection(asyncio.BufferedProtocol):
     # Requests in.
 
     def _handle_frames(self) -> None:
-        receiver = self._receiver
+        receiver, left = self._receiver, 0
         self._working = True
         try:
             while not self._obstacles and (frame := receiver.next_frame()) is not None:
                 self._start(frame)
-            receiver.settle()
+            left = receiver.settle()
         except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
             self._fail(error)
         finally:
@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._obstacles & _GONE:
             return
         # Remember since when an unfinished frame is on its way.
-        if receiver.pending_bytes == 0:
+        if left == 0:
             self.frame_began_at = None
         elif self.frame_began_at is None:
             self.frame_began_at = self._server.loop.time()

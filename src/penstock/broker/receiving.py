@@ -82,14 +82,19 @@ class Receiver:
         self._start = end
         return view[body:end]
 
-    def settle(self) -> None:
-        """Handling stops for now: leave the shared buffer, keep what is left, and make room."""
+    def settle(self) -> int:
+        """Handling stops for now: leave the shared buffer and keep what is left; how much that is.
+
+        There is space for the next read afterwards.
+        """
         left = self._end - self._start
         if left == 0:
-            self.leave()
-            return
+            if self._own:
+                self.leave()
+            self._start = self._end = 0
+            return 0
         if self._own and self._start == 0 and self._end < len(self._view):
-            return
+            return left
         size_bytes = self._room_bytes(left)
         view = self._view
         if not self._own or size_bytes > len(view):
@@ -99,6 +104,7 @@ class Receiver:
             self.leave()
             self._own, self._view = True, view
         self._start, self._end = 0, left
+        return left
 
     def leave(self) -> None:
         """Let go of what came: it was handled, or nobody will."""

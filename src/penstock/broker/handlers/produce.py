@@ -95,7 +95,9 @@ class _Write:
         self.partition, self.batch = partition, records
         self.leader_epoch = partition.leader_epoch
         self.header, self.must_open = partition.admission.check(records, now)
-        return not (self.must_open or self.is_unverified)
+        return not (
+            self.must_open or (self.header.attributes & TRANSACTIONAL and self.is_unverified)
+        )
 
     @property
     def is_unverified(self) -> bool:
@@ -215,9 +217,12 @@ def _answer(
 
 
 def _response(writes: _Writes) -> ProduceResponse:
-    topics = [
-        tuple.__new__(TopicResult, (key, [write.result for write in row])) for key, row in writes
-    ]
+    topics = []
+    for key, row in writes:
+        results = []
+        for write in row:
+            results.append(write.result)
+        topics.append(tuple.__new__(TopicResult, (key, results)))
     return tuple.__new__(ProduceResponse, (topics, ()))
 
 
