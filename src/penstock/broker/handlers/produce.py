@@ -219,9 +219,7 @@ def _answer(
 def _response(writes: _Writes) -> ProduceResponse:
     topics = []
     for key, row in writes:
-        results = []
-        for write in row:
-            results.append(write.result)
+        results = [write.result for write in row]
         topics.append(tuple.__new__(TopicResult, (key, results)))
     return tuple.__new__(ProduceResponse, (topics, ()))
 
