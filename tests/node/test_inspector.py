@@ -1,5 +1,7 @@
 """Large batches are opened as vectors, and found to be what the plain way finds."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +35,8 @@ def test_both_ways_find_the_same(
         for index, (key, timestamp) in enumerate(rows)
     ]
     batch = bytearray(build_batch(records, codec=codec))
-    bounds = {
+    bounds: dict[str, Any] = {
+        "opened_bytes_max": 1 << 20,
         "earliest": None if earliest is None else Millis(earliest),
         "latest": None if latest is None else Millis(latest),
     }
@@ -47,4 +50,4 @@ def test_bytes_that_lie_are_malformed_either_way() -> None:
         batch = bytearray(build_batch([(b"k", b"v")] * count))
         batch[-2] ^= 0xFF
         with pytest.raises(Malformed):
-            Inspector().inspect(batch, earliest=None, latest=None)
+            Inspector().inspect(batch, earliest=None, latest=None, opened_bytes_max=1 << 20)

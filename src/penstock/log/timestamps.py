@@ -14,7 +14,7 @@ from penstock.log.scan import scan_headers
 from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader
-from penstock.protocol.records import read_records
+from penstock.protocol.records import iterate_records
 
 
 class Found(NamedTuple):
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
     def open(self) -> Found | None:
         """The first such record in it; Refused when it is damaged."""
         try:
-            for record in read_records(self.batch):
+            for record in iterate_records(self.batch):
                 if (
                     record.timestamp >= self.timestamp
                     and self.start_offset <= record.offset < self.end_offset

@@ -19,14 +19,22 @@ class Inspector(PlainInspector):
     """Implements `broker.accepting.RecordInspector`."""
 
     def inspect(
-        self, batch: bytearray, *, earliest: Millis | None, latest: Millis | None
+        self,
+        batch: bytearray,
+        *,
+        earliest: Millis | None,
+        latest: Millis | None,
+        opened_bytes_max: int,
     ) -> RecordFacts:
         """Which records have no key, and which lie outside the bounds."""
         if read_header(batch).record_count < VECTOR_RECORDS_LEAST:
-            return super().inspect(batch, earliest=earliest, latest=latest)
+            return super().inspect(
+                batch, earliest=earliest, latest=latest, opened_bytes_max=opened_bytes_max
+            )
         opening = _opening()
         keys_only = opening.Wanted(keys=True, values=False, headers=False)
-        columns = opening.open_batches(batch, wanted=keys_only)
+        limits = opening.Limits(batch_bytes_max=opened_bytes_max)
+        columns = opening.open_batches(batch, wanted=keys_only, limits=limits)
         valid, timestamps = columns.keys.valid, columns.timestamps
         outside = timestamps != timestamps
         if earliest is not None:
