@@ -170,7 +170,7 @@ def test_a_kept_refusal_keeps_no_frame() -> None:
         refuse()
     kept = caught.value.without_frames()
     assert kept is caught.value
-    assert kept.__traceback__ is kept.__cause__ is kept.__context__ is None
+    assert [kept.__traceback__, kept.__cause__, kept.__context__] == [None] * 3
 
 
 def test_more_records_than_fit_are_refused_before_anything_is_opened() -> None:

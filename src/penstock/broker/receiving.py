@@ -59,6 +59,11 @@ class Receiver:
         """What came and is not handled."""
         return self._end - self._start
 
+    @property
+    def is_full(self) -> bool:
+        """The last read filled its buffer: there may be more to read."""
+        return self._end == len(self._view)
+
     def room(self) -> memoryview:
         """Where the next read goes; never empty."""
         return self._view[self._end :] if self._end else self._view
@@ -74,7 +79,9 @@ class Receiver:
         (frame_bytes,) = read_size(view, 0)  # of the shared buffer, which has room for a size
         if frame_bytes + SIZE_BYTES != size or frame_bytes < REQUEST_BYTES_MIN:
             return None
-        return view[SIZE_BYTES:size] if frame_bytes <= self._frame_bytes_max else None
+        if frame_bytes > self._frame_bytes_max or size == len(view):
+            return None
+        return view[SIZE_BYTES:size]
 
     def on_received(self, size: int) -> None:
         """So many bytes were read into `room`."""
