@@ -94,7 +94,8 @@ class Broker:
     """The composition that every handler is given."""
 
     settings: BrokerSettings
-    clock: Callable[[], Millis]
+    clock: Callable[[], Millis]  # the time of day, for what is stored or shown
+    steady_clock: Callable[[], Millis]  # for time-outs
     partitions: Partitions
     cluster: ClusterView
     quotas: Quotas
