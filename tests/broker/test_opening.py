@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.broker.opening import (
+    LARGE_AT_A_TIME_MAX,
     LARGE_BUDGET_BYTES,
     SMALL_BATCH_BYTES_MAX,
     SMALL_BUDGET_BYTES,
@@ -231,6 +232,23 @@ def test_small_batches_do_not_wait_behind_large_ones() -> None:
         assert await _began(small)
         assert not waiting.began.is_set()
         for work in (large, waiting, small):
+            work.end()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+
+
+def test_large_batches_leave_a_thread_for_small_ones() -> None:
+    async def run() -> None:
+        opening = Opening()
+        large = [_Work() for _ in range(LARGE_AT_A_TIME_MAX + 1)]
+        tasks = [
+            asyncio.create_task(opening.run(SMALL_BATCH_BYTES_MAX + 1, work)) for work in large
+        ]
+        assert all([await _began(work) for work in large[:-1]])
+        assert not await _began(large[-1])
+        assert await opening.run(1, lambda: "small") == "small"
+        for work in large:
             work.end()
         await asyncio.gather(*tasks)
 

@@ -18,6 +18,7 @@ from penstock.protocol.codecs import opened_size_limit
 SMALL_BATCH_BYTES_MAX: Final = 4 << 20  # of estimated memory; a larger batch is a large one
 SMALL_BUDGET_BYTES: Final = 64 << 20
 LARGE_BUDGET_BYTES: Final = 192 << 20
+LARGE_AT_A_TIME_MAX: Final = 4  # the event loop's pool has five threads or more: one is left
 
 COPIES: Final = 3  # of the opened bytes at most: the codec's window, the output, one copy of it
 RECORD_FACTS_BYTES: Final = 96  # where a record and its fields are, and what its header says
@@ -49,7 +50,11 @@ class Opening:
 
     async def run(self, memory_bytes: int, work: Callable[[], ResultT]) -> ResultT:
         """Do the work in a thread as soon as the budget has that much memory left."""
-        budget = self._small if memory_bytes <= SMALL_BATCH_BYTES_MAX else self._large
+        if memory_bytes <= SMALL_BATCH_BYTES_MAX:
+            budget = self._small
+        else:
+            budget = self._large
+            memory_bytes = max(memory_bytes, LARGE_BUDGET_BYTES // LARGE_AT_A_TIME_MAX)
         borrowed_bytes = await budget.borrow(memory_bytes)
         done = asyncio.get_running_loop().run_in_executor(None, work)
 

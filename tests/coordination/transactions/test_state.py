@@ -15,7 +15,7 @@ from penstock.coordination.transactions import (
     known_states,
 )
 from penstock.coordination.transactions.state import Expired, MarkersConfirmed, Stored, apply
-from penstock.model import Millis, ProducerEpoch, ProducerId, TopicPartition
+from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 
 NOW = Millis(1_000_000)
 ONE = frozenset((TopicPartition("a", 0),))
@@ -24,6 +24,10 @@ ONE = frozenset((TopicPartition("a", 0),))
 class Desk(Protocol):
     state: Transactions
     journal: Any
+    runner: Any
+    said: list[str]
+    now: Millis  # by the steady clock
+    moment: Moment
 
     def say(self, step: str) -> str: ...
 
