@@ -176,7 +176,7 @@ def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
         raise RefusedRecords(
             ErrorCode.invalid_record,
             "a compacted topic takes no record without a key",
-            facts.unkeyed[:RECORD_ERRORS_MAX],
+            list(facts.unkeyed[:RECORD_ERRORS_MAX]),
         )
     if len(facts.outside):
         before_ms = accept.timestamp_before_max_ms
@@ -185,5 +185,5 @@ def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
             "the timestamp is too far from the broker's clock: message.timestamp.before.max.ms is "
             f"{'unbounded' if before_ms is None else before_ms}, "
             f"message.timestamp.after.max.ms is {accept.timestamp_after_max_ms}",
-            facts.outside[:RECORD_ERRORS_MAX],
+            list(facts.outside[:RECORD_ERRORS_MAX]),
         )

@@ -42,8 +42,8 @@ class Inspector(PlainInspector):
         if latest is not None:
             outside |= timestamps > latest
         return RecordFacts(
-            unkeyed=[] if valid is None else (~valid).nonzero()[0].tolist(),
-            outside=outside.nonzero()[0].tolist(),
+            unkeyed=() if valid is None else (~valid).nonzero()[0],
+            outside=outside.nonzero()[0],
         )
 
 
