@@ -108,7 +108,10 @@ class Receiver:
         if left == 0:
             self.leave()
             return
-        if self._own and self._start == 0 and self._end < len(self._view):
+        # While a whole frame waits nothing is read, so moving it can wait too: moving the rest of a
+        # long pipeline after each of its turns would cost more than handling it.
+        may_stay = self._start == 0 or (self._start < left and self._has_whole_frame())
+        if self._own and self._end < len(self._view) and may_stay:
             return
         size_bytes = self._room_bytes(left)
         view = self._view
@@ -126,6 +129,10 @@ class Receiver:
             self._rooms.give_back(self._view)
             self._own, self._view = False, self._rooms.shared
         self._start = self._end = 0
+
+    def _has_whole_frame(self) -> bool:
+        end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)
+        return end is not None and end <= self._end
 
     def _room_bytes(self, left: int) -> int:
         end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)
