@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.broker.net import TURN_BYTES_MAX, TURN_REQUESTS_MAX
 from penstock.protocol.records import build_batch
 from penstock.testing.wire import frame
 
@@ -88,3 +91,35 @@ def test_a_polite_client_is_served_beside_ten_that_pipeline(
             p99s_ms.append(polite_p99_ms(broker, polite))
         assert broker.server.stats.requests - before > 100 * GREEDY, "the greedy ones are served"
     assert min(p99s_ms) < P99_MS
+
+
+@pytest.mark.parametrize(
+    ("make_request", "count", "share"),
+    [
+        (metadata_request, 3000, TURN_REQUESTS_MAX),
+        (produce_request, 40, TURN_BYTES_MAX // 200_000 + 1),
+    ],
+)
+def test_a_turn_of_the_event_loop_handles_no_more_than_a_share(
+    broker: RunningBroker, make_request: Callable[[], bytes], count: int, share: int
+) -> None:
+    broker.create_topic("t")
+    loop, stats, seen = broker.loop, broker.server.stats, [0]
+
+    def count_requests() -> None:
+        if seen[-1] < count:
+            seen.append(stats.requests)
+            loop.call_soon(count_requests)
+
+    def stand_still() -> None:
+        """Meanwhile the requests gather in the kernel's buffers."""
+        time.sleep(0.3)
+        count_requests()
+
+    with broker.connect() as wire:
+        loop.call_soon_threadsafe(stand_still)
+        wire.socket.sendall(make_request() * count)
+        for _ in range(count):
+            wire.receive_frame()
+    # A turn of the loop runs what was put off, and then reads: two shares.
+    assert max(after - before for before, after in pairwise(seen)) <= 2 * share
