@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.broker import opening
 from penstock.config.views import AcceptSettings, TimestampType
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.model import Millis
+from penstock.model import Millis, Offset
 from penstock.protocol.batch import (
     BatchHeader,
     CorruptBatch,
@@ -55,6 +55,11 @@ class RecordInspector(Protocol):
         self, batch: bytearray, codec: int, level: int | None, *, opened_bytes_max: int
     ) -> bytearray:
         """The same batch in another codec, sealed."""
+
+    def find_time(
+        self, batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
+    ) -> tuple[Offset, Millis] | None:
+        """The first record in [start_offset, end_offset) of that time or later."""
 
 
 class RefusedRecords(Refused):

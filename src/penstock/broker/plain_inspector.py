@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.broker.accepting import RecordFacts
-from penstock.model import Millis
+from penstock.log.timestamps import find_one_by_one
+from penstock.model import Millis, Offset
 from penstock.protocol import batch as v2
 from penstock.protocol.codecs import compress, decompress
 from penstock.protocol.records import read_records
@@ -11,6 +12,12 @@ from penstock.protocol.records import read_records
 
 class PlainInspector:
     """Opens each record."""
+
+    def find_time(
+        self, batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
+    ) -> tuple[Offset, Millis] | None:
+        """The first record in [start_offset, end_offset) of that time or later."""
+        return find_one_by_one(batch, timestamp, start_offset, end_offset)
 
     def inspect(
         self,

@@ -7,6 +7,7 @@ while the loop goes on: then the log is asked anew for each batch, for it may ha
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler
@@ -97,7 +98,8 @@ async def _open_until_found(context: Context, search: _Search) -> PartitionAnswe
     """Open one batch after the other in a thread; nearly always the first has it."""
     candidate: Candidate | None = search.candidate
     while candidate is not None:
-        found = await context.broker.opening.run(_memory_to_open(candidate), candidate.open)
+        work = partial(candidate.open, context.broker.inspector.find_time)
+        found = await context.broker.opening.run(_memory_to_open(candidate), work)
         if found is not None:
             return _found(search.partition_index, found)
         candidate = _candidate(
