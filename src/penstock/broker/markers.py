@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from penstock.broker.broker import ClusterView
 from penstock.broker.partitions import Partition, Partitions
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis, TopicPartition
+from penstock.model import Millis, Moment, TopicPartition
 from penstock.protocol.control import Marker, build_marker
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class MarkerWriter:
         self,
         partitions: Partitions,
         cluster: ClusterView,
-        clock: Callable[[], Millis],
+        clock: Callable[[], Moment],
     ) -> None:
         self._partitions = partitions
         self._cluster = cluster
@@ -53,7 +53,7 @@ class MarkerWriter:
         report: Callable[[frozenset[TopicPartition]], None],
     ) -> None:
         """Try every target once; `report` is called for those that are done, now or later."""
-        now = self._clock()
+        now = self._clock().wall
         done = [target for target in targets if self._write_one(marker, target, now, report)]
         if done:
             report(frozenset(done))

@@ -59,6 +59,11 @@ class Receiver:
         """What came and is not handled."""
         return self._end - self._start
 
+    @property
+    def is_full(self) -> bool:
+        """The last read filled its buffer: there may be more to read."""
+        return self._end == len(self._view)
+
     def room(self) -> memoryview:
         """Where the next read goes; never empty."""
         return self._view[self._end :] if self._end else self._view
@@ -74,7 +79,9 @@ class Receiver:
         (frame_bytes,) = read_size(view, 0)  # of the shared buffer, which has room for a size
         if frame_bytes + SIZE_BYTES != size or frame_bytes < REQUEST_BYTES_MIN:
             return None
-        return view[SIZE_BYTES:size] if frame_bytes <= self._frame_bytes_max else None
+        if frame_bytes > self._frame_bytes_max or size == len(view):
+            return None
+        return view[SIZE_BYTES:size]
 
     def on_received(self, size: int) -> None:
         """So many bytes were read into `room`."""
@@ -101,7 +108,10 @@ class Receiver:
         if left == 0:
             self.leave()
             return
-        if self._own and self._start == 0 and self._end < len(self._view):
+        # While a whole frame waits nothing is read, so moving it can wait too: moving the rest of a
+        # long pipeline after each of its turns would cost more than handling it.
+        may_stay = self._start == 0 or (self._start < left and self._has_whole_frame())
+        if self._own and self._end < len(self._view) and may_stay:
             return
         size_bytes = self._room_bytes(left)
         view = self._view
@@ -119,6 +129,10 @@ class Receiver:
             self._rooms.give_back(self._view)
             self._own, self._view = False, self._rooms.shared
         self._start = self._end = 0
+
+    def _has_whole_frame(self) -> bool:
+        end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)
+        return end is not None and end <= self._end
 
     def _room_bytes(self, left: int) -> int:
         end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from penstock.broker import accepting
 from penstock.broker.accepting import RefusedRecords
+from penstock.broker.cluster import INTERNAL_TOPICS
 from penstock.broker.handler import (
     Answer,
     Answered,
@@ -115,7 +116,7 @@ def _produce_any(context: Context, request: ProduceRequest) -> Answer:
             try:
                 _check(part, topic, hosted, records, request.acks, now)
             except Refused as refusal:
-                part.refusal = refusal
+                part.refusal = refusal.without_frames()
             else:
                 if part.must_open or _is_unverified(part):
                     waits = True
@@ -149,6 +150,9 @@ def _check(
     partition = None if hosted is None else hosted.partitions.get(part.index)
     if partition is None:
         raise _unknown(topic, hosted)
+    if partition.topic_partition.topic in INTERNAL_TOPICS:
+        # Compacted, so `produce_one` leaves them to this function.
+        raise Refused(ErrorCode.invalid_topic_exception, "clients cannot write to internal topics")
     if records is None:
         raise Refused(ErrorCode.invalid_record, "no records were sent")
     if not (partition.takes_all_in_sync if acks == ALL_IN_SYNC else partition.takes_writes):
@@ -189,7 +193,7 @@ def _append_and_answer(
                 try:
                     _append(part, now)
                 except Refused as refusal:
-                    part.refusal = refusal
+                    part.refusal = refusal.without_frames()
     if request.acks:
         waiting = _waiting(request.acks, topics)
         if waiting:
@@ -250,7 +254,7 @@ async def _await_in_sync(
         if not committed.done():
             part.refusal = Refused(ErrorCode.request_timed_out, "not on all replicas in time")
         elif isinstance(error := committed.exception(), Refused):
-            part.refusal = error
+            part.refusal = error.without_frames()
     return _answer(context, request, topics)
 
 
@@ -320,18 +324,14 @@ async def _open(context: Context, part: _Part, now: Millis) -> None:
     assert part.partition is not None
     assert part.header is not None
     assert isinstance(part.batch, bytearray)
-    work = partial(
-        accepting.open_and_check,
-        part.batch,
-        part.header,
-        part.partition.settings.accept,
-        now,
-        context.broker.inspector,
-    )
+    batch, header, accept = part.batch, part.header, part.partition.settings.accept
+    broker = context.broker
+    work = partial(accepting.open_and_check, batch, header, accept, now, broker.inspector)
     try:
-        part.batch = await asyncio.get_running_loop().run_in_executor(None, work)
+        memory_bytes = accepting.memory_to_open(batch, header, accept)
+        part.batch = await broker.opening.run(memory_bytes, work)
     except Refused as refusal:
-        part.refusal = refusal
+        part.refusal = refusal.without_frames()
 
 
 async def _verify(context: Context, request: ProduceRequest, parts: list[_Part]) -> None:
