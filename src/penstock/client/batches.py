@@ -27,7 +27,7 @@ from penstock.client.batch_frames import (
 )
 from penstock.client.codec import Misfit
 from penstock.client.contract import Contract, Form
-from penstock.client.errors import Reason, Unencodable, UnknownSchema
+from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSchema
 from penstock.client.frame import Side, write_header, write_prefix
 from penstock.client.registry import Registration, Registry, UnusableSchema
 from penstock.client.serializers import Deserializer, Serializer
@@ -238,7 +238,11 @@ class BatchDeserializer:
 
     def _writer(self, group: FrameGroup, wrongs: list[WrongRow]) -> ParsedSchema | None:
         try:
-            return self._registry.schema(group.schema).parsed
+            writer = self._registry.schema(group.schema)
+            self._one.check_rules(writer)
+            return writer.parsed
+        except Undecodable as failure:
+            wrongs += all_wrong(group, failure.reason, failure.detail)
         except UnknownSchema as failure:
             wrongs += all_wrong(group, Reason.UNKNOWN_SCHEMA, str(failure))
         except (UnusableSchema, InvalidSchema) as failure:

@@ -20,7 +20,13 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from penstock.client.codec import EventDecoder, EventEncoder, Misfit, ReadAs
 from penstock.client.contract import Contract, Form
-from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSchema
+from penstock.client.errors import (
+    Reason,
+    Undecodable,
+    Unencodable,
+    UnknownSchema,
+    UnsupportedRule,
+)
 from penstock.client.frame import (
     BadFrame,
     Headers,
@@ -33,6 +39,7 @@ from penstock.client.frame import (
 from penstock.client.registry import KnownSchema, Registration, Registry, UnusableSchema
 from penstock.client.subjects import subject_name
 from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Source
+from penstock.schemas.rules import RuleMode, blocking_rule, described
 
 DECODERS_MAX: Final = 1000  # then the oldest is made anew when it is met again
 ERROR_LABELS_MAX: Final = 1000
@@ -162,13 +169,23 @@ class Serializer:
         if self.contract.schema is None:
             latest = self.registry.latest(self.subject)
             assert latest.id is not None, "a version of a subject has an id"
-            registration = Registration(latest.id, latest.guid)
+            registration = Registration(latest.id, latest.guid, latest.rule_set)
+            self._check_rules(registration)
             return _Writing(registration, latest.parsed, self._encoder(latest.parsed))
         schema = self._own_schema()
         assert self._source is not None, "a contract with a schema has its source"
         ask = self.registry.register if self.contract.auto_register else self.registry.look_up
         registration = ask(self.subject, self._source, normalize=self.contract.normalize)
+        self._check_rules(registration)
         return _Writing(registration, schema, self._encoder(schema))
+
+    def _check_rules(self, registration: Registration) -> None:
+        """Refuse to write where a rule should run: the value would go out without it."""
+        if registration.rule_set is None:
+            return
+        rule = blocking_rule(registration.rule_set, RuleMode.WRITE)
+        if rule is not None:
+            raise UnsupportedRule(self.subject, rule)
 
     def _own_schema(self) -> ParsedSchema:
         if self._schema is None:
@@ -260,7 +277,9 @@ class Deserializer:
         return Undecodable(reason, detail, schema=named, subject=self.subject)
 
     def _decoder(self, key: SchemaKey) -> EventDecoder:
-        writer, reader = self.registry.schema(key).parsed, self.reader_schema()
+        known_writer = self.registry.schema(key)
+        self.check_rules(known_writer)
+        writer, reader = known_writer.parsed, self.reader_schema()
         known = self._decoders.get((id(writer), id(reader)))
         if known is not None:
             return known.decoder
@@ -271,14 +290,39 @@ class Deserializer:
             self._decoders[id(writer), id(reader)] = _Reading(writer, reader, decoder)
         return decoder
 
+    def check_rules(self, writer: KnownSchema) -> None:
+        """Raise Undecodable if a rule should run on events of this schema and may not fail.
+
+        These are the rules of the schema that wrote the event; where events are read as the
+        latest version, also that version's, and its migration rules for events of another one.
+        """
+        rule = blocking_rule(writer.rule_set, RuleMode.READ)
+        latest = self._latest_reader()
+        if rule is None and latest is not None and latest.rule_set is not None:
+            rule = blocking_rule(latest.rule_set, RuleMode.READ)
+            if rule is None and latest.guid != writer.guid:
+                rule = blocking_rule(latest.rule_set, RuleMode.UPGRADE)
+        if rule is not None:
+            raise Undecodable(
+                Reason.UNUSABLE_SCHEMA,
+                f"the schema has the rule {described(rule)}, which this client does not run",
+            )
+
+    def _latest_reader(self) -> KnownSchema | None:
+        """The latest version of the subject, if that is what events are read as."""
+        reader = self._reader
+        if reader is None or reader.schema is not None:
+            return None
+        subject = subject_name(reader.names, self.topic, self.side, reader.message)
+        return self.registry.latest(subject)
+
     def reader_schema(self) -> ParsedSchema | None:
         """The schema that events are seen through; None: each through its own."""
         if self._reader is None or self._wanted.message_type is not None:
             return None
-        if self._reader.schema is None:
-            name = self._reader.message
-            subject = subject_name(self._reader.names, self.topic, self.side, name)
-            return self.registry.latest(subject).parsed
+        latest = self._latest_reader()
+        if latest is not None:
+            return latest.parsed
         if self._reader_schema is None:
             source = self._reader.source(self.registry.refer)
             assert source is not None, "a reader with a schema has its source"
