@@ -68,6 +68,12 @@ def protobuf(text: str, syntax: str) -> ParsedSchema:
     return parse_protobuf(f'syntax = "{syntax}"; {body}')
 
 
+RENUMBERED = (  # upb reads the same numbers; they have other names
+    "message M { E e = 1; } enum E { Z = 0; A = 1; B = 2; } => "
+    "message M { E e = 1; } enum E { Z = 0; A = 2; B = 1; }"
+)
+
+
 @pytest.mark.parametrize(("step", "answer"), protobuf_cases())
 def test_a_protobuf_event_that_is_lost_is_found(step: str, answer: str) -> None:
     syntax = "proto2" if step.startswith("2: ") else "proto3"
@@ -76,7 +82,7 @@ def test_a_protobuf_event_that_is_lost_is_found(step: str, answer: str) -> None:
         found = evidence(writer, reader)
         if line.endswith("; no events"):
             continue
-        if "loses" in line or "in range" in line:
+        if "loses" in line or "in range" in line or step == RENUMBERED:
             assert found.fails is not None, line
         elif "compatible; reads" in line:
             assert found.fails is None, line

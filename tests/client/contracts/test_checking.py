@@ -233,6 +233,55 @@ def test_what_the_rules_allow_and_no_reader_reads_is_told(write: Write) -> None:
     assert "beware" in as_text([result])
 
 
+def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
+    money = 'syntax = "proto3"; message Money {{ {} cents = 1; }}'
+    order = 'syntax = "proto3"; import "money.proto"; message Order { Money total = 2; }'
+    entry = '[[references]]\nname = "money.proto"\nsubject = "money"\n'
+    folder = write(
+        {
+            "money/v1.proto": money.format("int64"),
+            "money/v2.proto": money.format("string"),
+            "money/contract.toml": 'compatibility = "NONE"',
+            "order/v1.proto": order,
+            "order/v2.proto": order,
+            "order/contract.toml": f"{entry}version = 1\n{entry}version = 2\nsince = 2\n",
+        }
+    )
+    result = next(one for one in ask(folder) if one.subject == "order")
+    assert result.status is Status.BREAKING
+    assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.findings]
+
+
+def test_a_renumbered_enum_is_told_although_the_rules_allow_it(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ NEW = 0; {} }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("PAID = 1; SENT = 2;"),
+            "p/v2.proto": proto.format("SENT = 1; PAID = 2;"),
+        }
+    )
+    (result,) = ask(folder)
+    assert result.status is Status.COMPATIBLE, "the registry's rules allow it"
+    shown = as_text([result])
+    assert "beware" in shown
+    assert "written as PAID, read as SENT" in shown
+    assert "ENUM_VALUE_RENUMBERED" in [one.kind for one in result.lints]
+
+
+def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ {} }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("NEW = 0; PAID = 1;"),
+            "p/v2.proto": proto.format(
+                "option allow_alias = true; NEW = 0; SETTLED = 1; PAID = 1; SENT = 2;"
+            ),
+        }
+    )
+    (result,) = ask(folder)
+    assert "beware" not in as_text([result])
+
+
 @pytest.fixture
 def results(write: Write, order: MakeOrder) -> list[Result]:
     files = readers_files(order)

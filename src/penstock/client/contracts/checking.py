@@ -263,6 +263,16 @@ def _is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
     return one.references == other.references and one.equivalent(other)
 
 
+def rewritten(version: Version, published: Version, next_number: int) -> Finding:
+    """A published version that was edited: events were written with it, so it stays as it is."""
+    sentence = (
+        f"version {version.number} was published and is another schema now. Put it back, "
+        f"and write the change as v{next_number}"
+    )
+    before, after = published.schema.canonical, version.schema.canonical
+    return Finding("VERSION_REWRITTEN", version.path, sentence, before, after, True)
+
+
 def unchecked(subject: str, error: str, path: str = "") -> Result:
     """The answer where there is none."""
     return Result(subject, Status.UNCHECKED, error=error, file=path)

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.client.contracts.checking import Finding, Gate, Proposal, Result, Status, unchecked
+from penstock.client.contracts.checking import (
+    Finding,
+    Gate,
+    Proposal,
+    Result,
+    Status,
+    rewritten,
+    unchecked,
+)
 from penstock.client.contracts.folder import FolderShelf, read_text
 from penstock.client.contracts.model import (
     SUFFIXES,
@@ -104,9 +112,9 @@ def _answer_subject(question: Question, shelf: FolderShelf, subject: str, gate: 
         base = question.base
         earlier = own[:-1] if base is None else base.versions(subject)
         proposed = own[-1]
-        rewritten = _rewritten(own, earlier) if isinstance(base, FolderShelf) else None
-        if rewritten is not None:
-            return Result(subject, Status.BREAKING, file=rewritten.path, findings=(rewritten,))
+        edited = _rewritten(own, earlier) if isinstance(base, FolderShelf) else None
+        if edited is not None:
+            return Result(subject, Status.BREAKING, file=edited.path, findings=(edited,))
         proposal = Proposal(subject, proposed.source, proposed.schema, proposed.path)
         terms = _terms(question, shelf if base is None else base, subject, shelf)
         return gate.check(proposal, earlier, terms, _readers(shelf, base, subject))
@@ -115,16 +123,12 @@ def _answer_subject(question: Question, shelf: FolderShelf, subject: str, gate: 
 
 
 def _rewritten(own: Sequence[Version], published: Sequence[Version]) -> Finding | None:
-    """A version that is not what it was: events were written with it, so it stays as it is."""
-    known = {one.number: one.schema.canonical for one in published}
+    """The first version that is not what it was when it was published."""
+    known = {one.number: one for one in published}
     for version in own:
-        before, after = known.get(version.number), version.schema.canonical
-        if before is not None and before != after:
-            sentence = (
-                f"version {version.number} was published and is another schema now. Put it back, "
-                f"and write the change as v{max(own[-1].number, published[-1].number) + 1}"
-            )
-            return Finding("VERSION_REWRITTEN", version.path, sentence, before, after, True)
+        before = known.get(version.number)
+        if before is not None and before.schema.canonical != version.schema.canonical:
+            return rewritten(version, before, max(own[-1].number, published[-1].number) + 1)
     return None
 
 
