@@ -141,7 +141,12 @@ def test_events_with_an_enum_value_that_has_another_number_now_fail(
     text = """syntax = "proto3"; enum S {{ NEW = 0; {} }}
       message Order {{ S s = 1; repeated S all = 2; map<string, S> by = 3; }}"""
     old = Contract(text.format("PAID = 1; SENT = 2;"), SchemaType.PROTOBUF, message="Order")
-    events = [{"s": "PAID"}, {"s": "NEW"}, {"all": ["NEW", "SENT"]}, {"by": {"x": "PAID"}}]
+    events: list[dict[str, Any]] = [
+        {"s": "PAID"},
+        {"s": "NEW"},
+        {"all": ["NEW", "SENT"]},
+        {"by": {"x": "PAID"}},
+    ]
     send_all(bootstrap, registry_url, topic, [(old, events)])
     path = tmp_path / "new.proto"
     path.write_text(text.format("SENT = 1; PAID = 2;"))
