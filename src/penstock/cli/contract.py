@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -68,6 +68,10 @@ def check(
     events: Annotated[
         bool, typer.Option("--events/--no-events", help="Prove it with events.")
     ] = True,
+    assert_formats: Annotated[
+        bool,
+        typer.Option("--assert-formats", help="JSON Schema: events must match each `format`."),
+    ] = False,
     against_topic: Annotated[
         str | None, typer.Option("--against-topic", help="Try it on events of this topic, too.")
     ] = None,
@@ -77,25 +81,30 @@ def check(
     """Say whether a change is safe, and prove it with events."""
     if registry is not None and contracts is not None:
         fail("compare with --registry or with --contracts, not with both")
-    gate = Gate(today_utc(), seed, shows_events=events)
+    gate = Gate(today_utc(), seed, shows_events=events, asserts_formats=assert_formats)
     with telling(), _base(registry, contracts) as base:
         question = Question(proposed, subject, base, mode, read_references(reference or ()))
         if not proposed.exists():
             raise CannotCheck(f"{proposed} is not there")
         results = answer(question, gate)
         if against_topic is not None:
-            results = [_tried(question, results, registry, bootstrap, against_topic, last)]
+            tried = _Topic(against_topic, last, bootstrap, assert_formats)
+            results = [_tried(question, results, registry, tried)]
     sys.stdout.write(FORMATS[format](results))
     raise typer.Exit(exit_status(results))
 
 
+class _Topic(NamedTuple):
+    """Recorded events to try a schema on."""
+
+    name: str
+    last: int
+    bootstrap: str
+    assert_formats: bool
+
+
 def _tried(
-    question: Question,
-    results: list[Result],
-    registry: str | None,
-    bootstrap: str,
-    topic: str,
-    last: int,
+    question: Question, results: list[Result], registry: str | None, topic: _Topic
 ) -> Result:
     """The one result, with what came of a topic's events."""
     if registry is None or len(results) != 1 or question.proposed.is_dir():
@@ -105,7 +114,15 @@ def _tried(
     with RegistryClient(registry, client="penstock-contract") as client:
         proposal = read_proposal(question)
         return results[0].with_recorded(
-            try_recorded(bootstrap, topic, last, client, proposal, settings=login(bootstrap))
+            try_recorded(
+                topic.bootstrap,
+                topic.name,
+                topic.last,
+                client,
+                proposal,
+                settings=login(topic.bootstrap),
+                assert_formats=topic.assert_formats,
+            )
         )
 
 

@@ -202,7 +202,7 @@ class Serializer:
         with self._lock:
             if len(self._encoders) >= DECODERS_MAX:
                 self._encoders.clear()
-            encoder = _encoder_of(schema, self.contract.message_name)
+            encoder = _encoder_of(schema, self.contract)
             self._encoders[id(schema)] = (schema, encoder)  # the schema is kept, so its id is too
             return encoder
 
@@ -212,7 +212,8 @@ class Deserializer:
 
     Without `reader` events come as they were written; with one (a Contract), as its schema sees
     them: fields added with their defaults, dropped, renamed. A Contract without a schema reads as
-    the latest version of the subject.
+    the latest version of the subject. JSON values that the schema does not allow are undecodable
+    unless `validate` is False.
     """
 
     def __init__(
@@ -236,6 +237,7 @@ class Deserializer:
             message_type=None if reader is None else reader.message_type,
             as_dicts=as_dicts,
             validate=validate,
+            assert_formats=reader is not None and reader.assert_formats,
             plain_indexes=plain_indexes,
         )
         self._lock = threading.Lock()
@@ -330,7 +332,7 @@ class Deserializer:
         return self._reader_schema
 
 
-def _encoder_of(schema: ParsedSchema, message_name: str | None) -> EventEncoder:
+def _encoder_of(schema: ParsedSchema, contract: Contract) -> EventEncoder:
     """A language is imported when it is first met: Protobuf's compiler is heavy."""
     match schema.type:
         case SchemaType.AVRO:
@@ -340,11 +342,11 @@ def _encoder_of(schema: ParsedSchema, message_name: str | None) -> EventEncoder:
         case SchemaType.PROTOBUF:
             from penstock.client import protobuf_event
 
-            return protobuf_event.ProtobufEncoder(protobuf_event.own(schema), message_name)
+            return protobuf_event.ProtobufEncoder(protobuf_event.own(schema), contract.message_name)
         case SchemaType.JSON:
             from penstock.client import json_event
 
-            return json_event.JsonEncoder(json_event.own(schema))
+            return json_event.JsonEncoder(json_event.own(schema, contract.assert_formats))
         case other:
             assert_never(other)
 

@@ -312,3 +312,16 @@ def test_junit_is_xml_with_failures_and_errors(results: list[Result]) -> None:
     suite = ElementTree.fromstring(as_junit(results))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     assert [case.get("name") for case in suite] == ["broken", "fine", "orders-value"]
+
+
+def test_formats_are_asserted_in_events_on_request(write: Write) -> None:
+    folder = write(
+        {
+            "j/v1.json": '{"type": "string"}',
+            "j/v2.json": '{"type": "string", "format": "date-time"}',
+        }
+    )
+    for asserts_formats in (False, True):
+        gate = Gate(TODAY, asserts_formats=asserts_formats)
+        (result,) = answer(Question(folder), gate)
+        assert ("beware" in as_text([result])) is asserts_formats

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from penstock.client.contracts.model import Tally, Terms, Version
 from penstock.schemas.compatibility import Break, Earlier, Level, Verdict, check
 from penstock.schemas.lints import Lint, lint
-from penstock.schemas.model import Difference, ParsedSchema, Policy, Source
+from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType, Source
 from penstock.schemas.proof import Evidence, locate, prove
 from penstock.schemas.readers import Reader, harms
 
@@ -118,8 +118,16 @@ class Gate:
     Remembers which pairs of schemas were compared.
     """
 
-    def __init__(self, today: date, seed: int = 0, *, shows_events: bool = True) -> None:
+    def __init__(
+        self,
+        today: date,
+        seed: int = 0,
+        *,
+        shows_events: bool = True,
+        asserts_formats: bool = False,
+    ) -> None:
         self._shows_events = shows_events
+        self._asserts_formats = asserts_formats  # in events of JSON Schema
         self._today = today
         self._seed = seed
         self._known: dict[tuple[int, int, Policy], tuple[Difference, ...]] = {}
@@ -228,6 +236,8 @@ class Gate:
         self, writes: ParsedSchema, reads: ParsedSchema, writer: str, reader: str, policy: Policy
     ) -> Showing:
         differs = self._unreadable(reads, writes, policy) if reads.type is writes.type else ()
+        if self._asserts_formats:
+            writes, reads = _asserting_formats(writes), _asserting_formats(reads)
         return Showing(writer, reader, prove(writes, reads, differs, seed=self._seed))
 
     def _check_reader(
@@ -247,6 +257,14 @@ class Gate:
         if self._shows_events and schema is not None and schema.type is proposed.type:
             showing = self._showing(proposed, schema, PROPOSED, reader.title, policy)
         return ReaderResult(reader, Status.BREAKING, findings=findings, showing=showing)
+
+
+def _asserting_formats(schema: ParsedSchema) -> ParsedSchema:
+    if schema.type is not SchemaType.JSON:
+        return schema
+    from penstock.client import json_event  # a language is imported when it is first met
+
+    return json_event.own(schema, True)
 
 
 def comparable_versions(versions: Sequence[Version], terms: Terms) -> list[Version]:
