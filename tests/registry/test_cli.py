@@ -145,7 +145,8 @@ def test_levels_policies_and_modes_move_with_the_schemas(
 ) -> None:
     home, other = start_node("_schemas-home"), start_node("_schemas-away")
     names = [subject, f":.team:{subject}", f"{subject}-plain"]
-    for name in names:
+    reader = f":.readers:{subject}/bi"
+    for name in (*names, reader):
         run("register", name, write(record("a:int")), registry=home.url)
     configs = {
         names[0]: {"compatibility": "FULL_TRANSITIVE", "compatibilityPolicy": "LENIENT"},
@@ -163,6 +164,8 @@ def test_levels_policies_and_modes_move_with_the_schemas(
         told = [httpx.get(f"{one.url}/{path}").json() for one in (home, other)]
         assert told[0] == told[1], path
     assert httpx.get(f"{other.url}/config/{names[2]}").json()["error_code"] == 40408
+    readers = {"subjectPrefix": ":.readers:"}
+    assert httpx.get(f"{other.url}/subjects", params=readers).json() == [reader]
 
     assert httpx.put(f"{other.url}/config", json={"compatibility": "NONE"}).is_success
     again = run("import", str(kept), registry=other.url)

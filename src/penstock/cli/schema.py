@@ -28,6 +28,7 @@ from penstock.cli.registry_settings import (
 from penstock.registry.advice import Explanation, explain
 from penstock.registry.errors import INVALID_SCHEMA
 from penstock.schemas.model import ParsedSchema, Policy
+from penstock.schemas.readers import READERS
 
 app = typer.Typer(help="Schemas in the registry: look, register, compare.", no_args_is_help=True)
 
@@ -275,7 +276,7 @@ def write_out(
     Settings are levels, policies and modes; those of the registry itself only without --prefix.
     """
     with reaching(registry) as link:
-        found = sorted(_all_schemas(link, prefix, deleted=False), key=lambda one: int(one["id"]))
+        found = sorted(_with_readers(link, prefix), key=lambda one: int(one["id"]))
         subjects = sorted({one["subject"] for one in found})
         scopes = [*contexts_of(subjects), *subjects]
         settings = list(settings_of(link, scopes if prefix else [GLOBAL, *scopes]))
@@ -363,6 +364,14 @@ def _bring_in(link: RegistryLink, documents: list[dict[str, Any]]) -> None:
 def _importable(document: dict[str, Any]) -> dict[str, Any]:
     kept = ("id", "version", "schema", "schemaType", "references", "metadata", "ruleSet")
     return {name: document[name] for name in kept if name in document}
+
+
+def _with_readers(link: RegistryLink, prefix: str) -> list[dict[str, Any]]:
+    """All versions, and those of registered readers, which are not listed among the others."""
+    found = _all_schemas(link, prefix, deleted=False)
+    if not prefix.startswith(":"):
+        found += _all_schemas(link, f"{READERS}{prefix}", deleted=False)
+    return list({(one["subject"], one["version"]): one for one in found}.values())
 
 
 def _all_schemas(link: RegistryLink, prefix: str, *, deleted: bool) -> list[dict[str, Any]]:

@@ -158,6 +158,20 @@ def loses(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -
     return False
 
 
+def renamed(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -> str | None:
+    """What a field of the first message is called now, dots inside; None if as before, or gone."""
+    old, new = _first(before), _first(after)
+    names: list[str] = []
+    for step in steps:
+        field = None if old is None else old.fields_by_name.get(step)
+        other = None if field is None or new is None else new.fields_by_number.get(field.number)
+        if field is None or other is None:
+            return None
+        names.append(other.name)
+        old, new = field.message_type, other.message_type
+    return None if names == list(steps) else ".".join(names)
+
+
 def _first(schema: ProtobufSchema) -> Any:
     names = _top_names(schema)
     kind = _Types(schema).find(schema, names[0]) if names else None
