@@ -268,6 +268,22 @@ def test_a_renumbered_enum_is_told_although_the_rules_allow_it(write: Write) -> 
     assert "ENUM_VALUE_RENUMBERED" in [one.kind for one in result.lints]
 
 
+def test_a_rule_that_is_stricter_than_the_data_says_so(write: Write) -> None:
+    folder = write(
+        {
+            "j/v1.json": '{"type": "number", "exclusiveMinimum": 5}',
+            "j/v2.json": '{"type": "number", "minimum": 5}',
+        }
+    )
+    (result,) = ask(folder)
+    assert result.status is Status.BREAKING
+    shown = as_text([result])
+    assert "the rules refuse this, and no event was found that breaks" in shown
+    assert "counter-example" not in shown
+    (showing,) = json.loads(as_json([result]))["results"][0]["events"]
+    assert (showing["refused"], showing["fails"]) == (True, None)
+
+
 def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
     proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ {} }}'
     folder = write(

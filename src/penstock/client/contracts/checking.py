@@ -64,6 +64,12 @@ class Showing:
     writer: str  # "version 3", "the proposed schema"
     reader: str
     evidence: Evidence
+    is_refused: bool = False  # by the rules, in this direction
+
+    @property
+    def is_stricter(self) -> bool:
+        """Whether the rules refuse what no event was found to break."""
+        return self.is_refused and self.evidence.fails is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +242,11 @@ class Gate:
         self, writes: ParsedSchema, reads: ParsedSchema, writer: str, reader: str, policy: Policy
     ) -> Showing:
         differs = self._unreadable(reads, writes, policy) if reads.type is writes.type else ()
+        is_refused = bool(differs) or reads.type is not writes.type
         if self._asserts_formats:
             writes, reads = _asserting_formats(writes), _asserting_formats(reads)
-        return Showing(writer, reader, prove(writes, reads, differs, seed=self._seed))
+        evidence = prove(writes, reads, differs, seed=self._seed)
+        return Showing(writer, reader, evidence, is_refused)
 
     def _check_reader(
         self, reader: Reader, proposed: ParsedSchema, latest: Earlier | None, policy: Policy

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from penstock.schemas.model import Difference, InvalidSchema
 from penstock.schemas.proof.model import Attempt, Place, Unprovable, shortened
-from penstock.schemas.proof.protobuf_events import as_json, events, lost
+from penstock.schemas.proof.protobuf_events import as_json, events, lost, unset_oneof
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.required import missing_fields
 from penstock.schemas.protobuf.tree import Field, Message, OneOf
@@ -33,18 +33,23 @@ def trials(
     writes, reads = _Types(writer), _Types(reader)
     aims = [_walk(writer, one.path) for one in differences]
     named = [".".join(aim.names) for aim in aims if aim.names]
+    members = any(one.kind == "ONEOF_FIELD_REMOVED" for one in differences)
     for name in dict.fromkeys([*named, *_top_names(writer)]):
         numbers = [aim.number for aim in aims if ".".join(aim.names) == name and aim.number]
         kind = writes.find(writer, name)
         if kind is None:
             continue
         for event in events(kind, numbers, seed):
-            yield _read(event, name, reads.find(reader, name), _package(writer), _package(reader))
+            kind_read = reads.find(reader, name) if _package(writer) == _package(reader) else None
+            attempt = _read(event, name, kind_read)
+            if members and attempt.failure is None:
+                attempt = attempt._replace(failure=unset_oneof(event, attempt.seen))
+            yield attempt
 
 
-def _read(event: Any, name: str, reader: Any, old_package: str, new_package: str) -> Attempt:
+def _read(event: Any, name: str, reader: Any) -> Attempt:
     payload = event.SerializePartialToString()
-    if reader is None or old_package != new_package:
+    if reader is None:
         full_name = event.DESCRIPTOR.full_name
         return Attempt(event, payload, None, f"the reader's schema has no message {full_name}")
     seen = reader()

@@ -128,6 +128,16 @@ def lost(sent: Any, seen: Any) -> str | None:
     return None
 
 
+def unset_oneof(sent: Any, seen: Any) -> str | None:
+    """The first oneof that was set and is not to the reader, which does not know the member."""
+    for oneof in sent.DESCRIPTOR.oneofs:
+        member = sent.WhichOneof(oneof.name)
+        other = seen.DESCRIPTOR.oneofs_by_name.get(oneof.name)
+        if member is not None and other is not None and seen.WhichOneof(other.name) is None:
+            return f"oneof {oneof.name}: written with {member}, and the reader sees none set"
+    return None
+
+
 class _Symbol(NamedTuple):
     """A value of an enum: its number, the names of the number, and all names of the enum."""
 
