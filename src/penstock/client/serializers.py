@@ -279,9 +279,9 @@ class Deserializer:
         return Undecodable(reason, detail, schema=named, subject=self.subject)
 
     def _decoder(self, key: SchemaKey) -> EventDecoder:
-        known_writer = self.registry.schema(key)
-        self.check_rules(known_writer)
-        writer, reader = known_writer.parsed, self.reader_schema()
+        known_writer, latest = self.registry.schema(key), self._latest_reader()
+        _check_read_rules(known_writer, latest)
+        writer, reader = known_writer.parsed, self._seen_through(latest)
         known = self._decoders.get((id(writer), id(reader)))
         if known is not None:
             return known.decoder
@@ -293,22 +293,8 @@ class Deserializer:
         return decoder
 
     def check_rules(self, writer: KnownSchema) -> None:
-        """Raise Undecodable if a rule should run on events of this schema and may not fail.
-
-        These are the rules of the schema that wrote the event; where events are read as the
-        latest version, also that version's, and its migration rules for events of another one.
-        """
-        rule = blocking_rule(writer.rule_set, RuleMode.READ)
-        latest = self._latest_reader()
-        if rule is None and latest is not None and latest.rule_set is not None:
-            rule = blocking_rule(latest.rule_set, RuleMode.READ)
-            if rule is None and latest.guid != writer.guid:
-                rule = blocking_rule(latest.rule_set, RuleMode.UPGRADE)
-        if rule is not None:
-            raise Undecodable(
-                Reason.UNUSABLE_SCHEMA,
-                f"the schema has the rule {described(rule)}, which this client does not run",
-            )
+        """Raise Undecodable if a rule should run on events of this schema and may not fail."""
+        _check_read_rules(writer, self._latest_reader())
 
     def _latest_reader(self) -> KnownSchema | None:
         """The latest version of the subject, if that is what events are read as."""
@@ -320,16 +306,38 @@ class Deserializer:
 
     def reader_schema(self) -> ParsedSchema | None:
         """The schema that events are seen through; None: each through its own."""
-        if self._reader is None or self._wanted.message_type is not None:
-            return None
-        latest = self._latest_reader()
+        return self._seen_through(self._latest_reader())
+
+    def _seen_through(self, latest: KnownSchema | None) -> ParsedSchema | None:
         if latest is not None:
             return latest.parsed
+        if self._reader is None or self._wanted.message_type is not None:
+            return None
         if self._reader_schema is None:
             source = self._reader.source(self.registry.refer)
             assert source is not None, "a reader with a schema has its source"
             self._reader_schema = self.registry.understand(source)
         return self._reader_schema
+
+
+def _check_read_rules(writer: KnownSchema, latest: KnownSchema | None) -> None:
+    """The rules are those of the schema that wrote the event.
+
+    Where events are read as the latest version, also that version's, and its migration rules for
+    events of another one.
+    """
+    if writer.rule_set is None and (latest is None or latest.rule_set is None):
+        return
+    rule = blocking_rule(writer.rule_set, RuleMode.READ)
+    if rule is None and latest is not None:
+        rule = blocking_rule(latest.rule_set, RuleMode.READ)
+        if rule is None and latest.guid != writer.guid:
+            rule = blocking_rule(latest.rule_set, RuleMode.UPGRADE)
+    if rule is not None:
+        raise Undecodable(
+            Reason.UNUSABLE_SCHEMA,
+            f"the schema has the rule {described(rule)}, which this client does not run",
+        )
 
 
 def _encoder_of(schema: ParsedSchema, contract: Contract) -> EventEncoder:

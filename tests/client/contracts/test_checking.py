@@ -122,6 +122,17 @@ def test_what_cannot_be_read_does_not_keep_the_rest_from_being_checked(
     assert "a/v1.avsc is not a valid AVRO schema" in wrong.error
 
 
+def test_another_reference_of_a_published_version_is_a_break(write: Write) -> None:
+    money = '{"type": "record", "name": "Money", "fields": []}'
+    order = '{"type": "record", "name": "Order", "fields": [{"name": "a", "type": "Money"}]}'
+    entry = '[[references]]\nname = "Money"\nsubject = "money"\nversion = '
+    files = {"money/v1.avsc": money, "money/v2.avsc": money, "order/v1.avsc": order}
+    published = write({**files, "order/contract.toml": entry + "1"}, "published")
+    proposed = write({**files, "order/contract.toml": entry + "2"}, "proposed")
+    result = ask(proposed, base=FolderShelf(published))[1]
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+
+
 def test_a_published_version_that_was_changed_is_a_break(write: Write, order: MakeOrder) -> None:
     published = write({"a/v1.avsc": order("a:int")}, "published")
     proposed = write({"a/v1.avsc": order("a:long")}, "proposed")

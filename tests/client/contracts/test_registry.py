@@ -226,6 +226,8 @@ def test_a_plan_sees_that_a_published_version_was_edited(
     assert finding.kind == "VERSION_REWRITTEN"
     assert f"version {edited} was published" in finding.sentence
     assert "v3" in finding.sentence
+    (result,) = answer(Question(folder, subject, RegistryShelf(api)), Gate(TODAY))
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
 
 
 def test_a_field_goes_together_with_the_last_use_of_it(
