@@ -17,6 +17,7 @@ from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
 from penstock.client.contract import Contract
 from penstock.client.errors import Reason
+from penstock.client.event import Event
 from penstock.client.frame import SchemaId, Side, write_prefix
 from penstock.client.kafka_errors import reach_of
 from penstock.client.producer import Producer
@@ -33,6 +34,8 @@ from penstock.client.quarantine import (
     redriven_marker,
     write_envelope,
 )
+from penstock.client.reading import Reading
+from penstock.client.redrive import Selection, redrive
 from penstock.client.registry import Registry
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
@@ -308,3 +311,31 @@ def test_quarantine_is_made_and_written_with_the_consumers_login(
             assert event.value == b"rubbish"
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
+
+
+def test_what_another_run_sent_back_meanwhile_is_not_sent_again(
+    bootstrap: str, registry: Registry, puzzled: Puzzled
+) -> None:
+    class Overtaken(Reading):
+        """Another run sends everything back once this one has looked into quarantine."""
+
+        has_run = False
+
+        def event(self, origin: Origin) -> Event:
+            if not self.has_run:
+                self.has_run = True
+                assert "5 sent back" in puzzled.penstock("--apply").stdout
+            return super().event(origin)
+
+    reading = Overtaken(
+        registry,
+        value=Contract(puzzled.fixed, auto_register=False),
+        key=None,
+        framed_keys=False,
+        as_dicts=True,
+        plain_indexes=False,
+    )
+    selection = Selection(include_superseded=True)
+    outcome = redrive(bootstrap, puzzled.topic, reading, selection, dry_run=False)
+    assert outcome.sent == []
+    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
