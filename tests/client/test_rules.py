@@ -86,6 +86,15 @@ def test_ignoring_failures_does_not_let_a_value_out_without_its_rule(
         Serializer(registry, topic).serialize(VALUE)
 
 
+def test_a_rule_that_the_settings_of_the_subject_add_is_not_ignored(
+    registry: Registry, topic: str
+) -> None:
+    settings = {"overrideRuleSet": {"domainRules": [ENCRYPT]}}
+    registry.http.send("PUT", f"/config/{topic}-value", "config", body=settings)
+    with pytest.raises(UnsupportedRule, match="enc"):
+        Serializer(registry, topic, Contract(json.dumps(PERSON))).serialize(VALUE)
+
+
 def test_an_encoding_rule_is_not_ignored_either(registry: Registry, topic: str) -> None:
     register(registry, topic, encodingRules=[{**ENCRYPT, "type": "ENCRYPT_PAYLOAD"}])
     with pytest.raises(UnsupportedRule, match="ENCRYPT_PAYLOAD"):
