@@ -73,7 +73,9 @@ def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
 def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
     compaction = CompactionSettings(compact=True, min_cleanable_dirty_ratio=0.0)
     kept = Kept(log, RetentionSettings(delete=False), compaction)
-    return Upkeep(lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW)
+    return Upkeep(
+        lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
+    )
 
 
 async def warm_up(worker: WorkerProcess) -> None:

@@ -6,6 +6,8 @@ AssertionError   our bug, left on in production
 OSError, TimeoutError   the broken world; the shell's business
 """
 
+from typing import Self
+
 from kio.schema.errors import ErrorCode
 
 __all__ = ["ErrorCode", "Malformed", "Refused"]
@@ -21,6 +23,13 @@ class Refused(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
+
+    def without_frames(self) -> Self:
+        """For a refusal that is kept: its traceback, cause and context hold every frame on the way,
+        and so the buffers there, until a garbage collection finds them.
+        """
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 class Malformed(Exception):

@@ -24,6 +24,13 @@ NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 NO_SEQUENCE: Final = Sequence(-1)
 
 
+class Moment(NamedTuple):
+    """Now, on two clocks that must not be mixed up."""
+
+    steady: Millis  # since no particular moment; never set, so it counts time-outs; never stored
+    wall: Millis  # the time of day, which may step at any time: for what is stored or shown
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic, by name."""
 

@@ -18,7 +18,16 @@ from penstock.config.views import LogSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
 from penstock.machine import CallerId, JournalRecord, Outcome, Reply, TransactionStamp
-from penstock.model import LeaderEpoch, Millis, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
+from penstock.model import (
+    LeaderEpoch,
+    Millis,
+    Moment,
+    NodeId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 from penstock.protocol.control import Marker, build_marker, read_marker
 
 NODE = NodeId(1)
@@ -52,12 +61,12 @@ class Names:
     def fresh(self) -> State:
         return State()
 
-    def decide(self, state: State, command: Put, now: Millis) -> Outcome[Was]:
+    def decide(self, state: State, command: Put, now: Moment) -> Outcome[Was]:
         if command.value == "refuse":
             raise Refused(ErrorCode.invalid_request, "as asked")
         if command.value == "park":
             state.parked.append(command.caller)
-            state.wake_at = Millis(now + 50)
+            state.wake_at = Millis(now.steady + 50)
             return Outcome()
         return Outcome(
             events=(Was(command.name, command.value),),
@@ -71,7 +80,7 @@ class Names:
     def wake_at(self, state: State) -> Millis | None:
         return state.wake_at
 
-    def tick(self, state: State, now: Millis) -> Outcome[Was]:
+    def tick(self, state: State, now: Moment) -> Outcome[Was]:
         parked, state.parked, state.wake_at = state.parked, [], None
         return Outcome(replies=tuple(Reply(caller, "woken") for caller in parked))
 
@@ -84,8 +93,8 @@ class Names:
         return (Was(record.key.decode(), record.value.decode() + suffix),)
 
 
-def clock() -> Millis:
-    return Millis(int(asyncio.get_running_loop().time() * 1000))
+def clock() -> Moment:
+    return Moment(Millis(int(asyncio.get_running_loop().time() * 1000)), Millis(0))
 
 
 def open_partition(folder: Path) -> Partition:

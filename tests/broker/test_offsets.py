@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import ErrorCode
-from penstock.log.timestamps import Candidate, Found
+from penstock.log.timestamps import Candidate, Found, TimeFinder
 from penstock.model import LeaderEpoch
 from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record
@@ -92,9 +92,9 @@ def test_only_small_plain_batches_are_opened_on_the_event_loop(
     openers: list[int] = []
     opened = Candidate.open
 
-    def noted(candidate: Candidate) -> Found | None:
+    def noted(candidate: Candidate, *finder: TimeFinder) -> Found | None:
         openers.append(threading.get_ident())
-        return opened(candidate)
+        return opened(candidate, *finder)
 
     monkeypatch.setattr(Candidate, "open", noted)
     assert list_offset(wire, TIME + records - 1).offset == records - 1

@@ -331,3 +331,18 @@ def test_flush_ms_syncs_in_the_background(
     while broker.call(lambda: log.recovery_point) == 0:
         assert time.monotonic() < give_up_at
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("topic", "key_type"), [("__consumer_offsets", 0), ("__transaction_state", 1)]
+)
+def test_clients_cannot_write_to_internal_topics(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, topic: str, key_type: int
+) -> None:
+    wire.ask(10, 4, key_type=key_type, coordinator_keys=["any"])  # creates the topic
+    give_up_at = time.monotonic() + 10
+    while broker.call(lambda: broker.partitions.find(topic, 0)) is None:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
+    answer = wire.produce(topic, make_batch((b"key", b"value")))
+    assert answer.error_code == ErrorCode.invalid_topic_exception

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.contract import app
+from penstock.cli.contract import app, show_plan
+from penstock.client.contracts.planning import Plan
 from penstock.node.http_process import HttpOptions, command_line
 from penstock.testing.embedded import EmbeddedBroker
 
@@ -165,3 +166,15 @@ def test_a_plan_that_would_be_refused_changes_nothing(folder: Path, registry_url
         assert "! refused-value: register version" in ran.out
         assert "Nothing was changed" in ran.out
     assert "set compatibility" in Ran("plan", str(folder), *registry).out
+
+
+def test_a_plan_lists_only_some_of_the_subjects_it_leaves_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = Plan((), tuple(f"other-{number}" for number in range(300)))
+    show_plan(plan, as_json=False, applied=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "  300 subjects are not in the folder and are left alone:"
+    assert lines[10:12] == ["    other-9", "    … and 290 more (--json lists them all)"]
+    show_plan(plan, as_json=True, applied=False)
+    assert len(json.loads(capsys.readouterr().out)["unmanaged"]) == 300

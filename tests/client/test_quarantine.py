@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,12 +15,15 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
+from penstock.client.contract import Contract
 from penstock.client.errors import Reason
+from penstock.client.event import Event
 from penstock.client.frame import SchemaId, Side, write_prefix
 from penstock.client.kafka_errors import reach_of
 from penstock.client.producer import Producer
 from penstock.client.quarantine import (
     PREFIX,
+    REDRIVEN,
     Origin,
     Quarantined,
     Verdict,
@@ -29,6 +34,8 @@ from penstock.client.quarantine import (
     redriven_marker,
     write_envelope,
 )
+from penstock.client.reading import Reading
+from penstock.client.redrive import Selection, redrive
 from penstock.client.registry import Registry
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
@@ -39,6 +46,7 @@ from penstock.testing.guarded_kafka import guarded_kafka
 
 MakeTopic = Callable[..., str]
 TEXTS = st.text(max_size=20)
+HEADER_NAMES = TEXTS.filter(lambda name: not name.startswith(PREFIX))  # those are the envelope's
 ORIGINS = st.builds(
     Origin,
     TEXTS,
@@ -47,7 +55,7 @@ ORIGINS = st.builds(
     st.integers(-1, 2**60).map(Millis),
     st.none() | st.binary(max_size=20),
     st.none() | st.binary(max_size=20),
-    st.lists(st.tuples(TEXTS, st.none() | st.binary(max_size=5))),
+    st.lists(st.tuples(HEADER_NAMES, st.none() | st.binary(max_size=5))),
 )
 VERDICTS = st.builds(
     Verdict, st.sampled_from(Reason), TEXTS, st.sampled_from(Side), st.none() | TEXTS,
@@ -87,7 +95,8 @@ def test_a_torn_envelope_is_told(torn: str) -> None:
 
 
 def test_a_marker_says_which_record_it_is_about() -> None:
-    assert read_marker(redriven_marker(Offset(12))) == 12
+    assert read_marker(redriven_marker(Offset(12), "orders")) == (12, "orders")
+    assert read_marker([(REDRIVEN, b"12")]) == (12, None), "written by an earlier version"
     assert read_marker([("x", b"1")]) is None
 
 
@@ -138,6 +147,107 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     assert [one["reason"] for one in left] == ["not_framed"]
     everything = penstock("quarantine", "list", topic, "--all", "--json", *reach).stdout
     assert len(json.loads(everything)) == 2
+
+
+class Puzzled(NamedTuple):
+    """A topic whose events three groups cannot read until their reader is fixed."""
+
+    topic: str
+    fixed: Path
+    penstock: Callable[..., Result]
+
+    def values(self, bootstrap: str, registry: Registry, topic: str = "") -> list[int]:
+        group = f"{self.topic}-values-{uuid4()}"
+        with Consumer(bootstrap, topic or self.topic, group, registry=registry) as consumer:
+            return [event.value["id"] for event in consumer.events(idle_s=1.5)]
+
+
+ID = {"name": "id", "type": "long"}
+COUPON = {"name": "coupon", "type": "string"}
+
+
+def number(*fields: object) -> str:
+    return json.dumps({"type": "record", "name": "Number", "fields": fields})
+
+
+@pytest.fixture
+def puzzled(
+    bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic, tmp_path: Path
+) -> Puzzled:
+    """Events 0 to 4 of the key k, which the groups a, b and c have all put aside."""
+    topic = make_topic()
+    with Producer(bootstrap, topic, registry=registry, value=Contract(number(ID))) as producer:
+        producer.send_many([{"id": one} for one in range(5)], keys=["k"] * 5).wait()
+    broken = Contract(number(ID, COUPON), auto_register=False)
+    for group in "abc":
+        with Consumer(bootstrap, topic, group + topic, registry=registry, value=broken) as consumer:
+            while consumer.quarantined < 5:
+                assert consumer.take(wait_s=1) == []
+    fixed = tmp_path / "fixed.avsc"
+    fixed.write_text(number(ID, {**COUPON, "default": ""}))
+
+    def command(*words: str) -> Result:
+        given = ("quarantine", "redrive", topic, "-b", bootstrap, "-r", registry_url)
+        return penstock(*given, "--reader", str(fixed), *words)
+
+    return Puzzled(topic, fixed, command)
+
+
+def test_an_event_that_three_groups_put_aside_is_sent_back_once(
+    bootstrap: str, registry: Registry, puzzled: Puzzled
+) -> None:
+    assert "5 would be sent back" in puzzled.penstock().stdout
+    assert "5 sent back" in puzzled.penstock("--apply").stdout
+    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+    assert "0 sent back" in puzzled.penstock("--apply").stdout
+    listed = penstock("quarantine", "list", puzzled.topic, "--json", "-b", bootstrap).stdout
+    assert json.loads(listed) == [], "each of the fifteen copies is marked"
+
+
+def test_a_copy_that_came_after_its_event_was_sent_back_is_not_sent(
+    bootstrap: str, registry: Registry, puzzled: Puzzled
+) -> None:
+    assert "5 sent back" in puzzled.penstock("--apply").stdout
+    broken = Contract(number(ID, COUPON), auto_register=False)
+    with Consumer(
+        bootstrap, puzzled.topic, f"late{puzzled.topic}", registry=registry, value=broken
+    ) as consumer:
+        while consumer.quarantined < 10:
+            assert consumer.take(wait_s=1) == []
+    assert "5 sent back" in puzzled.penstock("--apply").stdout, "those at new offsets, and no more"
+    assert "0 sent back" in puzzled.penstock("--apply").stdout
+
+
+def test_an_event_whose_key_has_a_newer_value_is_left_out_unless_asked_for(
+    bootstrap: str, registry: Registry, puzzled: Puzzled
+) -> None:
+    contract = Contract(number(ID))
+    with Producer(bootstrap, puzzled.topic, registry=registry, value=contract) as producer:
+        producer.send({"id": 1000}, key="k").result(30)
+    said = puzzled.penstock("--json").stdout
+    assert [len(json.loads(said)[name]) for name in ("sent", "superseded")] == [0, 5]
+    shown = puzzled.penstock("--apply").stdout
+    assert "0 sent back" in shown
+    assert "5 left out: the topic has a newer value of the key" in shown
+    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 1000]
+    assert "5 sent back" in puzzled.penstock("--apply", "--include-superseded").stdout
+    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 1000, 0, 1, 2, 3, 4]
+
+
+def test_events_are_sent_to_a_topic_for_one_group(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, puzzled: Puzzled
+) -> None:
+    retry = make_topic()
+    to_a = ("--group", f"a{puzzled.topic}", "--to", retry, "--apply")
+    assert "5 sent back" in puzzled.penstock(*to_a).stdout
+    assert "0 sent back" in puzzled.penstock(*to_a).stdout
+    assert puzzled.values(bootstrap, registry, retry) == [0, 1, 2, 3, 4]
+    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4]
+    assert "0 would be" in puzzled.penstock("--group", "nobody").stdout
+    listed = penstock("quarantine", "list", puzzled.topic, "--json", "-b", bootstrap).stdout
+    assert len(json.loads(listed)) == 10, "the other groups' copies are still there"
+    assert "5 sent back" in puzzled.penstock("--group", f"b{puzzled.topic}", "--apply").stdout
+    assert "0 sent back" in puzzled.penstock("--apply").stdout, "c has read them again with b"
 
 
 def test_a_topic_without_quarantine_says_so(bootstrap: str) -> None:
@@ -201,3 +311,31 @@ def test_quarantine_is_made_and_written_with_the_consumers_login(
             assert event.value == b"rubbish"
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
+
+
+def test_what_another_run_sent_back_meanwhile_is_not_sent_again(
+    bootstrap: str, registry: Registry, puzzled: Puzzled
+) -> None:
+    class Overtaken(Reading):
+        """Another run sends everything back once this one has looked into quarantine."""
+
+        has_run = False
+
+        def event(self, origin: Origin) -> Event:
+            if not self.has_run:
+                self.has_run = True
+                assert "5 sent back" in puzzled.penstock("--apply").stdout
+            return super().event(origin)
+
+    reading = Overtaken(
+        registry,
+        value=Contract(puzzled.fixed, auto_register=False),
+        key=None,
+        framed_keys=False,
+        as_dicts=True,
+        plain_indexes=False,
+    )
+    selection = Selection(include_superseded=True)
+    outcome = redrive(bootstrap, puzzled.topic, reading, selection, dry_run=False)
+    assert outcome.sent == []
+    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]

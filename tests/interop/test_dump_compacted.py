@@ -55,7 +55,9 @@ async def compact(log: PartitionLog) -> None:
     kept = Kept(log, RetentionSettings(delete=False), compaction)
     worker = WorkerProcess()
     try:
-        upkeep = Upkeep(lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW)
+        upkeep = Upkeep(
+            lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
+        )
         assert await upkeep.compact_one()
         assert upkeep.stats.compactions == 1
     finally:

@@ -21,6 +21,7 @@ from penstock.model import (
     NO_PRODUCER_EPOCH,
     LeaderEpoch,
     Millis,
+    Moment,
     Offset,
     ProducerEpoch,
     ProducerId,
@@ -31,6 +32,10 @@ from penstock.testing.apache_kafka import run_tool
 from tests.support.appending import append_batch
 
 NOW: Final = Millis(1_700_000_000_000)
+
+
+def after(span_ms: int) -> Moment:
+    return Moment(Millis(span_ms), Millis(NOW + span_ms))
 
 
 def history() -> list[Event]:
@@ -49,18 +54,18 @@ def history() -> list[Event]:
         producer_epoch=ProducerEpoch(0),
         last_producer_epoch=NO_PRODUCER_EPOCH,
         timeout_ms=Millis(60_000),
-        now=NOW,
+        now=after(0),
     )
     where = frozenset((TopicPartition("orders", 3), TopicPartition("bills", 1)))
-    ongoing = widened(empty, where, 2, Millis(NOW + 1))
+    ongoing = widened(empty, where, 2, after(1))
     preparing = decided(
         ongoing,
         commit=True,
         raises_epoch=True,
         next_producer_id=ProducerId(5000),
-        now=Millis(NOW + 2),
+        now=after(2),
     )
-    done = completed(preparing, Millis(NOW + 3))
+    done = completed(preparing, after(3))
     return [*(Stored(each) for each in (empty, ongoing, preparing, done)), Expired("orders-1")]
 
 

@@ -15,10 +15,10 @@ from penstock.machine import (
     Runner,
     TransactionStamp,
 )
-from penstock.model import Millis, Offset
+from penstock.model import Millis, Moment, Offset
 
 CALLER = CallerId(1)
-NOW = Millis(1_000)
+NOW = Moment(Millis(1_000), Millis(0))
 
 
 @dataclass
@@ -55,13 +55,13 @@ class Words:
     def fresh(self) -> Counts:
         return Counts()
 
-    def decide(self, state: Counts, command: Say, now: Millis) -> Outcome[Event]:
+    def decide(self, state: Counts, command: Say, now: Moment) -> Outcome[Event]:
         if command.word == "rude":
             raise Refused(ErrorCode.invalid_request, "not here")
         if command.word == "how many":
             return Outcome(replies=(Reply(command.caller, dict(state.said)),))
         if command.word == "bell":
-            return Outcome(notes=(BellSet(Millis(now + 10)),))
+            return Outcome(notes=(BellSet(Millis(now.steady + 10)),))
         event = Said(command.word, state.said.get(command.word, 0) + 1)
         return Outcome(
             events=(event,), replies=(Reply(command.caller, event.times),), sends=(command.word,)
@@ -76,7 +76,7 @@ class Words:
     def wake_at(self, state: Counts) -> Millis | None:
         return state.bell_at
 
-    def tick(self, state: Counts, now: Millis) -> Outcome[Event]:
+    def tick(self, state: Counts, now: Moment) -> Outcome[Event]:
         return Outcome(events=(Said("ding", 1),), notes=(BellSet(None),))
 
     def write_event(self, event: Event) -> JournalRecord:
@@ -178,15 +178,15 @@ def test_replay_gives_the_same_state_even_when_records_come_twice(desk: Desk) ->
 
 def test_notes_change_the_state_and_never_reach_the_log(desk: Desk) -> None:
     desk.runner.submit(Say("bell"), CALLER, NOW)
-    assert desk.runner.wake_at() == NOW + 10
+    assert desk.runner.wake_at() == NOW.steady + 10
     assert desk.journal.records == []
 
 
 def test_a_tick_before_its_time_does_nothing(desk: Desk) -> None:
     desk.runner.submit(Say("bell"), CALLER, NOW)
-    desk.runner.tick(Millis(NOW + 9))
+    desk.runner.tick(NOW._replace(steady=Millis(NOW.steady + 9)))
     assert desk.journal.records == []
-    desk.runner.tick(Millis(NOW + 10))
+    desk.runner.tick(NOW._replace(steady=Millis(NOW.steady + 10)))
     assert desk.runner.state.said == {"ding": 1}
 
 

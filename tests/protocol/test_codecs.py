@@ -3,6 +3,7 @@
 import gzip
 import tracemalloc
 from contextlib import suppress
+from time import thread_time
 
 import cramjam
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.protocol.codecs import Codec, compress, decompress
-from penstock.protocol.frame_sizes import lz4_size_limit, zstd_size_limit
+from penstock.protocol.codecs import Codec, compress, decompress, opened_size_limit
+from penstock.protocol.frame_sizes import HEADERS_MAX, lz4_size_limit, zstd_size_limit
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"the quick brown fox " * 5_000
@@ -94,11 +95,43 @@ def test_a_bomb_is_refused_without_going_off(codec: Codec) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(Malformed):
-            decompress(codec, bomb, max_bytes=1 << 20)
+            decompress(codec, bomb, max_bytes=1 << 19)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak_bytes < 4 << 20
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_no_more_is_allocated_than_the_limit_says(codec: Codec) -> None:
+    bomb = bytes(compress(codec, bytes(64 << 20)))
+    with suppress(Malformed):  # snappy says how large it is
+        assert opened_size_limit(codec, bomb, max_bytes=1 << 20) <= 1 << 20
+    with pytest.raises(Malformed):
+        decompress(codec, bomb, max_bytes=1 << 20)
+
+
+def test_many_empty_gzip_members_cost_linear_time() -> None:
+    members = gzip.compress(b"", mtime=0) * 200_000
+    began_s = thread_time()
+    assert len(decompress(Codec.GZIP, members, max_bytes=ROOM)) == 0
+    assert thread_time() - began_s < 5  # each one copying the rest would take a minute
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
+def test_a_stream_of_more_frames_than_are_counted_opens(codec: Codec) -> None:
+    packed = bytes(compress(codec, b"x")) * (HEADERS_MAX + 1)
+    assert opened_size_limit(codec, packed, max_bytes=ROOM) == ROOM
+    assert bytes(decompress(codec, packed, max_bytes=ROOM)) == b"x" * (HEADERS_MAX + 1)
+
+
+def test_a_snappy_stream_cut_into_tiny_blocks_is_malformed() -> None:
+    stream = bytes(compress(Codec.SNAPPY, b""))
+    block = bytes(cramjam.snappy.compress_raw(b"x"))
+    piece = len(block).to_bytes(4, "big") + block
+    assert bytes(decompress(Codec.SNAPPY, stream + piece * 1000, max_bytes=ROOM)) == b"x" * 1000
+    with pytest.raises(Malformed, match="too many blocks"):
+        decompress(Codec.SNAPPY, stream + piece * 2000, max_bytes=ROOM)
 
 
 def test_a_snappy_block_that_lies_about_its_size_is_refused() -> None:

@@ -129,14 +129,51 @@ def test_what_is_exported_is_imported_with_its_ids(
     kept.write_text("\n".join(reversed(lines)))
     other = start_node("_schemas-import")
     imported = run("import", str(kept), "--json", registry=other.url)
-    assert json.loads(imported.stdout) == {"subjects": 2, "versions": 3}
+    assert json.loads(imported.stdout) == {"subjects": 2, "versions": 3, "settings": 0}
     again = CliRunner().invoke(build(["schema"]), ["schema", "export", "-r", other.url])
 
     def plain(rows: list[str]) -> list[dict[str, Any]]:
         return [{k: v for k, v in json.loads(row).items() if k != "ts"} for row in rows]
 
-    assert plain(again.stdout.splitlines()) == plain(lines)
+    assert plain(again.stdout.splitlines()[:3]) == plain(lines)
     assert httpx.get(f"{other.url}/mode/{subject}").json()["error_code"] == 40409
+    other.end()
+
+
+def test_levels_policies_and_modes_move_with_the_schemas(
+    run: Any, start_node: Any, write: Any, tmp_path: Path, subject: str, record: Record
+) -> None:
+    home, other = start_node("_schemas-home"), start_node("_schemas-away")
+    names = [subject, f":.team:{subject}", f"{subject}-plain"]
+    reader = f":.readers:{subject}/bi"
+    for name in (*names, reader):
+        run("register", name, write(record("a:int")), registry=home.url)
+    configs = {
+        names[0]: {"compatibility": "FULL_TRANSITIVE", "compatibilityPolicy": "LENIENT"},
+        ":.team:": {"compatibility": "NONE"},
+        "": {"compatibility": "FORWARD", "normalize": True},
+    }
+    for scope, body in configs.items():
+        assert httpx.put(f"{home.url}/config/{scope}", json=body).is_success
+    assert httpx.put(f"{home.url}/mode/{names[0]}", json={"mode": "READONLY"}).is_success
+
+    kept = tmp_path / "kept.jsonl"
+    run("export", str(kept), registry=home.url)
+    assert run("import", str(kept), registry=other.url).exit_code == 0
+    for path in (f"config/{names[0]}", f"mode/{names[0]}", "config/:.team:", "config", "mode"):
+        told = [httpx.get(f"{one.url}/{path}").json() for one in (home, other)]
+        assert told[0] == told[1], path
+    assert httpx.get(f"{other.url}/config/{names[2]}").json()["error_code"] == 40408
+    readers = {"subjectPrefix": ":.readers:"}
+    assert httpx.get(f"{other.url}/subjects", params=readers).json() == [reader]
+
+    assert httpx.put(f"{other.url}/config", json={"compatibility": "NONE"}).is_success
+    again = run("import", str(kept), registry=other.url)
+    assert "--with-global" in again.stderr
+    assert httpx.get(f"{other.url}/config").json()["compatibilityLevel"] == "NONE"
+    run("import", str(kept), "--with-global", registry=other.url)
+    assert httpx.get(f"{other.url}/config").json()["compatibilityLevel"] == "FORWARD"
+    home.end()
     other.end()
 
 

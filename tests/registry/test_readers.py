@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from penstock.schemas.readers import EXPIRES, FIELDS, VERSION, reader_subject
+from penstock.schemas.readers import EXPIRES, FIELDS, ONLY_FIELDS, VERSION, reader_subject
 
 WITH_COUPON = {
     "type": "record",
@@ -100,3 +100,40 @@ def test_a_reader_that_is_not_understood_is_named(http: httpx.Client, orders: st
     declined = register(http, orders, WITHOUT)
     assert declined.status_code == 409
     assert "declare it anew or retire it" in declined.json()["message"]
+
+
+def test_readers_are_listed_only_where_their_context_is_named(
+    http: httpx.Client, orders: str
+) -> None:
+    kept = declare(http, orders)
+
+    def listed(path: str, **params: Any) -> list[Any]:
+        found: list[Any] = http.get(path, params=params).json()
+        return found
+
+    for params in ({}, {"subjectPrefix": ":*:"}, {"deleted": "true"}):
+        assert not [one for one in listed("/subjects", **params) if one.startswith(":.readers:")]
+        assert kept not in [one["subject"] for one in listed("/schemas", **params)]
+    assert ".readers" not in listed("/contexts")
+    guid = http.get(f"{path(orders)}/versions/1").json()["guid"]
+    assert [one["context"] for one in listed(f"/schemas/guids/{guid}/ids")] == ["."]
+    assert kept in listed("/subjects", subjectPrefix=":.readers:")
+    assert [one["subject"] for one in listed("/schemas", subjectPrefix=kept)] == [kept]
+    assert listed("/contexts", contextPrefix=".readers") == [".readers"]
+
+
+def test_renaming_a_protobuf_field_that_a_reader_uses_by_name_is_declined(
+    http: httpx.Client, subject: str
+) -> None:
+    def put(name: str, where: str = subject, **more: Any) -> httpx.Response:
+        text = f'syntax = "proto3"; message M {{ string {name} = 2; }}'
+        body = {"schema": text, "schemaType": "PROTOBUF", **more}
+        return http.post(f"{path(where)}/versions", json=body)
+
+    assert put("mail").status_code == 200
+    properties = {VERSION: "1", FIELDS: "mail", ONLY_FIELDS: "true"}
+    kept = reader_subject(subject, "bi")
+    assert put("mail", kept, metadata={"properties": properties}).status_code == 200
+    declined = put("email")
+    assert declined.json()["error_code"] == 40901
+    assert "renaming `mail` to `email` breaks bi 1" in declined.json()["message"]

@@ -7,11 +7,14 @@ from typing import Any
 
 import fastavro
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.schemas.avro import parse as parse_avro
 from penstock.schemas.json import parse as parse_json
 from penstock.schemas.model import ParsedSchema
 from penstock.schemas.proof import Evidence, locate, missing_fields, prove
+from penstock.schemas.proof.pattern_events import texts_of
 from penstock.schemas.protobuf import parse as parse_protobuf
 
 HERE = Path(__file__).parent
@@ -68,6 +71,12 @@ def protobuf(text: str, syntax: str) -> ParsedSchema:
     return parse_protobuf(f'syntax = "{syntax}"; {body}')
 
 
+RENUMBERED = (  # upb reads the same numbers; they have other names
+    "message M { E e = 1; } enum E { Z = 0; A = 1; B = 2; } => "
+    "message M { E e = 1; } enum E { Z = 0; A = 2; B = 1; }"
+)
+
+
 @pytest.mark.parametrize(("step", "answer"), protobuf_cases())
 def test_a_protobuf_event_that_is_lost_is_found(step: str, answer: str) -> None:
     syntax = "proto2" if step.startswith("2: ") else "proto3"
@@ -76,7 +85,7 @@ def test_a_protobuf_event_that_is_lost_is_found(step: str, answer: str) -> None:
         found = evidence(writer, reader)
         if line.endswith("; no events"):
             continue
-        if "loses" in line or "in range" in line:
+        if "loses" in line or "in range" in line or step == RENUMBERED:
             assert found.fails is not None, line
         elif "compatible; reads" in line:
             assert found.fails is None, line
@@ -222,6 +231,44 @@ def test_an_optional_property_added_to_an_open_object_fails_on_what_was_allowed_
     found = evidence(old, new)
     assert found.fails is not None
     assert not isinstance(json.loads(found.fails.event)["b"], int)
+
+
+TEXT = {"type": "string"}
+NAMED = {"type": "object", "properties": {"a": TEXT, "b": TEXT}}
+IS_X = {"properties": {"a": {"const": "x"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (TEXT, {**TEXT, "not": {"enum": ["x"]}}),
+        ({"type": "integer"}, {"type": "integer", "not": {"const": 41}}),
+        (NAMED, {**NAMED, "not": IS_X}),
+        (NAMED, {**NAMED, "if": IS_X, "then": {"required": ["b"]}}),
+        ({**TEXT, "pattern": "^[A-Z]{2,3}$"}, {**TEXT, "pattern": "^[A-Z]{3}$"}),
+        ({**TEXT, "pattern": "^a|^b"}, {**TEXT, "pattern": "^a"}),
+        ({**TEXT, "pattern": r"^\d{4}-\d{2}$"}, {**TEXT, "pattern": r"^\d{4}/\d{2}$"}),
+        ({**TEXT, "pattern": "^(?:foo|bar)+$"}, {**TEXT, "pattern": "^foo$"}),
+        ({**TEXT, "pattern": r"^[^@\s]+@\w+\.(de|fr)$"}, {**TEXT, "pattern": r"\.de$"}),
+    ],
+)
+def test_an_event_that_breaks_is_found_behind_not_if_and_patterns(old: Any, new: Any) -> None:
+    writer, reader = (parse_json(json.dumps(one)) for one in (old, new))
+    assert reader.unreadable(writer)
+    assert evidence(writer, reader).fails is not None
+
+
+def test_a_member_that_left_its_oneof_is_lost() -> None:
+    writer = protobuf("oneof k { int32 a = 1; int32 b = 2; }", "proto3")
+    reader = protobuf("oneof k { int32 a = 1; }", "proto3")
+    found = evidence(writer, reader).fails
+    assert found is not None
+    assert found.failure == "oneof k: written with b, and the reader sees none set"
+
+
+@given(st.text(alphabet="ab^$.*+?{}()[]|\\d1,2-<>:=!p", max_size=12))
+def test_no_pattern_is_too_odd(pattern: str) -> None:
+    assert all(len(text) <= 50**3 for text in texts_of(pattern))
 
 
 def test_languages_do_not_read_one_another() -> None:

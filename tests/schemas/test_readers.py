@@ -1,6 +1,7 @@
 """What a proposed schema does to those who said that they read, in every language."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -43,6 +44,38 @@ def proto(body: str) -> ParsedSchema:
 def objects(*names: str) -> ParsedSchema:
     document = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
     return parse(Source(SchemaType.JSON, json.dumps({**document, "additionalProperties": False})))
+
+
+def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
+    before = parse(
+        Source(
+            SchemaType.PROTOBUF,
+            'syntax = "proto3"; message Order { string mail = 2; To to = 3; } '
+            "message To { string city = 1; }",
+        )
+    )
+    after = parse(
+        Source(
+            SchemaType.PROTOBUF,
+            'syntax = "proto3"; message Order { string email = 2; To to = 3; } '
+            "message To { string town = 1; }",
+        )
+    )
+    by_name = Reader("bi", "1", fields=("mail", "to.city", "to"), only_fields=True)
+    for reader in (by_name, replace(by_name, schema=before)):
+        assert [(one.kind, one.sentence) for one in harms(reader, after, before)] == [
+            (
+                "FIELD_IN_USE_RENAMED",
+                "renaming `mail` to `email` breaks bi 1, which uses it by name",
+            ),
+            (
+                "FIELD_IN_USE_RENAMED",
+                "renaming `to.city` to `to.town` breaks bi 1, which uses it by name",
+            ),
+        ]
+    assert harms(by_name, before, before) == ()
+    own_schema = replace(by_name, schema=before, only_fields=False)
+    assert harms(own_schema, after, before) == (), "it sees the names of its own schema"
 
 
 @pytest.mark.parametrize(

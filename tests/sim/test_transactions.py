@@ -34,7 +34,7 @@ from penstock.coordination.transactions import (
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, TopicPartition
+from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
 
 SEEDS = range(120)
 STEPS = 400
@@ -187,7 +187,7 @@ class World:
             assert isinstance(command, InitProducer | EndTransaction)
             command = command._replace(minted_producer_id=self.mint())
         self.answers = []
-        self.runner.submit(command, CallerId(1), self.now)
+        self.runner.submit(command, CallerId(1), self.moment())
         (body,) = self.answers
         return body
 
@@ -201,11 +201,11 @@ class World:
                     self.runner.submit(
                         MarkersWritten(message.transactional_id, message.producer, written),
                         CallerId(0),
-                        self.now,
+                        self.moment(),
                     )
             case WantProducerId(transactional_id, producer):
                 report = AbortTimedOut(transactional_id, producer, self.mint())
-                self.runner.submit(report, CallerId(0), self.now)
+                self.runner.submit(report, CallerId(0), self.moment())
 
     def write_marker(self, message: WriteMarkers, target: TopicPartition) -> bool:
         if self.happens(2):
@@ -237,13 +237,22 @@ class World:
                 raise Refused(ErrorCode.transaction_abortable, "not added")
         log.append(work, producer, number)
 
+    def moment(self) -> Moment:
+        """The time of day is set back or forward by an hour every ten seconds."""
+        hours = self.now // 10_000 % 3 - 1
+        return Moment(self.now, Millis(1_000_000_000 + self.now + hours * 3_600_000))
+
+    def tick(self) -> None:
+        while (wake_at := self.runner.wake_at()) is not None and wake_at <= self.now:
+            self.runner.tick(self.moment())
+
     def pass_time(self, span_ms: int) -> None:
         self.now = Millis(self.now + span_ms)
-        self.runner.tick(self.now)
+        self.tick()
 
     def restart(self) -> None:
         self.runner = self.load()
-        self.runner.tick(self.now)
+        self.tick()
 
     def check(self) -> None:
         for log in self.logs.values():

@@ -13,6 +13,7 @@ class Transport:
     def __init__(self) -> None:
         self.sent_bytes = 0
         self.last: bytes = b""
+        self.is_paused = False
 
     def write(self, response: bytes) -> None:
         self.sent_bytes += len(response)
@@ -27,8 +28,13 @@ class Transport:
 
     def setsockopt(self, *_: int) -> None: ...
     def set_write_buffer_limits(self, **_: int) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
     def close(self) -> None: ...
     def is_closing(self) -> bool:
         return False
@@ -54,6 +60,11 @@ class SocketlessConnection:
             buffer[:size] = content[position : position + size]
             connection.buffer_updated(size)
             position += size
+
+    async def drain(self) -> None:
+        """Let the event loop turn until the connection reads again: it handled all that came."""
+        while self.transport.is_paused:  # noqa: ASYNC110 - it takes a turn
+            await asyncio.sleep(0)
 
     def close(self) -> None:
         """Leave the server as a client that disconnects."""

@@ -41,7 +41,9 @@ def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_one
     ]
     live_bytes = sum(len(batch) for batch in batches)
     kept = Kept(log, RetentionSettings(delete=False), CompactionSettings(compact=True))
-    upkeep = Upkeep(lambda: [kept], Inline(), UpkeepSettings(), clock=lambda: NOW)
+    upkeep = Upkeep(
+        lambda: [kept], Inline(), UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
+    )
     for number in range(UPDATES // IN_BATCH):
         append_batch(log, batches[number % len(batches)], leader_epoch=LeaderEpoch(0), now=NOW)
         log.set_high_watermark(log.end_offset)

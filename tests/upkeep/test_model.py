@@ -91,6 +91,7 @@ class History:
             self.worker,
             UpkeepSettings(map_bytes=self.map_bytes, retry_ms=Millis(0)),
             clock=lambda: self.now,
+            steady_clock=lambda: self.now,
         )
 
     def write(

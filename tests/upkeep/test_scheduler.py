@@ -54,7 +54,13 @@ class House:
         self.upkeep = self.new_upkeep()
 
     def new_upkeep(self) -> Upkeep:
-        return Upkeep(lambda: self.kept, self.worker, UpkeepSettings(), clock=lambda: self.now)
+        return Upkeep(
+            lambda: self.kept,
+            self.worker,
+            UpkeepSettings(),
+            clock=lambda: self.now,
+            steady_clock=lambda: self.now,
+        )
 
     def partition(
         self,

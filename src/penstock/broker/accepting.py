@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+from penstock.broker import opening
 from penstock.config.views import AcceptSettings, TimestampType
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.model import Millis
+from penstock.model import Millis, Offset
 from penstock.protocol.batch import CODEC_MASK, BatchHeader, CorruptBatch, check_client_batch
 
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 RECORD_ERRORS_MAX: Final = 100  # listed in one response
 _UNBOUNDED_MS: Final = 1 << 62
+
+# How large the records of a batch may be once they are opened.
+OPENED_PER_MESSAGE_BYTE: Final = 32  # for each byte of max.message.bytes
+OPENED_BYTES_FLOOR: Final = 1 << 20  # allowed in every topic
+OPENED_BYTES_CEILING: Final = 256 << 20  # in no topic more: compaction opens no larger batch
 
 
 class RecordFacts(NamedTuple):
@@ -31,12 +37,24 @@ class RecordInspector(Protocol):
     """Opens batches, as vectors. Called in a thread; raises Malformed on bytes that lie."""
 
     def inspect(
-        self, batch: bytearray, *, earliest: Millis | None, latest: Millis | None
+        self,
+        batch: bytearray,
+        *,
+        earliest: Millis | None,
+        latest: Millis | None,
+        opened_bytes_max: int,
     ) -> RecordFacts:
         """Which records have no key, and which lie outside the bounds."""
 
-    def recompress(self, batch: bytearray, codec: int, level: int | None) -> bytearray:
+    def recompress(
+        self, batch: bytearray, codec: int, level: int | None, *, opened_bytes_max: int
+    ) -> bytearray:
         """The same batch in another codec, sealed."""
+
+    def find_time(
+        self, batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
+    ) -> tuple[Offset, Millis] | None:
+        """The first record in [start_offset, end_offset) of that time or later."""
 
 
 class RefusedRecords(Refused):
@@ -94,6 +112,22 @@ def _too_large(batch: memoryview | bytearray, max_message_bytes: int) -> Refused
     )
 
 
+def opened_bytes_max(accept: AcceptSettings) -> int:
+    """How large the opened records of one batch may be."""
+    wanted = max(OPENED_PER_MESSAGE_BYTE * accept.max_message_bytes, OPENED_BYTES_FLOOR)
+    return min(wanted, OPENED_BYTES_CEILING)
+
+
+def memory_to_open(
+    batch: bytearray | memoryview, header: BatchHeader, accept: AcceptSettings
+) -> int:
+    """The memory that `open_and_check` can take; Refused where headers show that it would fail."""
+    try:
+        return opening.memory_to_open(batch, header, opened_bytes_max(accept))
+    except Malformed as error:
+        raise Refused(ErrorCode.invalid_record, str(error)) from error
+
+
 def open_and_check(
     batch: bytearray,
     header: BatchHeader,
@@ -107,12 +141,17 @@ def open_and_check(
         latest = Millis(now + accept.timestamp_after_max_ms)
         if accept.timestamp_before_max_ms is not None:
             earliest = Millis(now - accept.timestamp_before_max_ms)
+    bytes_max = opened_bytes_max(accept)
     try:
-        facts = inspector.inspect(batch, earliest=earliest, latest=latest)
+        facts = inspector.inspect(
+            batch, earliest=earliest, latest=latest, opened_bytes_max=bytes_max
+        )
         _check_facts(facts, accept)
         if _needs_other_codec(header, accept):
             codec = CODECS[accept.compression]
-            batch = inspector.recompress(batch, codec, accept.compression_level)
+            batch = inspector.recompress(
+                batch, codec, accept.compression_level, opened_bytes_max=bytes_max
+            )
     except Malformed as error:
         raise Refused(ErrorCode.invalid_record, str(error)) from error
     if len(batch) > accept.max_message_bytes:  # as it came it was not
@@ -129,7 +168,7 @@ def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
         raise RefusedRecords(
             ErrorCode.invalid_record,
             "a compacted topic takes no record without a key",
-            facts.unkeyed[:RECORD_ERRORS_MAX],
+            list(facts.unkeyed[:RECORD_ERRORS_MAX]),
         )
     if len(facts.outside):
         before_ms = accept.timestamp_before_max_ms
@@ -138,5 +177,5 @@ def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
             "the timestamp is too far from the broker's clock: message.timestamp.before.max.ms is "
             f"{'unbounded' if before_ms is None else before_ms}, "
             f"message.timestamp.after.max.ms is {accept.timestamp_after_max_ms}",
-            facts.outside[:RECORD_ERRORS_MAX],
+            list(facts.outside[:RECORD_ERRORS_MAX]),
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from penstock.broker.accepting import RecordInspector
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.handler import ApiTable
+from penstock.broker.opening import Opening
 from penstock.broker.partition import Leadership, TopicSettings
 from penstock.broker.partitions import Partitions
 from penstock.broker.settings import BrokerSettings
@@ -94,12 +95,14 @@ class Broker:
     """The composition that every handler is given."""
 
     settings: BrokerSettings
-    clock: Callable[[], Millis]
+    clock: Callable[[], Millis]  # the time of day, for what is stored or shown
+    steady_clock: Callable[[], Millis]  # for time-outs
     partitions: Partitions
     cluster: ClusterView
     quotas: Quotas
     api_table: ApiTable
     inspector: RecordInspector
     fetch_sessions: FetchSessions
+    opening: Opening = field(default_factory=Opening)
     groups: Groups = field(init=False)
     transactions: Transactions = field(init=False)

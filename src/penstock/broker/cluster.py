@@ -47,7 +47,7 @@ from penstock.coordination.controller.state import (
 )
 from penstock.errors import Refused
 from penstock.machine import CallerId
-from penstock.model import Millis, NodeId, ProducerId, TopicId, TopicPartition
+from penstock.model import Moment, NodeId, ProducerId, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class ClusterController:
         *,
         rules: ControllerRules,
         features: Mapping[str, int],
-        clock: Callable[[], Millis],
+        clock: Callable[[], Moment],
         mint_id: Callable[[], UUID] = uuid4,
     ) -> None:
         self.node_id = rules.node_id

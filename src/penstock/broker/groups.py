@@ -25,7 +25,7 @@ from penstock.coordination.groups.state import NO_TOPICS
 from penstock.coordination.groups.state import Groups as GroupTable
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId
-from penstock.model import Millis
+from penstock.model import Moment
 from penstock.protocol.control import Marker
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -53,7 +53,7 @@ class Groups:
         partitions: Partitions,
         cluster: ClusterController,
         settings: GroupSettings,
-        clock: Callable[[], Millis],
+        clock: Callable[[], Moment],
     ) -> None:
         self.settings = settings
         self._cluster = cluster

@@ -16,7 +16,7 @@ from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
 from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NOT_YET, CallerId, Machine, Runner
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 from penstock.protocol.control import Marker
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         machine: Machine[StateT, CommandT, EventT],
         partition: Partition,
         *,
-        clock: Callable[[], Millis],
+        clock: Callable[[], Moment],
         send: Callable[[object], None] = lambda message: None,
         marker_event: Callable[[Marker], EventT] | None = None,
         loads_in_turns: bool = False,  # from `start` on, and refuses commands until it has
@@ -239,7 +239,7 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._timer_at = wake_at
         if wake_at is None or self._closed:
             return
-        delay_s = min(max(wake_at - self._clock(), 0) / 1000, SLEEP_MAX_S)
+        delay_s = min(max(wake_at - self._clock().steady, 0) / 1000, SLEEP_MAX_S)
         loop = asyncio.get_running_loop()
         self._timer_due_s = loop.time() + delay_s
         self._timer = loop.call_at(self._timer_due_s, self._on_timer)

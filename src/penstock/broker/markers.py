@@ -14,7 +14,7 @@ from penstock.broker.broker import ClusterView
 from penstock.broker.partition import OnCommitted, Partition
 from penstock.broker.partitions import Partitions
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis, TopicPartition
+from penstock.model import Millis, Moment, TopicPartition
 from penstock.protocol.control import Marker, build_marker
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class MarkerWriter:
         self,
         partitions: Partitions,
         cluster: ClusterView,
-        clock: Callable[[], Millis],
+        clock: Callable[[], Moment],
     ) -> None:
         self._partitions = partitions
         self._cluster = cluster
@@ -56,7 +56,7 @@ class MarkerWriter:
         report: Callable[[frozenset[TopicPartition]], None],
     ) -> None:
         """Try every target once; `report` is called for those that are done, now or later."""
-        now = self._clock()
+        now = self._clock().wall
         done: list[TopicPartition] = []
         is_first_report_due = True
 

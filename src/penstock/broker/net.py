@@ -4,6 +4,9 @@ Requests of one connection take effect in the order they came, and their replies
 order. A connection stops reading while too many of its replies are outstanding, while its client
 does not read, while a request that must finish first is held, and while a quota mutes it. So every
 client is bounded by what it does itself, and whatever it does costs only its own connection.
+
+In one turn of the event loop a connection has a share of requests, time and bytes. One that sends
+more continues in the next turn, after every other connection had its own.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import logging
 import socket
 from collections import deque
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.broker.dispatch import refuse
@@ -30,6 +34,11 @@ logger = logging.getLogger(__name__)
 JOINED_BYTES_MAX: Final = 16 << 10  # small replies leave as one piece
 FRAME_BYTES_PER_S: Final = 64 << 10  # beyond its first grace, a request must come at this pace
 
+# The share of one connection in one turn of the event loop.
+TURN_REQUESTS_MAX: Final = 64
+TURN_S: Final = 0.0005  # checked after each request: one request may take longer
+TURN_BYTES_MAX: Final = 1 << 20  # libuv reads up to 32 times while reads fill their buffer
+
 # What keeps a connection from starting its next request: bits, so that one look tells all.
 _HELD: Final = 1  # a request must finish before the next may start
 _MUTED: Final = 2  # by a quota
@@ -37,6 +46,7 @@ _UNREAD: Final = 4  # the client does not read its replies
 _FULL: Final = 8  # too many requests wait for their reply
 _STOPPING: Final = 16
 _GONE: Final = 32  # there is no connection yet, or no more
+_YIELDED: Final = 64  # its share of this turn is used
 
 
 class _Pending:
@@ -66,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         "_receiver",
         "_server",
         "_stats",
+        "_turn_bytes",
         "_working",
         "active_at",
         "client",
@@ -85,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._obstacles = _GONE
         self._paused = False  # reading is, because of an obstacle
         self._is_sending_due = False  # deferred responses leave at the end of this loop turn
+        self._turn_bytes = 0  # read without a pause
         self._working = False  # frames are being handled up the stack: write once, at the end
         self.transport: asyncio.Transport | None = None
         self._heard = False  # since the last sweep, which tells the time of it
@@ -131,7 +143,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         self._heard = True
-        self._receiver.on_received(size)
+        is_full = self._receiver.on_received(size)
+        # A read that did not fill its buffer is the last of this turn.
+        self._turn_bytes = self._turn_bytes + size if is_full else 0
         self._handle_frames()
 
     def pause_writing(self) -> None:
@@ -147,9 +161,13 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self) -> None:
         receiver, left = self._receiver, 0
         self._working = True
+        requests_left, until_s = TURN_REQUESTS_MAX, perf_counter() + TURN_S
         try:
             while not self._obstacles and (frame := receiver.next_frame()) is not None:
                 self._start(frame)
+                requests_left -= 1
+                if requests_left == 0 or perf_counter() > until_s:
+                    self._yield_turn()
             left = receiver.settle()
         except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
             self._fail(error)
@@ -157,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
             self._working = False
         if self._obstacles & _GONE:
             return
+        if self._turn_bytes >= TURN_BYTES_MAX:
+            self._yield_turn()
         # Remember since when an unfinished frame is on its way.
         if left == 0:
             self.frame_began_at = None
@@ -166,6 +186,17 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         if self._obstacles or self._paused:
             self._pause_or_resume()
+
+    def _yield_turn(self) -> None:
+        """Go on in the loop's next turn, when the others had theirs."""
+        if not self._obstacles & _YIELDED:
+            self._obstacles |= _YIELDED
+            self._turn_bytes = 0
+            self._server.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._obstacles &= ~_YIELDED
+        self._resume()
 
     def _start(self, frame: memoryview) -> None:
         self.frame_began_at = None

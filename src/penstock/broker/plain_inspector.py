@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from penstock.broker.accepting import RecordFacts
-from penstock.model import Millis
+from penstock.log.timestamps import find_one_by_one
+from penstock.model import Millis, Offset
 from penstock.protocol import batch as v2
 from penstock.protocol.codecs import compress, decompress
-from penstock.protocol.records import OPENED_BYTES_MAX, read_records
+from penstock.protocol.records import read_records
 
 
 class PlainInspector:
     """Opens each record."""
 
+    def find_time(
+        self, batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
+    ) -> tuple[Offset, Millis] | None:
+        """The first record in [start_offset, end_offset) of that time or later."""
+        return find_one_by_one(batch, timestamp, start_offset, end_offset)
+
     def inspect(
-        self, batch: bytearray, *, earliest: Millis | None, latest: Millis | None
+        self,
+        batch: bytearray,
+        *,
+        earliest: Millis | None,
+        latest: Millis | None,
+        opened_bytes_max: int,
     ) -> RecordFacts:
         """Which records have no key, and which lie outside the bounds."""
-        records = read_records(batch)
+        records = read_records(batch, max_bytes=opened_bytes_max)
         return RecordFacts(
             unkeyed=[index for index, record in enumerate(records) if record.key is None],
             outside=[
@@ -27,12 +39,14 @@ class PlainInspector:
             ],
         )
 
-    def recompress(self, batch: bytearray, codec: int, level: int | None) -> bytearray:
+    def recompress(
+        self, batch: bytearray, codec: int, level: int | None, *, opened_bytes_max: int
+    ) -> bytearray:
         """The same batch in another codec, sealed."""
         header = v2.read_header(batch)
         packed = memoryview(batch)[v2.HEADER_BYTES : header.size_bytes]
-        raw = decompress(header.codec, packed, max_bytes=OPENED_BYTES_MAX)
-        repacked = compress(codec, bytes(raw), level)
+        raw = decompress(header.codec, packed, max_bytes=opened_bytes_max)
+        repacked = compress(codec, raw, level)
         changed = bytearray(v2.HEADER_BYTES)
         v2.write_header(
             changed,

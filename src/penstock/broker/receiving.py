@@ -63,9 +63,10 @@ class Receiver:
         """Where the next read goes; never empty."""
         return self._view[self._end :] if self._end else self._view
 
-    def on_received(self, size: int) -> None:
-        """So many bytes were read into `room`."""
+    def on_received(self, size: int) -> bool:
+        """This many bytes were read into `room`; whether they filled it: there may be more."""
         self._end += size
+        return self._end == len(self._view)
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame, in place: valid until `settle`."""
@@ -93,7 +94,10 @@ class Receiver:
                 self.leave()
             self._start = self._end = 0
             return 0
-        if self._own and self._start == 0 and self._end < len(self._view):
+        # While a whole frame waits nothing is read, so moving it can wait too: moving the rest of a
+        # long pipeline after each of its turns would cost more than handling it.
+        may_stay = self._start == 0 or (self._start < left and self._has_whole_frame())
+        if self._own and self._end < len(self._view) and may_stay:
             return left
         size_bytes = self._room_bytes(left)
         view = self._view
@@ -112,6 +116,10 @@ class Receiver:
             self._rooms.give_back(self._view)
             self._own, self._view = False, self._rooms.shared
         self._start = self._end = 0
+
+    def _has_whole_frame(self) -> bool:
+        end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)
+        return end is not None and end <= self._end
 
     def _room_bytes(self, left: int) -> int:
         end = frame_end(self._view, self._start, self._end, bytes_max=self._frame_bytes_max)

@@ -40,7 +40,7 @@ from penstock.coordination.transactions import (
 )
 from penstock.coordination.transactions import Transactions as TransactionTable
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis, ProducerEpoch, ProducerId, TopicPartition
+from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 from penstock.protocol.control import Marker
 
 STATE_TOPIC: Final = "__transaction_state"
@@ -66,7 +66,7 @@ class Transactions:
         cluster: ClusterView,
         producer_ids: ProducerIdSource,
         settings: TransactionSettings,
-        clock: Callable[[], Millis],
+        clock: Callable[[], Moment],
     ) -> None:
         self.producer_ids = ProducerIds(producer_ids.allocate_producer_ids)
         self._clock = clock

@@ -4,10 +4,11 @@ Exit status of `check`: 0 compatible, 1 breaking, 2 could not be checked.
 """
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -35,6 +36,8 @@ from penstock.schemas.model import Reference
 
 app = typer.Typer(help="Check, plan and apply changes to contracts.", no_args_is_help=True)
 app.add_typer(reader_app, name="reader")
+
+UNMANAGED_SHOWN_MAX: Final = 10
 
 RegistryUrl = Annotated[
     str | None, typer.Option("--registry", "-r", help="The registry: http://host:port.")
@@ -65,6 +68,10 @@ def check(
     events: Annotated[
         bool, typer.Option("--events/--no-events", help="Prove it with events.")
     ] = True,
+    assert_formats: Annotated[
+        bool,
+        typer.Option("--assert-formats", help="JSON Schema: events must match each `format`."),
+    ] = False,
     against_topic: Annotated[
         str | None, typer.Option("--against-topic", help="Try it on events of this topic, too.")
     ] = None,
@@ -74,27 +81,30 @@ def check(
     """Say whether a change is safe, and prove it with events."""
     if registry is not None and contracts is not None:
         fail("compare with --registry or with --contracts, not with both")
-    gate = Gate(today_utc(), seed, shows_events=events)
+    gate = Gate(today_utc(), seed, shows_events=events, asserts_formats=assert_formats)
     with telling(), _base(registry, contracts) as base:
-        question = Question(
-            proposed, subject, base, mode, tuple(map(read_reference, reference or ()))
-        )
+        question = Question(proposed, subject, base, mode, read_references(reference or ()))
         if not proposed.exists():
             raise CannotCheck(f"{proposed} is not there")
         results = answer(question, gate)
         if against_topic is not None:
-            results = [_tried(question, results, registry, bootstrap, against_topic, last)]
+            tried = _Topic(against_topic, last, bootstrap, assert_formats)
+            results = [_tried(question, results, registry, tried)]
     sys.stdout.write(FORMATS[format](results))
     raise typer.Exit(exit_status(results))
 
 
+class _Topic(NamedTuple):
+    """Recorded events to try a schema on."""
+
+    name: str
+    last: int
+    bootstrap: str
+    assert_formats: bool
+
+
 def _tried(
-    question: Question,
-    results: list[Result],
-    registry: str | None,
-    bootstrap: str,
-    topic: str,
-    last: int,
+    question: Question, results: list[Result], registry: str | None, topic: _Topic
 ) -> Result:
     """The one result, with what came of a topic's events."""
     if registry is None or len(results) != 1 or question.proposed.is_dir():
@@ -104,7 +114,15 @@ def _tried(
     with RegistryClient(registry, client="penstock-contract") as client:
         proposal = read_proposal(question)
         return results[0].with_recorded(
-            try_recorded(bootstrap, topic, last, client, proposal, settings=login(bootstrap))
+            try_recorded(
+                topic.bootstrap,
+                topic.name,
+                topic.last,
+                client,
+                proposal,
+                settings=login(topic.bootstrap),
+                assert_formats=topic.assert_formats,
+            )
         )
 
 
@@ -116,6 +134,15 @@ def _base(registry: str | None, contracts: Path | None) -> Iterator[Shelf | None
         return
     with RegistryApi(registry) as api:
         yield RegistryShelf(api)
+
+
+def read_references(texts: Iterable[str]) -> tuple[Reference, ...]:
+    """One reference per name."""
+    found = tuple(map(read_reference, texts))
+    name, count = Counter(one.name for one in found).most_common(1)[0] if found else ("", 0)
+    if count > 1:
+        raise CannotCheck(f"--reference {name} is given {count} times: a name has one reference")
+    return found
 
 
 def read_reference(text: str) -> Reference:
@@ -182,7 +209,7 @@ def show_plan(plan: Plan, *, as_json: bool, applied: bool) -> None:
         if action.result is not None and action.is_refused:
             typer.echo("\n" + as_text([action.result]).rstrip())
     if plan.unmanaged:
-        typer.echo(f"  left alone, as the folder does not know them: {', '.join(plan.unmanaged)}")
+        _show_unmanaged(plan.unmanaged)
     if plan.is_refused:
         typer.echo("\nNothing was changed: what is marked ! would be refused.")
     elif not plan.actions:
@@ -190,6 +217,16 @@ def show_plan(plan: Plan, *, as_json: bool, applied: bool) -> None:
     else:
         verb = "were made" if applied else "to make: penstock contract apply"
         typer.echo(f"\n{len(plan.actions)} changes {verb}")
+
+
+def _show_unmanaged(subjects: Sequence[str]) -> None:
+    """A line for each of the first, so that a registry with hundreds stays readable."""
+    typer.echo(f"  {len(subjects)} subjects are not in the folder and are left alone:")
+    for subject in subjects[:UNMANAGED_SHOWN_MAX]:
+        typer.echo(f"    {subject}")
+    if len(subjects) > UNMANAGED_SHOWN_MAX:
+        left = len(subjects) - UNMANAGED_SHOWN_MAX
+        typer.echo(f"    … and {left} more (--json lists them all)")
 
 
 def _action_document(action: Action) -> dict[str, Any]:

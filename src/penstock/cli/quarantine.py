@@ -21,8 +21,9 @@ from penstock.client.annotate import annotate, hexdump
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError, Reason
 from penstock.client.frame import Side
+from penstock.client.quarantine import Quarantined
 from penstock.client.reading import Reading
-from penstock.client.redrive import Found, look, redrive
+from penstock.client.redrive import Found, Redriven, Returning, Selection, look, redrive
 from penstock.client.registry import Registry
 
 app = typer.Typer(no_args_is_help=True, help="What could not be read, and sending it back.")
@@ -98,7 +99,22 @@ def redrive_found(
         Path | None,
         typer.Option("--reader", help="The fixed reader's schema: .avsc, .proto or .json."),
     ] = None,
-    to: Annotated[str | None, typer.Option("--to", help="Another topic to send them to.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only events that this group put aside.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="Another topic to send them to, such as one that only --group reads."
+        ),
+    ] = None,
+    include_superseded: Annotated[
+        bool,
+        typer.Option(
+            "--include-superseded",
+            help="Also send events whose key has a newer value in the topic.",
+        ),
+    ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Send them; without this, only say what would be sent.")
     ] = False,
@@ -109,8 +125,9 @@ def redrive_found(
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Send back what can be read by now. A dry run unless --apply is given."""
-    found = _look(bootstrap, topic, reason)
+    """Send back what can be read by now, each event once. A dry run unless --apply is given."""
+    check_reachable(bootstrap)
+    selection = Selection(reason, group, to, include_superseded)
     with Registry(registry, client="penstock quarantine", attempts=1) as schemas:
         reading = Reading(
             schemas,
@@ -122,26 +139,40 @@ def redrive_found(
         )
         try:
             outcome = redrive(
-                bootstrap, found, reading, dry_run=not apply, to=to, settings=login(bootstrap)
+                bootstrap, topic, reading, selection, dry_run=not apply, settings=login(bootstrap)
             )
         except ClientError as failure:
             fail(str(failure))
     if as_json:
-        show_json(
-            {
-                "applied": apply,
-                "sent": [_told(one) for one in outcome.sent],
-                "unreadable": [{**_told(one), "still": why} for one, why in outcome.unreadable],
-            }
-        )
+        show_json(_outcome_document(outcome, is_applied=apply))
     else:
-        word = "sent back" if apply else "would be sent back (give --apply to do it)"
-        typer.echo(f"{len(outcome.sent)} {word}")
-        typer.echo(f"{len(outcome.unreadable)} still cannot be read")
-        for one, why in outcome.unreadable[:10]:
-            typer.echo(f"  {one.place.partition}:{one.place.offset}  {why}")
+        _show_outcome(outcome, is_applied=apply)
+        if outcome.sent and to is None and group is not None:
+            typer.echo(f"every group that reads {topic} gets them; --to sends them elsewhere")
     if outcome.unreadable and not outcome.sent:
         raise typer.Exit(REFUSED)
+
+
+def _outcome_document(outcome: Redriven, *, is_applied: bool) -> dict[str, Any]:
+    return {
+        "applied": is_applied,
+        "sent": [_returning(one) for one in outcome.sent],
+        "superseded": [_returning(one) for one in outcome.superseded],
+        "unreadable": [{**_returning(one), "still": why} for one, why in outcome.unreadable],
+    }
+
+
+def _show_outcome(outcome: Redriven, *, is_applied: bool) -> None:
+    word = "sent back" if is_applied else "would be sent back (give --apply to do it)"
+    typer.echo(f"{len(outcome.sent)} {word}")
+    if outcome.superseded:
+        typer.echo(
+            f"{len(outcome.superseded)} left out: the topic has a newer value of the key "
+            "(--include-superseded sends them too)"
+        )
+    typer.echo(f"{len(outcome.unreadable)} still cannot be read")
+    for one, why in outcome.unreadable[:10]:
+        typer.echo(f"  {one.places[0].partition}:{one.places[0].offset}  {why}")
 
 
 def _look(bootstrap: str, topic: str, reason: Reason | None) -> list[Found]:
@@ -153,9 +184,18 @@ def _look(bootstrap: str, topic: str, reason: Reason | None) -> list[Found]:
 
 
 def _told(found: Found) -> dict[str, Any]:
-    origin, verdict = found.record
+    place = f"{found.place.partition}:{found.place.offset}"
+    return {"place": place, **_described(found.record), "redriven": found.is_redriven}
+
+
+def _returning(event: Returning) -> dict[str, Any]:
+    places = [f"{one.partition}:{one.offset}" for one in event.places]
+    return {"place": places[0], "places": places, **_described(event.record)}
+
+
+def _described(record: Quarantined) -> dict[str, Any]:
+    origin, verdict = record
     return {
-        "place": f"{found.place.partition}:{found.place.offset}",
         "topic": origin.topic,
         "partition": origin.partition,
         "offset": origin.offset,
@@ -168,5 +208,4 @@ def _told(found: Found) -> dict[str, Any]:
         "client": verdict.client,
         "at": verdict.at,
         "attempts": verdict.attempts,
-        "redriven": found.is_redriven,
     }

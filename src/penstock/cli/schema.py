@@ -11,16 +11,24 @@ import typer
 from penstock.cli.reaching import REFUSED, AsJson, fail, show_json, show_table
 from penstock.cli.registry_link import (
     LOCAL,
-    NOT_FOUND,
     RegistryLink,
     RegistryRefused,
     RegistryUrl,
     reaching,
     schema_body,
 )
+from penstock.cli.registry_settings import (
+    GLOBAL,
+    apply_config,
+    contexts_of,
+    own_mode,
+    set_mode,
+    settings_of,
+)
 from penstock.registry.advice import Explanation, explain
 from penstock.registry.errors import INVALID_SCHEMA
 from penstock.schemas.model import ParsedSchema, Policy
+from penstock.schemas.readers import READERS
 
 app = typer.Typer(help="Schemas in the registry: look, register, compare.", no_args_is_help=True)
 
@@ -263,42 +271,77 @@ def write_out(
     prefix: Annotated[str, typer.Option(help="Only subjects that begin so.")] = "",
     registry: RegistryUrl = LOCAL,
 ) -> None:
-    """Write all schemas as one JSON object per line, with ids and versions, to be imported."""
+    """Write schemas and settings as one JSON object per line, with ids, to be imported.
+
+    Settings are levels, policies and modes; those of the registry itself only without --prefix.
+    """
     with reaching(registry) as link:
-        found = sorted(_all_schemas(link, prefix, deleted=False), key=lambda one: int(one["id"]))
-    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
+        found = sorted(_with_readers(link, prefix), key=lambda one: int(one["id"]))
+        subjects = sorted({one["subject"] for one in found})
+        scopes = [*contexts_of(subjects), *subjects]
+        settings = list(settings_of(link, scopes if prefix else [GLOBAL, *scopes]))
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in (*found, *settings))
     if file is None:
         sys.stdout.write(lines)
         return
     file.write_text(lines)
-    typer.echo(f"wrote {len(found)} versions to {file}", err=True)
+    typer.echo(f"wrote {len(found)} versions and {len(settings)} settings to {file}", err=True)
 
 
 @app.command("import")
 def read_in(
     file: Annotated[Path, typer.Argument(help="What `penstock schema export` wrote.")],
+    with_global: Annotated[
+        bool, typer.Option("--with-global", help="Set the registry's own settings in any case.")
+    ] = False,
     registry: RegistryUrl = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Bring schemas in with the ids and versions they had elsewhere."""
+    """Bring schemas in with the ids, versions and settings they had elsewhere.
+
+    Settings of the registry itself are only set if it has no subjects yet, or on request.
+    """
     try:
         documents = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         fail(f"{file} cannot be read: {error}")
-    subjects = sorted({one["subject"] for one in documents})
+    versions = [one for one in documents if "settings" not in one]
+    settings = {one["settings"]: one for one in documents if "settings" in one}
+    subjects = sorted({one["subject"] for one in versions})
     with reaching(registry) as link:
-        modes = {subject: _mode(link, subject) for subject in subjects}
-        try:
-            for subject in subjects:
-                link.ask("PUT", "mode", subject, body={"mode": "IMPORT"}, force="true")
-            _bring_in(link, sorted(documents, key=lambda one: int(one["id"])))
-        finally:
-            for subject, mode in modes.items():
-                _restore_mode(link, subject, mode)
+        is_new = not link.ask("GET", "subjects", subjectPrefix=":*:", limit=1)
+        left_out = settings.pop(GLOBAL, None) if not (is_new or with_global) else None
+        _move_in(link, versions, subjects, settings)
     if as_json:
-        show_json({"subjects": len(subjects), "versions": len(documents)})
+        show_json({"subjects": len(subjects), "versions": len(versions), "settings": len(settings)})
     else:
-        typer.echo(f"imported {len(documents)} versions of {len(subjects)} subjects")
+        typer.echo(f"imported {len(versions)} versions of {len(subjects)} subjects")
+    if left_out is not None:
+        typer.echo(
+            "the settings of the registry itself were left as they are, because it has other "
+            "subjects; --with-global sets them too",
+            err=True,
+        )
+
+
+def _move_in(
+    link: RegistryLink,
+    versions: list[dict[str, Any]],
+    subjects: list[str],
+    settings: dict[str, dict[str, Any]],
+) -> None:
+    """Versions under the mode IMPORT, then settings; modes last, as one may forbid the rest."""
+    modes = {subject: own_mode(link, subject) for subject in subjects}
+    modes |= {scope: one["mode"] for scope, one in settings.items() if "mode" in one}
+    try:
+        for subject in subjects:
+            set_mode(link, subject, "IMPORT")
+        _bring_in(link, sorted(versions, key=lambda one: int(one["id"])))
+        for one in settings.values():
+            apply_config(link, one)
+    finally:
+        for scope, mode in modes.items():
+            set_mode(link, scope, mode)
 
 
 def _bring_in(link: RegistryLink, documents: list[dict[str, Any]]) -> None:
@@ -323,20 +366,12 @@ def _importable(document: dict[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in kept if name in document}
 
 
-def _mode(link: RegistryLink, subject: str) -> str | None:
-    try:
-        return str(link.ask("GET", "mode", subject)["mode"])
-    except RegistryRefused as refusal:
-        if refusal.status != NOT_FOUND:
-            raise
-        return None
-
-
-def _restore_mode(link: RegistryLink, subject: str, mode: str | None) -> None:
-    if mode is None:
-        link.ask("DELETE", "mode", subject)
-    else:
-        link.ask("PUT", "mode", subject, body={"mode": mode}, force="true")
+def _with_readers(link: RegistryLink, prefix: str) -> list[dict[str, Any]]:
+    """All versions, and those of registered readers, which are not listed among the others."""
+    found = _all_schemas(link, prefix, deleted=False)
+    if not prefix.startswith(":"):
+        found += _all_schemas(link, f"{READERS}{prefix}", deleted=False)
+    return list({(one["subject"], one["version"]): one for one in found}.values())
 
 
 def _all_schemas(link: RegistryLink, prefix: str, *, deleted: bool) -> list[dict[str, Any]]:

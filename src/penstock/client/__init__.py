@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RegistryUnavailable,
         Undecodable,
         Unencodable,
+        UnsupportedRule,
     )
     from penstock.client.event import Event
     from penstock.client.event_batch import EventBatch
@@ -57,6 +58,7 @@ _HOMES: Final = {
         "RegistryUnavailable",
         "Undecodable",
         "Unencodable",
+        "UnsupportedRule",
     ),
     "event": ("Event",),
     "event_batch": ("EventBatch",),
@@ -108,6 +110,7 @@ __all__ = [
     "TransactionAborted",
     "Undecodable",
     "Unencodable",
+    "UnsupportedRule",
 ]
 
 

@@ -27,7 +27,7 @@ from penstock.client.batch_frames import (
 )
 from penstock.client.codec import Misfit
 from penstock.client.contract import Contract, Form
-from penstock.client.errors import Reason, Unencodable, UnknownSchema
+from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSchema
 from penstock.client.frame import Side, write_header, write_prefix
 from penstock.client.registry import Registration, Registry, UnusableSchema
 from penstock.client.serializers import Deserializer, Serializer
@@ -98,7 +98,7 @@ class BatchSerializer:
         start_s = time.perf_counter()
         registration, schema = self._one.prepare()
         if self._writer is None or self._writer[0] is not schema:
-            self._writer = (schema, _writer_of(schema, self._one.contract.message_name))
+            self._writer = (schema, _writer_of(schema, self._one.contract))
         writer = self._writer[1]
         prefix, headers = self._frame(registration, writer.indexes)
         try:
@@ -127,7 +127,8 @@ class BatchDeserializer:
 
     `reader` is a contract; without one, the latest version of the subject. `columns` are the
     fields wanted, in that order; the others are stepped over. Of a Protobuf schema one message is
-    read: the contract's, or the first. `plain_indexes` is for topics written by old Python clients.
+    read: the contract's, or the first. JSON values that the schema does not allow are wrong rows
+    unless `validate` is False. `plain_indexes` is for topics written by old Python clients.
     """
 
     def __init__(
@@ -138,12 +139,14 @@ class BatchDeserializer:
         reader: Contract | None = None,
         columns: Sequence[str] | None = None,
         side: Side = Side.VALUE,
+        validate: bool = True,
         plain_indexes: bool = False,
     ) -> None:
         self._registry = registry
         self._contract = reader or Contract()
         self._columns = columns
         self._side = side
+        self._validate = validate
         self._plain_indexes = plain_indexes
         self._one = Deserializer(registry, topic, reader=self._contract, side=side)
         self._reader: tuple[ParsedSchema | None, ColumnsReader] | None = None
@@ -232,13 +235,20 @@ class BatchDeserializer:
             case SchemaType.JSON:
                 from penstock.client import json_columns, json_event
 
-                return json_columns.JsonColumnsReader(json_event.own(schema), self._columns)
+                own_schema = json_event.own(schema, self._contract.assert_formats)
+                return json_columns.JsonColumnsReader(
+                    own_schema, self._columns, validate=self._validate
+                )
             case other:
                 assert_never(other)
 
     def _writer(self, group: FrameGroup, wrongs: list[WrongRow]) -> ParsedSchema | None:
         try:
-            return self._registry.schema(group.schema).parsed
+            writer = self._registry.schema(group.schema)
+            self._one.check_rules(writer)
+            return writer.parsed
+        except Undecodable as failure:
+            wrongs += all_wrong(group, failure.reason, failure.detail)
         except UnknownSchema as failure:
             wrongs += all_wrong(group, Reason.UNKNOWN_SCHEMA, str(failure))
         except (UnusableSchema, InvalidSchema) as failure:
@@ -263,7 +273,7 @@ def to_arrow(records: RecordColumns, read: ReadBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _writer_of(schema: ParsedSchema, message_name: str | None) -> RowsWriter:
+def _writer_of(schema: ParsedSchema, contract: Contract) -> RowsWriter:
     match schema.type:
         case SchemaType.AVRO:
             from penstock.client import avro_columns, avro_event
@@ -272,11 +282,11 @@ def _writer_of(schema: ParsedSchema, message_name: str | None) -> RowsWriter:
         case SchemaType.PROTOBUF:
             from penstock.client import protobuf_columns, protobuf_event
 
-            return protobuf_columns.ProtobufRows(protobuf_event.own(schema), message_name)
+            return protobuf_columns.ProtobufRows(protobuf_event.own(schema), contract.message_name)
         case SchemaType.JSON:
             from penstock.client import json_columns, json_event
 
-            return json_columns.JsonRows(json_event.own(schema))
+            return json_columns.JsonRows(json_event.own(schema, contract.assert_formats))
         case other:
             assert_never(other)
 

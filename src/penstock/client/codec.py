@@ -43,4 +43,5 @@ class ReadAs(NamedTuple):
     message_type: Any = None  # Protobuf: a generated class
     as_dicts: bool = False  # Protobuf: dicts instead of messages
     validate: bool = True  # JSON: check each value against the schema
+    assert_formats: bool = False  # JSON: `format` included
     plain_indexes: bool = False  # Protobuf: the topic was written by old Python clients

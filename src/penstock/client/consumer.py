@@ -52,7 +52,8 @@ class Consumer(Closing):
     written. Without a registry, values are bytes. Keys are bytes unless `framed_keys` is set or
     `key` has a contract. `reader` declares this program to the registry, which then declines
     changes that would break it: Reader("fraud-scorer", "7", fields=("id", "coupon")); the consumer
-    renews that while it runs. `commits` says when an event counts as handled. `flow` bounds what
+    renews that while it runs. JSON values are checked against the schema unless `validate` is
+    False. `commits` says when an event counts as handled. `flow` bounds what
     waits in memory. `settings` are librdkafka's, by its names.
     """
 
@@ -69,6 +70,7 @@ class Consumer(Closing):
         framed_keys: bool = False,
         as_dicts: bool = False,
         plain_indexes: bool = False,
+        validate: bool = True,
         commits: Commits = Commits.AT_LEAST_ONCE,
         on_undecodable: OnUndecodable = OnUndecodable.QUARANTINE,
         flow: FlowLimits | None = None,
@@ -80,7 +82,7 @@ class Consumer(Closing):
             _needed(registry, "a reader")
         reading = Reading(
             registry, value=value, key=key, framed_keys=framed_keys or key is not None,
-            as_dicts=as_dicts, plain_indexes=plain_indexes,
+            as_dicts=as_dicts, plain_indexes=plain_indexes, validate=validate,
         )  # fmt: skip
         self._sieve = Sieve(
             reading, QuarantineWriter(bootstrap, reach_of(settings)), on_undecodable,
@@ -88,7 +90,8 @@ class Consumer(Closing):
             client=group, reader=None if reader is None else reader.title,
         )  # fmt: skip
         self._taken: Sequence[Message] = ()
-        self._registry, self._reader, self._plain_indexes = registry, value, plain_indexes
+        self._registry, self._reader = registry, value
+        self._plain_indexes, self._validate = plain_indexes, validate
         self._column_readings: dict[tuple[str, ...] | None, ColumnReading] = {}
         limits = flow or FlowLimits()
         more = {**_settings(group, commits, start, limits), **(settings or {})}
@@ -290,6 +293,7 @@ class Consumer(Closing):
                 self._reader,
                 columns,
                 plain_indexes=self._plain_indexes,
+                validate=self._validate,
             )
             self._column_readings[key] = found
         return found

@@ -45,6 +45,7 @@ class Contract:
     auto_register: bool = True
     normalize: bool = False
     form: Form = Form.PREFIX
+    assert_formats: bool = False  # JSON Schema: check `format` too; else it is an annotation
     message: str | None = None  # Protobuf: the full name, where it is not the first message
 
     def source(self, refer: Callable[[str, Source], Reference]) -> Source | None:

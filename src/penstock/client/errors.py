@@ -5,6 +5,7 @@ ClientError
     RegistryRefused       the registry understood and declined, with its code
         UnknownSchema     ... because it has no such id, subject or version
     Undecodable           these bytes cannot be read, now or later: quarantine them
+    UnsupportedRule       the schema has a rule that this client does not run: nothing is written
     Unencodable           this value does not fit the schema: mend the value or the schema
     DeliveryFailed        the broker did not take a record
     Rebalanced            partitions went to another member: what was read of them is its now
@@ -13,7 +14,9 @@ ClientError
 
 from enum import StrEnum
 
+from penstock.schemas.identity import Rule
 from penstock.schemas.model import SchemaType
+from penstock.schemas.rules import described
 
 
 class Reason(StrEnum):
@@ -94,6 +97,19 @@ class Unencodable(ClientError):
     def at_row(self, row: int) -> "Unencodable":
         """The same, of one event among many; the first is 0."""
         return Unencodable(self.subject, self.type, f"event {row}: {self.detail}")
+
+
+class UnsupportedRule(ClientError):
+    """The schema to write with has an active rule, and this client runs no rules."""
+
+    def __init__(self, subject: str, rule: Rule) -> None:
+        super().__init__(
+            f"nothing was written: the schema of {subject} has the rule {described(rule)}, which "
+            "this client does not run. Write with a client that runs it, or register the schema "
+            "with the rule disabled."
+        )
+        self.subject = subject
+        self.rule = rule.name
 
 
 class DeliveryFailed(ClientError):

@@ -85,11 +85,13 @@ class ColumnReading:
         columns: Sequence[str] | None,
         *,
         plain_indexes: bool = False,
+        validate: bool = True,
     ) -> None:
         self._registry = registry
         self._reader = reader
         self._columns = columns
         self._plain_indexes = plain_indexes
+        self._validate = validate
         self._deserializers: dict[str, BatchDeserializer] = {}
 
     def stats(self) -> Iterator[tuple[str, SerdeStats]]:
@@ -108,6 +110,7 @@ class ColumnReading:
                 topic,
                 reader=self._reader,
                 columns=self._columns,
+                validate=self._validate,
                 plain_indexes=self._plain_indexes,
             )
         headers: list[Any] = [message.headers() for message in messages]

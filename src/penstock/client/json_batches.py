@@ -26,9 +26,16 @@ _UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError
 class JsonDecoder:
     """Reads text that one schema allows."""
 
-    def __init__(self, schema: JsonSchema, columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        schema: JsonSchema,
+        columns: Sequence[str] | None = None,
+        *,
+        validate: bool = True,
+    ) -> None:
         known = columns_of(schema)
         self._schema = schema
+        self._validates = validate
         self._is_object = known.is_object
         self._columns = _wanted(known.columns, columns)
         typed = [one for one in self._columns if one.type is not None]
@@ -45,7 +52,8 @@ class JsonDecoder:
             view[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
         values = self._values(payloads, wrongs)
-        self._validate(values, wrongs)
+        if self._validates:
+            self._validate(values, wrongs)
         for row in wrongs:
             values[row] = None
         while True:

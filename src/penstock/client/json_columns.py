@@ -28,8 +28,10 @@ _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
 class JsonColumnsReader:
     """Reads what any JSON schema wrote, if one reader's schema allows it."""
 
-    def __init__(self, reader: JsonSchema, columns: Sequence[str] | None) -> None:
-        self._decoder = JsonDecoder(reader, columns)
+    def __init__(
+        self, reader: JsonSchema, columns: Sequence[str] | None, *, validate: bool = True
+    ) -> None:
+        self._decoder = JsonDecoder(reader, columns, validate=validate)
         self.empty = self._decoder.decode(_NO_BYTES, _NO_ROWS, _NO_ROWS)[0]
 
     def read(

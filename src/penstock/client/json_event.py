@@ -43,7 +43,7 @@ class JsonDecoder:
         reader = wanted.schema
         if reader is not None and not isinstance(reader, JsonSchema):
             raise Undecodable(Reason.UNRESOLVABLE, f"written as JSON, to be read as {reader.type}")
-        self._schema = writer if reader is None else reader
+        self._schema = own(writer if reader is None else reader, wanted.assert_formats)
         self._validate = wanted.validate
 
     def decode(self, frame: Frame) -> Any:
@@ -64,7 +64,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def own(schema: ParsedSchema) -> JsonSchema:
-    """A schema of this language, seen as what it is."""
+def own(schema: ParsedSchema, assert_formats: bool = False) -> JsonSchema:
+    """A schema of this language, with the validator that is wanted."""
     assert isinstance(schema, JsonSchema), "a schema's type says which class it is"
-    return schema
+    return schema.asserting_formats if assert_formats else schema

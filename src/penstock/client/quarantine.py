@@ -9,7 +9,8 @@ own that say where it was, why it is here and which schema it names:
     penstock.quarantine.client, .at, .attempts                     who, when, how often before
 
 Consumers, the gateway and pipelines write it alike. A record in quarantine is never changed; once
-it was sent back, a marker in the same partition says so (`penstock.quarantine.redriven` = offset).
+it was sent back, a marker in the same partition says so (`penstock.quarantine.redriven` = offset,
+`penstock.quarantine.redriven.to` = the topic it was sent to).
 Reads and writes headers, and talks to nobody.
 """
 
@@ -24,6 +25,7 @@ from penstock.model import Millis, Offset
 SUFFIX: Final = ".quarantine"
 PREFIX: Final = "penstock.quarantine."
 REDRIVEN: Final = f"{PREFIX}redriven"
+REDRIVEN_TO: Final = f"{REDRIVEN}.to"
 DETAIL_CHARACTERS_MAX: Final = 1000
 _LABELS: Final = frozenset(Reason)
 
@@ -140,17 +142,25 @@ def without_envelope(headers: Headers) -> list[tuple[str, bytes | None]]:
     return [(name, value) for name, value in headers if not name.startswith(PREFIX)]
 
 
-def redriven_marker(offset: Offset) -> list[tuple[str, bytes | None]]:
+class Marker(NamedTuple):
+    """Says that a record in quarantine was sent back."""
+
+    offset: Offset  # of that record, in the marker's partition
+    to: str | None  # the topic; None in markers of earlier versions
+
+
+def redriven_marker(offset: Offset, to: str) -> list[tuple[str, bytes | None]]:
     """Headers of a marker: the record at this offset of the same partition was sent back."""
-    return [(REDRIVEN, str(offset).encode())]
+    return [(REDRIVEN, str(offset).encode()), (REDRIVEN_TO, to.encode())]
 
 
-def read_marker(headers: Headers) -> Offset | None:
-    """The offset a marker is about; None if this is no marker."""
-    for name, value in headers:
-        if name == REDRIVEN and value is not None and value.isdigit():
-            return Offset(int(value))
-    return None
+def read_marker(headers: Headers) -> Marker | None:
+    """What a marker says; None if this is no marker."""
+    words = {name: value for name, value in headers if name in (REDRIVEN, REDRIVEN_TO)}
+    offset, to = words.get(REDRIVEN), words.get(REDRIVEN_TO)
+    if offset is None or not offset.isdigit():
+        return None
+    return Marker(Offset(int(offset)), None if to is None else to.decode("utf-8", "replace"))
 
 
 def redriven_headers(found: Quarantined) -> list[tuple[str, bytes | None]]:

@@ -36,12 +36,14 @@ class Reading:
         framed_keys: bool,
         as_dicts: bool,
         plain_indexes: bool,
+        validate: bool = True,
     ) -> None:
         self._registry = registry
         self._readers = {Side.VALUE: value, Side.KEY: key}
         self._is_framed = {Side.VALUE: registry is not None, Side.KEY: framed_keys}
         self._as_dicts = as_dicts
         self._plain_indexes = plain_indexes
+        self._validate = validate
         self._deserializers: dict[tuple[str, Side], Deserializer] = {}
 
     def __iter__(self) -> Iterator[Deserializer]:
@@ -78,6 +80,7 @@ class Reading:
                 reader=self._readers[side],
                 side=side,
                 as_dicts=self._as_dicts,
+                validate=self._validate,
                 plain_indexes=self._plain_indexes,
             )
         return found

@@ -23,9 +23,14 @@ from penstock.client.registry_http import (
     RequestStats,
     quoted,
 )
-from penstock.client.schema_documents import UnusableSchema, read_source, schema_body
+from penstock.client.schema_documents import (
+    UnusableSchema,
+    read_rule_set,
+    read_source,
+    schema_body,
+)
 from penstock.client.single_flight import CacheStats, SingleFlight
-from penstock.schemas.identity import fingerprint
+from penstock.schemas.identity import RuleSet, fingerprint
 from penstock.schemas.languages import parse
 from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, Source
 
@@ -39,10 +44,11 @@ REFERENCES_MAX: Final = 1000
 
 
 class Registration(NamedTuple):
-    """The names a schema goes by in frames."""
+    """The names a schema goes by in frames, and the rules that come with it."""
 
     id: SchemaId
     guid: UUID
+    rule_set: RuleSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class KnownSchema:
     parsed: ParsedSchema
     subject: str | None = None  # where this was learned by asking for a subject's version
     version: int | None = None
+    rule_set: RuleSet | None = None
 
 
 class _Document(NamedTuple):
@@ -65,6 +72,7 @@ class _Document(NamedTuple):
     guid: UUID | None
     source: Source
     version: int | None
+    rule_set: RuleSet | None
 
 
 class Registry(Closing):
@@ -186,9 +194,10 @@ class Registry(Closing):
         )
         schema_id = SchemaId(int(told["id"]))
         guid = _guid(told)
-        if guid is not None:
-            return Registration(schema_id, guid)
-        return Registration(schema_id, self.schema(schema_id).guid)
+        if guid is not None:  # a registry that answers with one also answers with added rules
+            return Registration(schema_id, guid, read_rule_set(told))
+        known = self.schema(schema_id)
+        return Registration(schema_id, known.guid, known.rule_set)
 
     def _fetch(self, key: SchemaKey) -> KnownSchema:
         path = f"/schemas/guids/{key}" if isinstance(key, UUID) else f"/schemas/ids/{key}"
@@ -221,7 +230,14 @@ class Registry(Closing):
         guid = document.guid or (key if isinstance(key, UUID) else _own_guid(document.source))
         schema_id = document.id if key is None or isinstance(key, UUID) else key
         return KnownSchema(
-            schema_id, guid, document.source, imports, parsed, subject, document.version
+            schema_id,
+            guid,
+            document.source,
+            imports,
+            parsed,
+            subject,
+            document.version,
+            document.rule_set,
         )
 
     def _parse(self, source: Source, imports: Mapping[str, str]) -> ParsedSchema:
@@ -259,7 +275,9 @@ def _characters(found: KnownSchema) -> int:
 
 def _document(told: Mapping[str, Any]) -> _Document:
     schema_id = SchemaId(int(told["id"])) if told.get("id") is not None else None
-    return _Document(schema_id, _guid(told), read_source(told), told.get("version"))
+    return _Document(
+        schema_id, _guid(told), read_source(told), told.get("version"), read_rule_set(told)
+    )
 
 
 def _guid(told: Mapping[str, Any]) -> UUID | None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.client.errors import RegistryRefused
+from penstock.schemas import rules
+from penstock.schemas.identity import RuleSet
 from penstock.schemas.model import Reference, SchemaType, Source
 
 
@@ -30,3 +32,11 @@ def read_source(document: Mapping[str, Any]) -> Source:
         return Source(kind, str(document["schema"]), references)
     except (KeyError, TypeError, ValueError) as wrong:
         raise UnusableSchema(50005, f"the registry's answer is not understood: {wrong}") from None
+
+
+def read_rule_set(document: Mapping[str, Any]) -> RuleSet | None:
+    """The rules of a schema in an answer."""
+    try:
+        return rules.read_rule_set(document)
+    except (AttributeError, TypeError, ValueError) as wrong:
+        raise UnusableSchema(50005, f"the schema's rules are not understood: {wrong}") from None

@@ -20,7 +20,13 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from penstock.client.codec import EventDecoder, EventEncoder, Misfit, ReadAs
 from penstock.client.contract import Contract, Form
-from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSchema
+from penstock.client.errors import (
+    Reason,
+    Undecodable,
+    Unencodable,
+    UnknownSchema,
+    UnsupportedRule,
+)
 from penstock.client.frame import (
     BadFrame,
     Headers,
@@ -33,6 +39,7 @@ from penstock.client.frame import (
 from penstock.client.registry import KnownSchema, Registration, Registry, UnusableSchema
 from penstock.client.subjects import subject_name
 from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Source
+from penstock.schemas.rules import RuleMode, blocking_rule, described
 
 DECODERS_MAX: Final = 1000  # then the oldest is made anew when it is met again
 ERROR_LABELS_MAX: Final = 1000
@@ -162,13 +169,23 @@ class Serializer:
         if self.contract.schema is None:
             latest = self.registry.latest(self.subject)
             assert latest.id is not None, "a version of a subject has an id"
-            registration = Registration(latest.id, latest.guid)
+            registration = Registration(latest.id, latest.guid, latest.rule_set)
+            self._check_rules(registration)
             return _Writing(registration, latest.parsed, self._encoder(latest.parsed))
         schema = self._own_schema()
         assert self._source is not None, "a contract with a schema has its source"
         ask = self.registry.register if self.contract.auto_register else self.registry.look_up
         registration = ask(self.subject, self._source, normalize=self.contract.normalize)
+        self._check_rules(registration)
         return _Writing(registration, schema, self._encoder(schema))
+
+    def _check_rules(self, registration: Registration) -> None:
+        """Refuse to write where a rule should run: the value would go out without it."""
+        if registration.rule_set is None:
+            return
+        rule = blocking_rule(registration.rule_set, RuleMode.WRITE)
+        if rule is not None:
+            raise UnsupportedRule(self.subject, rule)
 
     def _own_schema(self) -> ParsedSchema:
         if self._schema is None:
@@ -185,7 +202,7 @@ class Serializer:
         with self._lock:
             if len(self._encoders) >= DECODERS_MAX:
                 self._encoders.clear()
-            encoder = _encoder_of(schema, self.contract.message_name)
+            encoder = _encoder_of(schema, self.contract)
             self._encoders[id(schema)] = (schema, encoder)  # the schema is kept, so its id is too
             return encoder
 
@@ -195,7 +212,8 @@ class Deserializer:
 
     Without `reader` events come as they were written; with one (a Contract), as its schema sees
     them: fields added with their defaults, dropped, renamed. A Contract without a schema reads as
-    the latest version of the subject.
+    the latest version of the subject. JSON values that the schema does not allow are undecodable
+    unless `validate` is False.
     """
 
     def __init__(
@@ -219,6 +237,7 @@ class Deserializer:
             message_type=None if reader is None else reader.message_type,
             as_dicts=as_dicts,
             validate=validate,
+            assert_formats=reader is not None and reader.assert_formats,
             plain_indexes=plain_indexes,
         )
         self._lock = threading.Lock()
@@ -260,7 +279,9 @@ class Deserializer:
         return Undecodable(reason, detail, schema=named, subject=self.subject)
 
     def _decoder(self, key: SchemaKey) -> EventDecoder:
-        writer, reader = self.registry.schema(key).parsed, self.reader_schema()
+        known_writer, latest = self.registry.schema(key), self._latest_reader()
+        _check_read_rules(known_writer, latest)
+        writer, reader = known_writer.parsed, self._seen_through(latest)
         known = self._decoders.get((id(writer), id(reader)))
         if known is not None:
             return known.decoder
@@ -271,14 +292,27 @@ class Deserializer:
             self._decoders[id(writer), id(reader)] = _Reading(writer, reader, decoder)
         return decoder
 
+    def check_rules(self, writer: KnownSchema) -> None:
+        """Raise Undecodable if a rule should run on events of this schema and may not fail."""
+        _check_read_rules(writer, self._latest_reader())
+
+    def _latest_reader(self) -> KnownSchema | None:
+        """The latest version of the subject, if that is what events are read as."""
+        reader = self._reader
+        if reader is None or reader.schema is not None:
+            return None
+        subject = subject_name(reader.names, self.topic, self.side, reader.message)
+        return self.registry.latest(subject)
+
     def reader_schema(self) -> ParsedSchema | None:
         """The schema that events are seen through; None: each through its own."""
+        return self._seen_through(self._latest_reader())
+
+    def _seen_through(self, latest: KnownSchema | None) -> ParsedSchema | None:
+        if latest is not None:
+            return latest.parsed
         if self._reader is None or self._wanted.message_type is not None:
             return None
-        if self._reader.schema is None:
-            name = self._reader.message
-            subject = subject_name(self._reader.names, self.topic, self.side, name)
-            return self.registry.latest(subject).parsed
         if self._reader_schema is None:
             source = self._reader.source(self.registry.refer)
             assert source is not None, "a reader with a schema has its source"
@@ -286,7 +320,27 @@ class Deserializer:
         return self._reader_schema
 
 
-def _encoder_of(schema: ParsedSchema, message_name: str | None) -> EventEncoder:
+def _check_read_rules(writer: KnownSchema, latest: KnownSchema | None) -> None:
+    """The rules are those of the schema that wrote the event.
+
+    Where events are read as the latest version, also that version's, and its migration rules for
+    events of another one.
+    """
+    if writer.rule_set is None and (latest is None or latest.rule_set is None):
+        return
+    rule = blocking_rule(writer.rule_set, RuleMode.READ)
+    if rule is None and latest is not None:
+        rule = blocking_rule(latest.rule_set, RuleMode.READ)
+        if rule is None and latest.guid != writer.guid:
+            rule = blocking_rule(latest.rule_set, RuleMode.UPGRADE)
+    if rule is not None:
+        raise Undecodable(
+            Reason.UNUSABLE_SCHEMA,
+            f"the schema has the rule {described(rule)}, which this client does not run",
+        )
+
+
+def _encoder_of(schema: ParsedSchema, contract: Contract) -> EventEncoder:
     """A language is imported when it is first met: Protobuf's compiler is heavy."""
     match schema.type:
         case SchemaType.AVRO:
@@ -296,11 +350,11 @@ def _encoder_of(schema: ParsedSchema, message_name: str | None) -> EventEncoder:
         case SchemaType.PROTOBUF:
             from penstock.client import protobuf_event
 
-            return protobuf_event.ProtobufEncoder(protobuf_event.own(schema), message_name)
+            return protobuf_event.ProtobufEncoder(protobuf_event.own(schema), contract.message_name)
         case SchemaType.JSON:
             from penstock.client import json_event
 
-            return json_event.JsonEncoder(json_event.own(schema))
+            return json_event.JsonEncoder(json_event.own(schema, contract.assert_formats))
         case other:
             assert_never(other)
 

@@ -233,7 +233,8 @@ class _Page:
             source = read_only(self._buffer)
             starts = np.array(self._positions, dtype=np.int64)
         else:
-            source = read_only(np.concatenate([read_only(opened) for opened in self._opened]))
+            parts = [read_only(opened) for opened in self._opened]
+            source = parts[0] if len(parts) == 1 else read_only(np.concatenate(parts))
             starts = np.cumsum(sizes) - sizes
         self._opened.clear()
         return source, np.column_stack((starts, starts + sizes))

@@ -5,8 +5,10 @@ batch is opened, which takes as long as it has records, so whoever must not wait
 elsewhere: a `Candidate` needs nothing of the log any more.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from penstock.errors import Malformed
 from penstock.log.damage import DAMAGE, unreadable
@@ -14,7 +16,7 @@ from penstock.log.scan import scan_headers
 from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader
-from penstock.protocol.records import read_records
+from penstock.protocol.records import iterate_records
 
 
 class Found(NamedTuple):
@@ -37,19 +39,30 @@ class Candidate(NamedTuple):
     start_offset: Offset
     end_offset: Offset
 
-    def open(self) -> Found | None:
+    def open(self, find: TimeFinder | None = None) -> Found | None:
         """The first such record in it; Refused when it is damaged."""
         try:
-            for record in read_records(self.batch):
-                if (
-                    record.timestamp >= self.timestamp
-                    and self.start_offset <= record.offset < self.end_offset
-                ):
-                    epoch = LeaderEpoch(self.header.leader_epoch)
-                    return Found(Offset(record.offset), Millis(record.timestamp), epoch)
+            found = (find or find_one_by_one)(
+                self.batch, self.timestamp, self.start_offset, self.end_offset
+            )
         except Malformed as damage:
             raise unreadable(f"the batch at offset {self.header.base_offset}", damage) from damage
-        return None
+        return None if found is None else Found(*found, LeaderEpoch(self.header.leader_epoch))
+
+
+TimeFinder: TypeAlias = Callable[
+    [memoryview, Millis, Offset, Offset], tuple[Offset, Millis] | None
+]  # of a batch: the first record in [start_offset, end_offset) of a time or later
+
+
+def find_one_by_one(
+    batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
+) -> tuple[Offset, Millis] | None:
+    """A `TimeFinder` in plain Python: slow where a batch has many records."""
+    for record in iterate_records(batch):
+        if record.timestamp >= timestamp and start_offset <= record.offset < end_offset:
+            return Offset(record.offset), Millis(record.timestamp)
+    return None
 
 
 def find_candidate(

@@ -41,7 +41,7 @@ class Journal(Protocol):
         now: Millis,
         stamp: TransactionStamp | None = None,
     ) -> Offset:
-        """Append all records or none, as of `now`; return the new end offset.
+        """Append all records or none, stamped with `now`; return the new end offset.
 
         OSError: nothing was written.
         """

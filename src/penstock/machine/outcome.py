@@ -18,7 +18,7 @@ from typing import (
 )
 
 from penstock.machine.journal import JournalRecord, TransactionStamp
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 CallerId = NewType("CallerId", int)  # minted by the shell for each request it waits to answer
 
@@ -56,16 +56,16 @@ class Machine(Protocol[StateT, CommandT_contra, EventT]):
     def fresh(self) -> StateT:
         """The state before the first record."""
 
-    def decide(self, state: StateT, command: CommandT_contra, now: Millis) -> Outcome[EventT]:
+    def decide(self, state: StateT, command: CommandT_contra, now: Moment) -> Outcome[EventT]:
         """All rules live here. May raise Refused; changes nothing."""
 
     def apply(self, state: StateT, event: EventT) -> None:
         """Change the state. Cannot fail, and means the same the second time."""
 
     def wake_at(self, state: StateT) -> Millis | None:
-        """When `tick` must be decided, if ever."""
+        """When `tick` must be decided, if ever: by the steady clock."""
 
-    def tick(self, state: StateT, now: Millis) -> Outcome[EventT]:
+    def tick(self, state: StateT, now: Moment) -> Outcome[EventT]:
         """Time passed: sessions end, delayed work starts."""
 
     def write_event(self, event: EventT) -> JournalRecord:

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from penstock.errors import ErrorCode, Refused
 from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
 from penstock.machine.outcome import CallerId, Machine, Outcome, ReplaysBatches, Reply, Stored
-from penstock.model import Millis, Offset
+from penstock.model import Millis, Moment, Offset
 
 StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
@@ -62,15 +62,15 @@ class Runner(Generic[StateT, CommandT, EventT]):
                 (JournalRecord(key, value), stamp) for key, value in records if key is not None
             )
 
-    def submit(self, command: CommandT, caller: CallerId, now: Millis) -> None:
+    def submit(self, command: CommandT, caller: CallerId, now: Moment) -> None:
         """Decide one command; its replies follow through `answer`, now or when committed."""
         self._carry_out(self._decide(command, caller, now), None, now)
 
-    def ask(self, command: CommandT, caller: CallerId, now: Millis) -> object:
+    def ask(self, command: CommandT, caller: CallerId, now: Moment) -> object:
         """As `submit`, but gives the caller's own reply, or NOT_YET if it has to be waited for."""
         return self._carry_out(self._decide(command, caller, now), caller, now)
 
-    def _decide(self, command: CommandT, caller: CallerId, now: Millis) -> Outcome[EventT]:
+    def _decide(self, command: CommandT, caller: CallerId, now: Moment) -> Outcome[EventT]:
         try:
             if self.failed:
                 raise _reloading()
@@ -78,14 +78,14 @@ class Runner(Generic[StateT, CommandT, EventT]):
         except Refused as refusal:
             return Outcome(replies=(Reply(caller, refusal),))
 
-    def tick(self, now: Millis) -> None:
+    def tick(self, now: Moment) -> None:
         """Let the machine act on the time that passed."""
         wake_at = self.machine.wake_at(self.state)
-        if not self.failed and wake_at is not None and wake_at <= now:
+        if not self.failed and wake_at is not None and wake_at <= now.steady:
             self._carry_out(self.machine.tick(self.state, now), None, now)
 
     def wake_at(self) -> Millis | None:
-        """When `tick` should be called next."""
+        """When `tick` should be called next, by the steady clock."""
         return None if self.failed else self.machine.wake_at(self.state)
 
     def observe(self, event: EventT) -> None:
@@ -109,7 +109,7 @@ class Runner(Generic[StateT, CommandT, EventT]):
             for reply in replies:
                 self._answer(reply.to, _reloading())
 
-    def _carry_out(self, outcome: Outcome[EventT], caller: CallerId | None, now: Millis) -> object:
+    def _carry_out(self, outcome: Outcome[EventT], caller: CallerId | None, now: Moment) -> object:
         events, notes, replies, sends, stamp = outcome
         if events:
             refusal = self._append(events, now, stamp)
@@ -129,12 +129,12 @@ class Runner(Generic[StateT, CommandT, EventT]):
         return NOT_YET
 
     def _append(
-        self, events: tuple[EventT, ...], now: Millis, stamp: TransactionStamp | None
+        self, events: tuple[EventT, ...], now: Moment, stamp: TransactionStamp | None
     ) -> Refused | None:
         """Write the events and apply them; else why nothing was done."""
         machine, state = self.machine, self.state
         try:
-            self._journal.append([*map(machine.write_event, events)], now, stamp)
+            self._journal.append([*map(machine.write_event, events)], now.wall, stamp)
         except OSError:
             self.fail()
             return _reloading()

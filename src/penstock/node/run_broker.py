@@ -40,7 +40,7 @@ from penstock.config.views import CompactionSettings, LogSettings, RetentionSett
 from penstock.coordination.controller import Cluster
 from penstock.log import FolderIdentity, LogFolder, OpenFiles
 from penstock.log.identity import load_identity
-from penstock.model import LeaderEpoch, Millis, NodeId
+from penstock.model import LeaderEpoch, Millis, Moment, NodeId
 from penstock.node.inspector import Inspector
 from penstock.node.listening import CannotListen, bracketed
 from penstock.node.log_store import FolderStore
@@ -78,7 +78,7 @@ class RunningBroker:
         self._cluster_id = cluster_id
         views = broker_view(settings)
         self.partitions = Partitions(settings.node_id, FolderStore(folder, clock))
-        self.flusher = Flusher(self._all_partitions(), clock=clock)
+        self.flusher = Flusher(self._all_partitions(), clock=steady_clock)
         self.partitions.flush = self.flusher
         self.metadata = _open_metadata(folder, settings.node_id, self.flusher)
         quotas = Quotas(time.monotonic)
@@ -88,11 +88,12 @@ class RunningBroker:
             quotas,
             rules=controller_view(settings),
             features=dict(FEATURES),
-            clock=clock,
+            clock=moment,
         )
         self.broker = Broker(
             settings=views,
             clock=clock,
+            steady_clock=steady_clock,
             partitions=self.partitions,
             cluster=self.cluster,
             quotas=quotas,
@@ -109,18 +110,24 @@ class RunningBroker:
             cluster=self.cluster,
             producer_ids=self.cluster,
             settings=transaction_view(settings),
-            clock=clock,
+            clock=moment,
         )
         self.groups = self.broker.groups = Groups(
             partitions=self.partitions,
             cluster=self.cluster,
             settings=group_view(settings),
-            clock=clock,
+            clock=moment,
         )
         self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
         self.server = Server(Dispatcher(self.broker), views.network)
         self._worker = WorkerProcess()
-        self.upkeep = Upkeep(self._kept, self._worker, upkeep_view(settings), clock=clock)
+        self.upkeep = Upkeep(
+            self._kept,
+            self._worker,
+            upkeep_view(settings),
+            clock=clock,
+            steady_clock=steady_clock,
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
@@ -212,6 +219,16 @@ def _tell_death(task: asyncio.Task[None]) -> None:
 def clock() -> Millis:
     """The time of day."""
     return Millis(time.time_ns() // 1_000_000)
+
+
+def steady_clock() -> Millis:
+    """For time-outs: it goes on when the time of day is set."""
+    return Millis(time.monotonic_ns() // 1_000_000)
+
+
+def moment() -> Moment:
+    """Now, on both clocks."""
+    return Moment(steady_clock(), clock())
 
 
 def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:

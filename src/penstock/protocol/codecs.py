@@ -1,14 +1,14 @@
-"""The four compressions of a batch's records, each opened into a buffer of bounded size.
+"""The four compressions of a batch's records, each opened into one buffer of bounded size.
 
-Never holds more output than `max_bytes`, whatever the input declares: a bomb is refused before it
-goes off. Everything wrong with the input raises Malformed. Snappy comes in two dresses: Java's
-xerial stream of blocks and one raw block.
+`opened_size_limit` tells from headers alone how large the output can be; `decompress` allocates
+that much and never more than `max_bytes`, whatever the input declares. Everything wrong with the
+input raises Malformed. Snappy comes in two forms: Java's xerial stream of blocks and one raw block.
 
-How large the output may be is known before opening it: snappy says so; zstd and lz4 frames are
-walked block by block (headers only) for an upper limit; gzip is opened by a stream with a stop.
+Time is bounded like memory: what Python does per block or frame is limited in number, and the
+codecs themselves run in linear time without the interpreter lock.
 """
 
-import zlib
+import mmap
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
@@ -32,7 +32,12 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024  # of input per block, as Java cuts it
 _BLOCK_LENGTH: Final = Struct(">I")
 assert len(_XERIAL_START) == 16
 
-_GZIP_WINDOW_BITS: Final = 31  # 15 bits of window; 16 asks for gzip's own header and trailer
+_XERIAL_PIECES_FREE: Final = 1024  # blocks and headers that any stream may have
+_XERIAL_PIECE_BYTES_MIN: Final = 1024  # the average beyond those; 32 kB pack to 1.5 kB at best
+
+_GZIP_EXPANSION_MAX: Final = 1032  # one byte of deflate gives at most this much
+
+_MAPPED_BYTES_MIN: Final = 1 << 20
 
 
 class Codec(IntEnum):
@@ -64,20 +69,54 @@ def compress(codec: int, raw: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, packed: Buffer, *, max_bytes: int) -> Buffer:
-    """The bytes as they were, or Malformed when rotten or larger than `max_bytes`."""
+    """The bytes as they were, or Malformed when damaged or larger than `max_bytes`."""
+    size = opened_size_limit(codec, packed, max_bytes=max_bytes)
     if codec == Codec.NONE:
-        if len(packed) > max_bytes:
-            raise Malformed(f"{len(packed)} bytes of records are over the {max_bytes} allowed", 0)
         return packed
-    opener = _OPENERS.get(codec)
-    if opener is None:
-        raise Malformed(f"codec {codec} is unknown", 0)
+    view, opened = memoryview(packed), _allocate(size)
     try:
-        return opener(packed, max_bytes)
-    except (cramjam.DecompressionError, zlib.error) as error:
+        if codec == Codec.SNAPPY:
+            filled = 0
+            for block in _snappy_blocks(view):
+                filled += cramjam.snappy.decompress_raw_into(block, opened[filled:])
+        else:
+            filled = _OPENERS[codec](view, opened)
+    except cramjam.DecompressionError as error:
         raise Malformed(
             f"{Codec(codec).name.lower()} does not open within {max_bytes} bytes: {error}", 0
         ) from error
+    return opened[:filled]
+
+
+def opened_size_limit(codec: int, packed: Buffer, *, max_bytes: int) -> int:
+    """The most bytes that `decompress` allocates for its output: at most `max_bytes`.
+
+    Reads headers only. Malformed where they show that the output is larger or cannot be opened.
+    """
+    view = memoryview(packed)
+    match codec:
+        case Codec.NONE:
+            size = len(view)
+        case Codec.SNAPPY:
+            size = _snappy_size(view)
+        case Codec.GZIP:
+            return min(len(view) * _GZIP_EXPANSION_MAX, max_bytes)
+        case Codec.LZ4:
+            return min(lz4_size_limit(view), max_bytes)
+        case Codec.ZSTD:
+            return min(zstd_size_limit(view), max_bytes)
+        case _:
+            raise Malformed(f"codec {codec} is unknown", 0)
+    if size > max_bytes:
+        raise Malformed(f"{size} bytes of records are over the {max_bytes} allowed", 0)
+    return size
+
+
+def _allocate(size: int) -> memoryview:
+    """A buffer of zeros. Large ones are mapped: pages never written cost nothing, and all of them
+    go back to the system as soon as the buffer is released.
+    """
+    return memoryview(bytearray(size) if size < _MAPPED_BYTES_MIN else mmap.mmap(-1, size))
 
 
 def _compress_xerial(raw: Buffer) -> bytes:
@@ -89,26 +128,26 @@ def _compress_xerial(raw: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _open_snappy(packed: Buffer, max_bytes: int) -> Buffer:
-    view = memoryview(packed)
-    if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _open_into(cramjam.snappy.decompress_raw_into, view, _raw_size(view, max_bytes))
-    blocks = _xerial_blocks(view)
-    size = sum(_raw_size(block, max_bytes) for block in blocks)
-    if size > max_bytes:
-        raise Malformed(f"snappy blocks of {size} bytes are over the {max_bytes} allowed", 0)
-    opened = memoryview(bytearray(size))
-    filled = 0
-    for block in blocks:
-        filled += cramjam.snappy.decompress_raw_into(block, opened[filled:])
-    return opened[:filled]
+def _snappy_size(view: memoryview) -> int:
+    try:
+        return sum(map(cramjam.snappy.decompress_raw_len, _snappy_blocks(view)))
+    except cramjam.DecompressionError as error:
+        raise Malformed(f"a snappy block does not say its size: {error}", 0) from error
+
+
+def _snappy_blocks(view: memoryview) -> list[memoryview]:
+    return _xerial_blocks(view) if bytes(view[:8]) == _XERIAL_MAGIC else [view]
 
 
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
     """The raw blocks, in order. A stream glued to another one starts with the header again."""
-    blocks = []
+    blocks: list[memoryview] = []
+    pieces_left = _XERIAL_PIECES_FREE + len(view) // _XERIAL_PIECE_BYTES_MIN
     position = 0
     while position < len(view):
+        pieces_left -= 1
+        if pieces_left < 0:
+            raise Malformed("a snappy stream is cut into too many blocks", position)
         if bytes(view[position : position + 8]) == _XERIAL_MAGIC:
             position += _XERIAL_HEADER.size
             if position > len(view):
@@ -125,51 +164,8 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
     return blocks
 
 
-def _raw_size(block: memoryview, max_bytes: int) -> int:
-    size: int = cramjam.snappy.decompress_raw_len(block)
-    if size > max_bytes:
-        raise Malformed(f"a snappy block of {size} bytes is over the {max_bytes} allowed", 0)
-    return size
-
-
-def _open_gzip(packed: Buffer, max_bytes: int) -> Buffer:
-    """One member after another: gzip allows it, though clients write one."""
-    parts: list[bytes] = []
-    room = max_bytes
-    rest: Buffer = packed
-    while rest or not parts:
-        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        parts.append(member.decompress(rest, room + 1))
-        room -= len(parts[-1])
-        if room < 0:
-            raise Malformed(f"gzip opens to more than the {max_bytes} bytes allowed", 0)
-        if not member.eof:
-            raise Malformed("gzip is cut short", len(packed))
-        rest = member.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _open_zstd(packed: Buffer, max_bytes: int) -> Buffer:
-    view = memoryview(packed)
-    return _open_into(cramjam.zstd.decompress_into, view, min(zstd_size_limit(view), max_bytes))
-
-
-def _open_lz4(packed: Buffer, max_bytes: int) -> Buffer:
-    view = memoryview(packed)
-    return _open_into(cramjam.lz4.decompress_into, view, min(lz4_size_limit(view), max_bytes))
-
-
-def _open_into(
-    open_into: Callable[[memoryview, bytearray], int], view: memoryview, size: int
-) -> memoryview:
-    opened = bytearray(size)
-    filled = open_into(view, opened)
-    return memoryview(opened)[:filled]
-
-
-_OPENERS: Final[dict[int, Callable[[Buffer, int], Buffer]]] = {
-    Codec.GZIP: _open_gzip,
-    Codec.SNAPPY: _open_snappy,
-    Codec.LZ4: _open_lz4,
-    Codec.ZSTD: _open_zstd,
+_OPENERS: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
+    Codec.GZIP: cramjam.gzip.decompress_into,
+    Codec.LZ4: cramjam.lz4.decompress_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
 }

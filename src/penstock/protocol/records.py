@@ -5,7 +5,7 @@ Reading checks everything (lengths, counts, text, what is left over) and raises 
 come out absolute and rising.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.errors import Malformed
@@ -28,6 +28,7 @@ from penstock.protocol.codecs import Codec, compress, decompress
 from penstock.protocol.primitives import Buffer, read_varint, read_varlong, varint, varlong
 
 OPENED_BYTES_MAX: Final = 64 << 20  # of one batch's records; a larger batch is not for this module
+_COPIED_BYTES_MAX: Final = 1 << 20
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -145,16 +146,23 @@ def read_records(
     buffer: Buffer, position: int = 0, *, max_bytes: int = OPENED_BYTES_MAX
 ) -> list[Record]:
     """The records of the one batch at `position`, opened to at most `max_bytes`."""
+    return list(iterate_records(buffer, position, max_bytes=max_bytes))
+
+
+def iterate_records(
+    buffer: Buffer, position: int = 0, *, max_bytes: int = OPENED_BYTES_MAX
+) -> Iterator[Record]:
+    """As `read_records`, one record at a time: a batch of the smallest ones has millions."""
     header = v2.check_stored_batch(buffer, position)
     packed = memoryview(buffer)[position + v2.HEADER_BYTES : position + header.size_bytes]
-    if header.record_count == 0:
-        return []
-    opened = decompress(header.codec, packed, max_bytes=max_bytes)
-    return _read_all(bytes(opened), header)
+    if header.record_count:
+        opened = decompress(header.codec, packed, max_bytes=max_bytes)
+        # To read single bytes is quicker from `bytes`, but a large copy is not worth it.
+        small = len(opened) <= _COPIED_BYTES_MAX
+        yield from _iterate(bytes(opened) if small else memoryview(opened), header)
 
 
-def _read_all(opened: bytes, header: v2.BatchHeader) -> list[Record]:
-    records: list[Record] = []
+def _iterate(opened: Buffer, header: v2.BatchHeader) -> Iterator[Record]:
     position = 0
     last_delta = -1
     for _ in range(header.record_count):
@@ -167,13 +175,12 @@ def _read_all(opened: bytes, header: v2.BatchHeader) -> list[Record]:
             raise Malformed(f"offset delta {delta} after {last_delta}", position)
         last_delta = delta
         position = start + size
-        records.append(record)
+        yield record
     if position != len(opened):
         raise Malformed(f"{len(opened) - position} bytes are left after the last record", position)
-    return records
 
 
-def _read_record(opened: bytes, position: int, end: int, header: v2.BatchHeader) -> Record:
+def _read_record(opened: Buffer, position: int, end: int, header: v2.BatchHeader) -> Record:
     if position >= end:
         raise Malformed("a record is empty", position)
     timestamp_delta, position = read_varlong(opened, position + 1, end)
@@ -190,16 +197,16 @@ def _read_record(opened: bytes, position: int, end: int, header: v2.BatchHeader)
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 
-def _read_sized(opened: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def _read_sized(opened: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     size, start = read_varint(opened, position, end)
     if size == -1:
         return None, start
     if not 0 <= size <= end - start:
         raise Malformed(f"a field of a record says {size} bytes", position)
-    return opened[start : start + size], start + size
+    return bytes(opened[start : start + size]), start + size
 
 
-def _read_headers(opened: bytes, position: int, end: int) -> tuple[Headers, int]:
+def _read_headers(opened: Buffer, position: int, end: int) -> tuple[Headers, int]:
     count, position = read_varint(opened, position, end)
     if count == 0:
         return (), position

@@ -8,6 +8,7 @@ has settings of its own.
 from typing import Final, NewType
 
 from penstock.registry.errors import invalid_subject
+from penstock.schemas.readers import READERS_CONTEXT
 
 Subject = NewType("Subject", str)  # in its one form
 
@@ -74,12 +75,17 @@ def scopes(name: str | None) -> list[str | None]:
     return [*([join(context, local)] if local else []), *around, *top]
 
 
+def is_hidden(context: str) -> bool:
+    """Whether a context is listed only if it is named: registered readers are not subjects."""
+    return context == READERS_CONTEXT
+
+
 def matches_prefix(subject: Subject, prefix: str) -> bool:
-    """Whether a subject is under a prefix, which may name a context, or any of them."""
-    if prefix.startswith(ANY_CONTEXT):
-        return split(subject)[1].startswith(prefix.removeprefix(ANY_CONTEXT))
-    context, local = split(prefix)
+    """Whether a subject is under a prefix, which may name a context, or any that is not hidden."""
     of_subject, name = split(subject)
+    if prefix.startswith(ANY_CONTEXT):
+        return not is_hidden(of_subject) and name.startswith(prefix.removeprefix(ANY_CONTEXT))
+    context, local = split(prefix)
     return of_subject == context and name.startswith(local)
 
 

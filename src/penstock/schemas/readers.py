@@ -14,11 +14,12 @@ from urllib.parse import quote, unquote
 
 from penstock.schemas.compatibility import DIFFERENT_TYPE, Unreadable, compare_directly
 from penstock.schemas.model import ParsedSchema, Policy
-from penstock.schemas.proof import locate, missing_fields
+from penstock.schemas.proof import locate, missing_fields, renamed_fields
 
 READERS_CONTEXT: Final = ".readers"
 READERS: Final = f":{READERS_CONTEXT}:"  # what the names of all kept readers begin with
 IN_USE: Final = "FIELD_IN_USE_REMOVED"
+RENAMED: Final = "FIELD_IN_USE_RENAMED"
 PROPERTIES: Final = "penstock.reader."
 OWNER: Final = f"{PROPERTIES}owner"
 VERSION: Final = f"{PROPERTIES}version"
@@ -85,6 +86,7 @@ def harms(
         return (Harm(reader.title, DIFFERENT_TYPE, "/", sentence, *kinds),)
     return (
         *_lost(reader, schema, proposed),
+        *_renamed(reader, schema, proposed),
         *_unread(reader, schema, proposed, policy, unreadable),
     )
 
@@ -93,6 +95,15 @@ def _lost(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Itera
     for name in missing_fields(schema, proposed, reader.fields):
         sentence = f"removing `{name}` breaks {reader.title}, which uses it"
         yield Harm(reader.title, IN_USE, name, sentence, name, None)
+
+
+def _renamed(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[Harm]:
+    """A reader with a schema of its own sees the names in there; others see the writer's."""
+    if reader.schema is not None and not reader.only_fields:
+        return
+    for name, now in renamed_fields(schema, proposed, reader.fields).items():
+        sentence = f"renaming `{name}` to `{now}` breaks {reader.title}, which uses it by name"
+        yield Harm(reader.title, RENAMED, name, sentence, name, now)
 
 
 def _unread(

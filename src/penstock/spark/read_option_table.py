@@ -60,6 +60,11 @@ OPTIONS: Final = (
         "The schema that values are seen through: a version's number, `latest`, or the text.",
     ),
     Option("keyReaderSchema", "latest", "The same for keys."),
+    Option(
+        "assertFormats",
+        "false",
+        "JSON Schema: whether a value that does not match its `format` cannot be read.",
+    ),
     Option("columns", "all", "The columns to decode and ship, separated by commas, in that order."),
     Option(
         "onError",

@@ -123,6 +123,7 @@ class ReadOptions:
     key: Coding
     reader_schema: str
     key_reader_schema: str
+    assert_formats: bool
     columns: tuple[str, ...] | None
     on_error: OnError
     registry_wait_ms: int
@@ -165,6 +166,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
         key=key,
         reader_schema=options.text("readerSchema") or "latest",
         key_reader_schema=options.text("keyReaderSchema") or "latest",
+        assert_formats=options.flag("assertFormats", False),
         columns=columns,
         on_error=_on_error(options, columns),
         registry_wait_ms=options.count("registryWaitMs") or 30_000,

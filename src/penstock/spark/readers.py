@@ -16,6 +16,7 @@ from penstock.client.frame import Side
 from penstock.client.subjects import SubjectNames, subject_name
 from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import Reference, SchemaType
+from penstock.schemas.rules import RuleMode, blocking_rule, described
 from penstock.spark.read_options import Coding
 
 if TYPE_CHECKING:
@@ -59,6 +60,14 @@ def _registered(
     kind = known.source.type
     if _TYPES.get(coding, kind) is not kind:
         raise _refused(f"topic {topic}: subject {subject} is {kind}, option {side} says {coding}")
+    for mode in (RuleMode.READ, RuleMode.UPGRADE):
+        rule = blocking_rule(known.rule_set, mode)
+        if rule is not None:
+            raise _refused(
+                f"topic {topic}: version {known.version} of {subject} has the rule"
+                f" {described(rule)}, which is not run here. Give readerSchema as text to read"
+                f" events of other versions, or read them with {side}=raw"
+            )
     return Contract(schema=known.source.text, type=kind, references=known.source.references)
 
 

@@ -5,6 +5,7 @@ options, which travel with the query: `latest` means one version from its first 
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -104,7 +105,10 @@ def _found(
         topics = _topics(options)
         readers = find_readers(registry(options.registry), topics, side, coding, told)
         given[_NOTES[side]] = note_readers(readers)
-    return noted_readers(given[_NOTES[side]])
+    noted = noted_readers(given[_NOTES[side]])
+    return {
+        topic: replace(one, assert_formats=options.assert_formats) for topic, one in noted.items()
+    }
 
 
 def _topics(options: ReadOptions) -> list[str]:

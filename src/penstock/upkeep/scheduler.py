@@ -85,6 +85,7 @@ class Upkeep:
         settings: UpkeepSettings,
         *,
         clock: Callable[[], Millis],
+        steady_clock: Callable[[], Millis],
     ) -> None:
         self.stats = UpkeepStats()
         self.rotten: dict[TopicPartition, str] = {}  # set aside until the broker starts again
@@ -92,6 +93,7 @@ class Upkeep:
         self._worker = worker
         self._settings = settings
         self._clock = clock
+        self._steady_clock = steady_clock
         self._checkpoints = CleanerCheckpoints()
         self._retry_at: dict[TopicPartition, Millis] = {}
         self._known: dict[TopicPartition, PartitionLog] = {}
@@ -118,12 +120,12 @@ class Upkeep:
             await asyncio.sleep(self._settings.sweep_interval_ms / 1000)
 
     async def _compact_for_ever(self) -> None:
-        worked_at = self._clock()
+        worked_at = self._steady_clock()
         while True:
             if await self.compact_one():
-                worked_at = self._clock()
+                worked_at = self._steady_clock()
                 continue
-            if self._clock() - worked_at >= self._settings.worker_idle_ms:
+            if self._steady_clock() - worked_at >= self._settings.worker_idle_ms:
                 await self._worker.stop()
             await asyncio.sleep(self._settings.compaction_interval_ms / 1000)
 
@@ -163,7 +165,7 @@ class Upkeep:
         return True
 
     def _choose(self) -> Candidate[Kept] | None:
-        now = self._clock()
+        now, steady_now = self._clock(), self._steady_clock()
         partitions = list(self._partitions())
         self._forget_gone(partitions)
         candidates = []
@@ -171,7 +173,7 @@ class Upkeep:
             partition = kept.log.topic_partition
             if not kept.compaction.compact or partition in self.rotten:
                 continue
-            if self._retry_at.get(partition, now) > now:
+            if self._retry_at.get(partition, steady_now) > steady_now:
                 continue
             found = cleanable_range(self._facts(kept), kept.compaction, now)
             if found is not None:
@@ -265,7 +267,7 @@ class Upkeep:
             self.rotten[log.topic_partition] = answer.reason
             logger.error("%s is damaged, not compacted: %s", log.topic_partition, answer.reason)
         else:
-            retry_at = Millis(self._clock() + self._settings.retry_ms)
+            retry_at = Millis(self._steady_clock() + self._settings.retry_ms)
             self._retry_at[log.topic_partition] = retry_at
             logger.warning("%s not compacted now: %s", log.topic_partition, answer.reason)
 

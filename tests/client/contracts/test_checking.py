@@ -122,6 +122,17 @@ def test_what_cannot_be_read_does_not_keep_the_rest_from_being_checked(
     assert "a/v1.avsc is not a valid AVRO schema" in wrong.error
 
 
+def test_another_reference_of_a_published_version_is_a_break(write: Write) -> None:
+    money = '{"type": "record", "name": "Money", "fields": []}'
+    order = '{"type": "record", "name": "Order", "fields": [{"name": "a", "type": "Money"}]}'
+    entry = '[[references]]\nname = "Money"\nsubject = "money"\nversion = '
+    files = {"money/v1.avsc": money, "money/v2.avsc": money, "order/v1.avsc": order}
+    published = write({**files, "order/contract.toml": entry + "1"}, "published")
+    proposed = write({**files, "order/contract.toml": entry + "2"}, "proposed")
+    result = ask(proposed, base=FolderShelf(published))[1]
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+
+
 def test_a_published_version_that_was_changed_is_a_break(write: Write, order: MakeOrder) -> None:
     published = write({"a/v1.avsc": order("a:int")}, "published")
     proposed = write({"a/v1.avsc": order("a:long")}, "proposed")
@@ -233,6 +244,71 @@ def test_what_the_rules_allow_and_no_reader_reads_is_told(write: Write) -> None:
     assert "beware" in as_text([result])
 
 
+def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
+    money = 'syntax = "proto3"; message Money {{ {} cents = 1; }}'
+    order = 'syntax = "proto3"; import "money.proto"; message Order { Money total = 2; }'
+    entry = '[[references]]\nname = "money.proto"\nsubject = "money"\n'
+    folder = write(
+        {
+            "money/v1.proto": money.format("int64"),
+            "money/v2.proto": money.format("string"),
+            "money/contract.toml": 'compatibility = "NONE"',
+            "order/v1.proto": order,
+            "order/v2.proto": order,
+            "order/contract.toml": f"{entry}version = 1\n{entry}version = 2\nsince = 2\n",
+        }
+    )
+    result = next(one for one in ask(folder) if one.subject == "order")
+    assert result.status is Status.BREAKING
+    assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.findings]
+
+
+def test_a_renumbered_enum_is_told_although_the_rules_allow_it(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ NEW = 0; {} }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("PAID = 1; SENT = 2;"),
+            "p/v2.proto": proto.format("SENT = 1; PAID = 2;"),
+        }
+    )
+    (result,) = ask(folder)
+    assert result.status is Status.COMPATIBLE, "the registry's rules allow it"
+    shown = as_text([result])
+    assert "beware" in shown
+    assert "written as PAID, read as SENT" in shown
+    assert "ENUM_VALUE_RENUMBERED" in [one.kind for one in result.lints]
+
+
+def test_a_rule_that_is_stricter_than_the_data_says_so(write: Write) -> None:
+    folder = write(
+        {
+            "j/v1.json": '{"type": "number", "exclusiveMinimum": 5}',
+            "j/v2.json": '{"type": "number", "minimum": 5}',
+        }
+    )
+    (result,) = ask(folder)
+    assert result.status is Status.BREAKING
+    shown = as_text([result])
+    assert "the rules refuse this, and no event was found that breaks" in shown
+    assert "counter-example" not in shown
+    (showing,) = json.loads(as_json([result]))["results"][0]["events"]
+    assert (showing["refused"], showing["fails"]) == (True, None)
+
+
+def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ {} }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("NEW = 0; PAID = 1;"),
+            "p/v2.proto": proto.format(
+                "option allow_alias = true; NEW = 0; SETTLED = 1; PAID = 1; SENT = 2;"
+            ),
+        }
+    )
+    (result,) = ask(folder)
+    assert "beware" not in as_text([result])
+
+
 @pytest.fixture
 def results(write: Write, order: MakeOrder) -> list[Result]:
     files = readers_files(order)
@@ -263,3 +339,16 @@ def test_junit_is_xml_with_failures_and_errors(results: list[Result]) -> None:
     suite = ElementTree.fromstring(as_junit(results))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     assert [case.get("name") for case in suite] == ["broken", "fine", "orders-value"]
+
+
+def test_formats_are_asserted_in_events_on_request(write: Write) -> None:
+    folder = write(
+        {
+            "j/v1.json": '{"type": "string"}',
+            "j/v2.json": '{"type": "string", "format": "date-time"}',
+        }
+    )
+    for asserts_formats in (False, True):
+        gate = Gate(TODAY, asserts_formats=asserts_formats)
+        (result,) = answer(Question(folder), gate)
+        assert ("beware" in as_text([result])) is asserts_formats

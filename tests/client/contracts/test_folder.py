@@ -1,5 +1,6 @@
 """Contracts in a folder: what is read, and what is said about mistakes."""
 
+import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -63,6 +64,26 @@ def test_references_lead_to_other_folders(shelve: Shelve, order: Order) -> None:
     assert second.source.references == (Reference("Money", "money", 1),)
 
 
+def reference(version: int, since: int | None = None) -> str:
+    """An entry of contract.toml for Money."""
+    told = "" if since is None else f"since = {since}\n"
+    return f'[[references]]\nname = "Money"\nsubject = "money"\nversion = {version}\n{told}'
+
+
+@pytest.mark.parametrize("is_newest_first", [False, True])
+def test_of_references_with_one_name_the_latest_since_counts(
+    shelve: Shelve, order: Order, is_newest_first: bool
+) -> None:
+    money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
+    entries = [reference(1), reference(2, since=2), reference(3, since=4)]
+    files = {f"money/v{number}.avsc": json.dumps(money) for number in (1, 2, 3)}
+    files |= {f"orders/v{number}.avsc": order('total:"Money"') for number in (1, 2, 3, 4)}
+    entries = entries[::-1] if is_newest_first else entries
+    files["orders/contract.toml"] = "\n".join(entries)
+    found = [one.source.references for one in shelve(files).versions("orders")]
+    assert found == [(Reference("Money", "money", number),) for number in (1, 2, 2, 3)]
+
+
 def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(shelve: Shelve, order: Order) -> None:
     shelf = shelve(
         {
@@ -95,6 +116,14 @@ def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(shelve: Shelve, order:
                 "a/contract.toml": '[[references]]\nname = "x"\nsubject = "b"\nversion = 3',
             },
             "version 3 of b, which is not there",
+        ),
+        (
+            {"a/v1.avsc": '"int"', "a/contract.toml": reference(1) + reference(2)},
+            "two references named 'Money' with since = 1",
+        ),
+        (
+            {"a/v1.avsc": '"int"', "a/contract.toml": reference(1) + 'since = "2"'},
+            "whole numbers",
         ),
         ({"a/v1.avsc": '"int"', "a/readers/r.toml": "reads = 4"}, "no such version"),
         ({"a/v1.avsc": '"int"', "a/readers/r.toml": 'expires = "soon"'}, "a date without quotes"),

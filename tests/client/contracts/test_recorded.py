@@ -135,6 +135,29 @@ def test_protobuf_events_that_the_proposed_schema_reads_otherwise_fail(
     assert all(one.reasons == {"unresolvable": 2} for one in tally.by_writer.values())
 
 
+def test_events_with_an_enum_value_that_has_another_number_now_fail(
+    bootstrap: str, registry_url: str, topic: str, tmp_path: Path
+) -> None:
+    text = """syntax = "proto3"; enum S {{ NEW = 0; {} }}
+      message Order {{ S s = 1; repeated S all = 2; map<string, S> by = 3; }}"""
+    old = Contract(text.format("PAID = 1; SENT = 2;"), SchemaType.PROTOBUF, message="Order")
+    events: list[dict[str, Any]] = [
+        {"s": "PAID"},
+        {"s": "NEW"},
+        {"all": ["NEW", "SENT"]},
+        {"by": {"x": "PAID"}},
+    ]
+    send_all(bootstrap, registry_url, topic, [(old, events)])
+    path = tmp_path / "new.proto"
+    path.write_text(text.format("SENT = 1; PAID = 2;"))
+    tally = tried(bootstrap, registry_url, topic, path)
+    (found,) = tally.by_writer.values()
+    assert (tally.failed, found.reasons) == (3, {"value_lost": 3})
+    assert "read as" in found.first
+    path.write_text(text.format("PAID = 1; SENT = 2; LOST = 3;"))
+    assert tried(bootstrap, registry_url, topic, path).failed == 0
+
+
 def test_a_required_field_of_protobuf_that_was_not_written_fails(
     bootstrap: str, registry_url: str, topic: str, tmp_path: Path
 ) -> None:

@@ -209,6 +209,27 @@ def test_a_plan_that_would_be_refused_says_so_before_anything_is_changed(
     assert subject not in plan.unmanaged
 
 
+@pytest.mark.parametrize("edited", [1, 2])
+def test_a_plan_sees_that_a_published_version_was_edited(
+    api: RegistryApi, subject: str, write: Write, order: MakeOrder, edited: int
+) -> None:
+    folder = write(
+        {f"{subject}/v1.avsc": order("a:int"), f"{subject}/v2.avsc": order("a:int", "b:int=0")}
+    )
+    applied(api, folder)
+    (folder / subject / f"v{edited}.avsc").write_text(order("a:int", "c:int=0"))
+    _, plan = planned(api, folder)
+    assert plan.is_refused
+    (action,) = plan.actions
+    assert action.result is not None
+    (finding,) = action.result.findings
+    assert finding.kind == "VERSION_REWRITTEN"
+    assert f"version {edited} was published" in finding.sentence
+    assert "v3" in finding.sentence
+    (result,) = answer(Question(folder, subject, RegistryShelf(api)), Gate(TODAY))
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+
+
 def test_a_field_goes_together_with_the_last_use_of_it(
     api: RegistryApi, subject: str, order: MakeOrder, write: Write
 ) -> None:
@@ -220,7 +241,7 @@ def test_a_field_goes_together_with_the_last_use_of_it(
     assert [(one.kind, one.is_refused) for one in plan.actions] == [(Kind.REGISTER, True)]
     third = second | {toml: 'fields = ["id"]\nreads = 1'}
     plan = applied(api, write(third))
-    assert [one.kind for one in plan.actions] == [Kind.DECLARE_READER, Kind.REGISTER]
+    assert [one.kind for one in plan.actions] == [Kind.UPDATE_READER, Kind.REGISTER]
     assert api.versions(subject) == [1, 2]
     assert planned(api, write(third))[1].actions == ()
 

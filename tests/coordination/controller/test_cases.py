@@ -33,7 +33,7 @@ from penstock.coordination.controller.rules import ControllerRules
 from penstock.coordination.controller.state import ConfigScope
 from penstock.errors import Refused
 from penstock.machine import CallerId, JournalRecord
-from penstock.model import Millis, NodeId, TopicId
+from penstock.model import Millis, Moment, NodeId, TopicId
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
 CALLER = CallerId(1)
@@ -58,7 +58,7 @@ class World:
 
     def submit(self, command: Command) -> Iterable[str]:
         try:
-            outcome = self.machine.decide(self.state, command, Millis(0))
+            outcome = self.machine.decide(self.state, command, Moment(Millis(0), Millis(0)))
         except Refused as refusal:
             return [f"refused {refusal}"]
         for event in outcome.events:

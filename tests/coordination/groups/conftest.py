@@ -42,7 +42,7 @@ from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import Groups
 from penstock.errors import Refused
 from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Offset, ProducerEpoch, ProducerId
+from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId
 
 Say = Callable[[str], str]
 
@@ -78,7 +78,8 @@ class Desk:
     def __init__(self, settings: GroupSettings) -> None:
         self.machine = GroupMachine(settings)
         self.journal = ListJournal()
-        self.now = Millis(1_000_000)
+        self.now = Millis(1_000_000)  # by the steady clock
+        self.wall_ahead_ms = 1_000_000_000
         self.lines: list[str] = []
         self.names: dict[CallerId, str] = {}
         self.ids: dict[str, str] = {}  # what the coordinator called each of them last
@@ -89,7 +90,7 @@ class Desk:
         self.topics: dict[str, Topic] = {}
         self.topics_version = 1
         self.runner = self._runner()
-        self.runner.tick(self.now)
+        self.runner.tick(self.moment)
 
     def _runner(self) -> Runner[Groups, Command, Event]:
         runner = Runner(self.machine, self.journal, answer=self._hear, send=lambda message: None)
@@ -102,6 +103,10 @@ class Desk:
         return runner
 
     @property
+    def moment(self) -> Moment:
+        return Moment(self.now, Millis(self.now + self.wall_ahead_ms))
+
+    @property
     def state(self) -> Groups:
         return self.runner.state
 
@@ -112,7 +117,7 @@ class Desk:
         who, verb, *words = step.split()
         options = dict(word.split("=", 1) for word in words if "=" in word)
         group = next((word for word in words if "=" not in word), "")
-        if who in ("wait", "restart", "topics", "drop", "list", "end"):
+        if who in ("wait", "clock", "restart", "topics", "drop", "list", "end"):
             getattr(self, f"step_{who}")(verb, options)
         else:
             getattr(self, f"step_{verb}")(who, group, options)
@@ -132,15 +137,19 @@ class Desk:
             self.lines = []
         self._pass(until)
 
+    def step_clock(self, span: str, options: dict[str, str]) -> None:
+        """The time of day is set forward, or back."""
+        self.wall_ahead_ms += int(span)
+
     def _pass(self, until: Millis) -> None:
         while (wake_at := self.runner.wake_at()) is not None and wake_at <= until:
             self.now = Millis(max(self.now, wake_at))
-            self.runner.tick(self.now)
+            self.runner.tick(self.moment)
         self.now = until
 
     def step_restart(self, word: str, options: dict[str, str]) -> None:
         self.runner = self._runner()
-        self.runner.tick(self.now)
+        self.runner.tick(self.moment)
 
     def step_topics(self, word: str, options: dict[str, str]) -> None:
         self.topics_version += 1
@@ -169,7 +178,7 @@ class Desk:
     def _submit(self, who: str, command: Callable[[CallerId], Command]) -> None:
         caller = CallerId(len(self.names) + 1)
         self.names[caller] = who
-        self.runner.submit(command(caller), caller, self.now)
+        self.runner.submit(command(caller), caller, self.moment)
 
     # Classic members
 

@@ -13,7 +13,7 @@ from penstock.coordination.groups.offset_records import NO_TOPIC_ID, write_offse
 from penstock.coordination.groups.state import Groups
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId, JournalRecord, TransactionStamp
-from penstock.model import Millis, ProducerEpoch, ProducerId
+from penstock.model import Millis, Moment, ProducerEpoch, ProducerId
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
         OffsetToCommit("t", partition, 1, -1, "x" * partition, NO_TOPIC_ID) for partition in (4, 5)
     )
     command = CommitOffsets(CallerId(1), "g", -1, "", None, offsets)
-    outcome = machine.decide(Groups(), command, Millis(1))
+    outcome = machine.decide(Groups(), command, Moment(Millis(1), Millis(1)))
     assert outcome.replies[0].body == Committed(
         (ErrorCode.none, ErrorCode.offset_metadata_too_large)
     )

@@ -29,10 +29,10 @@ from penstock.coordination.transactions import (
 from penstock.coordination.transactions.state import Stored
 from penstock.errors import Refused
 from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, TopicPartition
+from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
 
 CALLER = CallerId(1)
-START = Millis(1_000_000)
+START = Millis(1_000_000_000)
 
 
 class MemoryJournal:
@@ -67,10 +67,21 @@ class Desk:
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
-        self.now = START
+        self.now = Millis(5_000)  # by the steady clock
+        self.wall_ahead_ms = START - self.now
         self.said: list[str] = []
         self.next_producer_id = 1000
         self.runner = self.load()
+        self.tick()
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, Millis(self.now + self.wall_ahead_ms))
+
+    def tick(self) -> None:
+        """As the shell does: as long as something is due."""
+        while (wake_at := self.runner.wake_at()) is not None and wake_at <= self.now:
+            self.runner.tick(self.moment)
 
     def load(self) -> Runner[Transactions, Command, Event]:
         runner = Runner(
@@ -121,7 +132,7 @@ class Desk:
         if needs_producer_id(self.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
             command = command._replace(minted_producer_id=self.mint())
-        self.runner.submit(command, CALLER, self.now)
+        self.runner.submit(command, CALLER, self.moment)
 
     def say(self, step: str) -> str:
         """Take one step of a case file."""
@@ -187,12 +198,17 @@ def _mint(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
 
 def _wait(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
     desk.now = Millis(desk.now + int(words[0]))
-    desk.runner.tick(desk.now)
+    desk.tick()
+
+
+def _clock(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
+    """The time of day is set forward, or back."""
+    desk.wall_ahead_ms += int(words[0])
 
 
 def _reload(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
     desk.runner = desk.load()
-    desk.runner.tick(desk.now)
+    desk.tick()
 
 
 def _age(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
@@ -219,6 +235,7 @@ STEPS: dict[str, Callable[[Desk, list[str], dict[str, str]], None]] = {
     "reload": _reload,
     "age": _age,
     "refuse": _refuse,
+    "clock": _clock,
     "describe": lambda desk, words, flags: desk.submit(Describe(CALLER, words[0])),
     "list": lambda desk, words, flags: desk.submit(ListIds(CALLER)),
 }

@@ -57,7 +57,7 @@ def fetch(context: Context, request: FetchRequest) -> Answer:
                 wanted,
                 [(topic, index) for topic, indexes in request.forgotten for index in indexes],
                 by_id=by_id,
-                now=context.broker.clock(),
+                now=context.broker.steady_clock(),
             )
         except Refused as refusal:
             return pack_fetch(context.api_version, [], error_code=refusal.code)

@@ -7,11 +7,13 @@ while the loop goes on: then the log is asked anew for each batch, for it may ha
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.opening import memory_to_open
 from penstock.broker.partition import Partition
-from penstock.errors import ErrorCode, Refused
+from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.partition import PartitionLog
 from penstock.log.timestamps import Candidate, Found, find_candidate, newest_timestamp
 from penstock.model import NO_OFFSET, Millis, Offset
@@ -20,6 +22,7 @@ from penstock.protocol.answers.list_offsets import (
     TopicAnswer,
     pack_list_offsets,
 )
+from penstock.protocol.records import OPENED_BYTES_MAX
 
 LIST_OFFSETS: Final = 2
 READ_COMMITTED: Final = 1
@@ -78,18 +81,25 @@ def _pack(context: Context, topics: _Topics) -> bytes:
 
 async def _search_all(context: Context, topics: _Topics) -> bytes:
     found: _Topics = [
-        (name, [await _search(row) if isinstance(row, _Search) else row for row in rows])
+        (name, [await _search(context, row) if isinstance(row, _Search) else row for row in rows])
         for name, rows in topics
     ]
     return _pack(context, found)
 
 
-async def _search(search: _Search) -> PartitionAnswer:
+async def _search(context: Context, search: _Search) -> PartitionAnswer:
+    try:
+        return await _open_until_found(context, search)
+    except Refused as refusal:
+        return PartitionAnswer(search.partition_index, refusal.code)
+
+
+async def _open_until_found(context: Context, search: _Search) -> PartitionAnswer:
     """Open one batch after the other in a thread; nearly always the first has it."""
-    loop = asyncio.get_running_loop()
     candidate: Candidate | None = search.candidate
     while candidate is not None:
-        found = await loop.run_in_executor(None, candidate.open)
+        work = partial(candidate.open, context.broker.inspector.find_time)
+        found = await context.broker.opening.run(_memory_to_open(candidate), work)
         if found is not None:
             return _found(search.partition_index, found)
         candidate = _candidate(
@@ -99,6 +109,13 @@ async def _search(search: _Search) -> PartitionAnswer:
             end_offset=candidate.end_offset,
         )
     return PartitionAnswer(search.partition_index)
+
+
+def _memory_to_open(candidate: Candidate) -> int:
+    try:
+        return memory_to_open(candidate.batch, candidate.header, OPENED_BYTES_MAX)
+    except Malformed:
+        return 0  # to open it fails at once, and says why
 
 
 def _answer(context: Context, topic: str, asked: Any, committed_only: bool) -> _Row:

@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.broker import accepting
 from penstock.broker.accepting import RefusedRecords
+from penstock.broker.cluster import INTERNAL_TOPICS
 from penstock.broker.handler import (
     Answer,
     Answered,
@@ -190,6 +191,8 @@ def _find_partition(topic: HostedTopic | None, key: TopicKey, index: int, acks: 
         if isinstance(key, bytes):
             raise Refused(ErrorCode.unknown_topic_id, "no topic has this id")
         raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {key}")
+    if topic.name in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.invalid_topic_exception, "clients cannot write to internal topics")
     partition = topic.partitions.get(index)
     if partition is None:
         raise Refused(
@@ -323,13 +326,12 @@ def _set_result(future: asyncio.Future[Answered], result: Answered | Exception) 
 
 
 async def _open(context: Context, write: _Write, now: Millis) -> None:
-    batch, accept = write.batch, write.partition.settings.accept
+    broker, batch, accept = context.broker, write.batch, write.partition.settings.accept
     assert isinstance(batch, bytearray)
-    work = partial(
-        accepting.open_and_check, batch, write.header, accept, now, context.broker.inspector
-    )
+    work = partial(accepting.open_and_check, batch, write.header, accept, now, broker.inspector)
     try:
-        write.batch = await asyncio.get_running_loop().run_in_executor(None, work)
+        memory_bytes = accepting.memory_to_open(batch, write.header, accept)
+        write.batch = await broker.opening.run(memory_bytes, work)
         write.header = read_header(write.batch)  # it may have been compressed again
     except Refused as refusal:
         write.refuse(refusal)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from penstock.client.contracts.model import Tally, Terms, Version
 from penstock.schemas.compatibility import Break, Earlier, Level, Verdict, check
 from penstock.schemas.lints import Lint, lint
-from penstock.schemas.model import Difference, ParsedSchema, Policy, Source
+from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType, Source
 from penstock.schemas.proof import Evidence, locate, prove
 from penstock.schemas.readers import Reader, harms
 
@@ -64,6 +64,12 @@ class Showing:
     writer: str  # "version 3", "the proposed schema"
     reader: str
     evidence: Evidence
+    is_refused: bool = False  # by the rules, in this direction
+
+    @property
+    def is_stricter(self) -> bool:
+        """Whether the rules refuse what no event was found to break."""
+        return self.is_refused and self.evidence.fails is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +124,16 @@ class Gate:
     Remembers which pairs of schemas were compared.
     """
 
-    def __init__(self, today: date, seed: int = 0, *, shows_events: bool = True) -> None:
+    def __init__(
+        self,
+        today: date,
+        seed: int = 0,
+        *,
+        shows_events: bool = True,
+        asserts_formats: bool = False,
+    ) -> None:
         self._shows_events = shows_events
+        self._asserts_formats = asserts_formats  # in events of JSON Schema
         self._today = today
         self._seed = seed
         self._known: dict[tuple[int, int, Policy], tuple[Difference, ...]] = {}
@@ -228,7 +242,11 @@ class Gate:
         self, writes: ParsedSchema, reads: ParsedSchema, writer: str, reader: str, policy: Policy
     ) -> Showing:
         differs = self._unreadable(reads, writes, policy) if reads.type is writes.type else ()
-        return Showing(writer, reader, prove(writes, reads, differs, seed=self._seed))
+        is_refused = bool(differs) or reads.type is not writes.type
+        if self._asserts_formats:
+            writes, reads = _asserting_formats(writes), _asserting_formats(reads)
+        evidence = prove(writes, reads, differs, seed=self._seed)
+        return Showing(writer, reader, evidence, is_refused)
 
     def _check_reader(
         self, reader: Reader, proposed: ParsedSchema, latest: Earlier | None, policy: Policy
@@ -249,6 +267,14 @@ class Gate:
         return ReaderResult(reader, Status.BREAKING, findings=findings, showing=showing)
 
 
+def _asserting_formats(schema: ParsedSchema) -> ParsedSchema:
+    if schema.type is not SchemaType.JSON:
+        return schema
+    from penstock.client import json_event  # a language is imported when it is first met
+
+    return json_event.own(schema, True)
+
+
 def comparable_versions(versions: Sequence[Version], terms: Terms) -> list[Version]:
     """Those a proposal is compared with: where a group is set, those of the latest's value."""
     if terms.group is None or not versions:
@@ -261,6 +287,16 @@ def _is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
     if one.type is not other.type:
         return False
     return one.references == other.references and one.equivalent(other)
+
+
+def rewritten(version: Version, published: Version, next_number: int) -> Finding:
+    """A published version that was edited: events were written with it, so it stays as it is."""
+    sentence = (
+        f"version {version.number} was published and is another schema now. Put it back, "
+        f"and write the change as v{next_number}"
+    )
+    before, after = published.schema.canonical, version.schema.canonical
+    return Finding("VERSION_REWRITTEN", version.path, sentence, before, after, True)
 
 
 def unchecked(subject: str, error: str, path: str = "") -> Result:

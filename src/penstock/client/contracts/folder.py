@@ -14,7 +14,7 @@ files and never writes any.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -96,12 +96,8 @@ class FolderShelf:
         path = self._files(subject).get(number)
         if path is None:
             return None
-        references = tuple(
-            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-            for one in self._settings(subject).get("references", ())
-            if number >= int(one.get("since", 1))
-        )
-        return Source(SUFFIXES[path.suffix], read_text(path), references)
+        entries = self._settings(subject).get("references", ())
+        return Source(SUFFIXES[path.suffix], read_text(path), _references_of(number, entries))
 
     def _files(self, subject: str) -> dict[int, Path]:
         folder = self._folders.get(subject)
@@ -130,10 +126,7 @@ class FolderShelf:
         if path is None or not path.exists():
             return {}
         settings = _read_toml(path, _TERMS_KEYS)
-        for one in settings.get("references", ()):
-            if not isinstance(one, dict) or not {"name", "subject", "version"} <= one.keys():
-                raise CannotCheck(f"{path}: a reference has a name, a subject and a version")
-            _check_keys(path, one, _REFERENCE_KEYS)
+        _check_references(path, settings.get("references", ()))
         return settings
 
     def readers(self, subject: str) -> list[Reader]:
@@ -184,6 +177,34 @@ class FolderShelf:
         if version is None:
             raise CannotCheck(f"{toml}: reads = {number}, and {subject} has no such version")
         return version.schema
+
+
+def _check_references(path: Path, entries: Sequence[Any]) -> None:
+    """Refuse entries that are incomplete, or of which none is the right one."""
+    seen: set[tuple[str, int]] = set()
+    for one in entries:
+        if not isinstance(one, dict) or not {"name", "subject", "version"} <= one.keys():
+            raise CannotCheck(f"{path}: a reference has a name, a subject and a version")
+        _check_keys(path, one, _REFERENCE_KEYS)
+        if not all(type(one.get(key, 1)) is int for key in ("version", "since")):
+            raise CannotCheck(f"{path}: version and since of a reference are whole numbers")
+        key = (str(one["name"]), int(one.get("since", 1)))
+        if key in seen:
+            raise CannotCheck(
+                f"{path}: two references named {key[0]!r} with since = {key[1]}; give the newer "
+                "one the number of the first version that uses it as since"
+            )
+        seen.add(key)
+
+
+def _references_of(number: int, entries: Sequence[Mapping[str, Any]]) -> tuple[Reference, ...]:
+    """The references of one version: of entries with one name, the latest `since` up to it."""
+    chosen: dict[str, Reference] = {}
+    for one in sorted(entries, key=lambda one: int(one.get("since", 1))):
+        if int(one.get("since", 1)) <= number:
+            name = str(one["name"])
+            chosen[name] = Reference(name, str(one["subject"]), int(one["version"]))
+    return tuple(chosen.values())
 
 
 def _version_files(folder: Path) -> dict[int, Path]:

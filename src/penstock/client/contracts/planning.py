@@ -12,7 +12,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from penstock.client.contracts.checking import Gate, Proposal, Result, Status
+from penstock.client.contracts.checking import Gate, Proposal, Result, Status, rewritten
 from penstock.client.contracts.documents import reader_subject
 from penstock.client.contracts.folder import FolderShelf
 from penstock.client.contracts.model import CannotCheck, Terms, Version
@@ -30,6 +30,7 @@ class Kind(StrEnum):
     SET_TERMS = "set compatibility"
     REGISTER = "register version"
     DECLARE_READER = "declare reader"
+    UPDATE_READER = "update the declaration of reader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Planner:
                 source = self._mapped(action.version.source)
                 told = self._api.register(subject, schema_body(source))
                 self._learn(subject, action.version.number, source, told)
-            case Kind.DECLARE_READER:
+            case Kind.DECLARE_READER | Kind.UPDATE_READER:
                 assert action.reader is not None
                 declare_reader(self._api, subject, action.reader, self._today)
 
@@ -135,23 +136,36 @@ class Planner:
         own_readers = self._folder.readers(subject)
         readers = {one.name: one for one in self._shelf.readers(subject)}
         readers |= {one.name: one for one in own_readers if self._is_changed(subject, one)}
-        latest = history[-1].number if history else 0
         own = self._folder.versions(subject)
         for version in own:
             found = self._api.look_up(subject, schema_body(self._mapped(version.source)))
             if found is not None:
                 self._numbers[subject, version.number] = int(found["version"])
+        unclaimed = {one.number: one for one in history}
+        for version in own:
+            unclaimed.pop(self._numbers.get((subject, version.number), 0), None)
+        latest = history[-1].number if history else 0
+        for version in own:
+            if (subject, version.number) in self._numbers:
                 continue
             latest += 1
             self._numbers[subject, version.number] = latest
-            proposal = Proposal(subject, version.source, version.schema, version.path)
-            # The registry asks the readers that it has by then, about each version. What the
-            # folder adds reads what is written from then on: only the newest matters to it.
-            newer = {one.name: one for one in own_readers} if version is own[-1] else {}
-            affected = [*(newer | readers).values()]
-            result = self._gate.check(proposal, history, terms, affected)
-            history = [*history, Version(latest, version.source, version.schema)]
             title = f"v{version.number} as version {latest} ({version.schema.type})"
+            published = unclaimed.get(version.number)
+            if published is not None:
+                finding = rewritten(version, published, max(own[-1].number, history[-1].number) + 1)
+                result = Result(
+                    subject, Status.BREAKING, file=version.path, findings=(finding,),
+                    against=version.number,
+                )  # fmt: skip
+            else:
+                proposal = Proposal(subject, version.source, version.schema, version.path)
+                # The registry asks the readers that it has by then, about each version. What the
+                # folder adds reads what is written from then on: only the newest matters to it.
+                newer = {one.name: one for one in own_readers} if version is own[-1] else {}
+                affected = [*(newer | readers).values()]
+                result = self._gate.check(proposal, history, terms, affected)
+                history = [*history, Version(latest, version.source, version.schema)]
             yield Action(Kind.REGISTER, subject, None, title, version=version, result=result)
 
     def _is_changed(self, subject: str, reader: Reader) -> bool:
@@ -170,15 +184,9 @@ class Planner:
             kept = reader_subject(subject, reader.name)
             known = self._api.versions(kept)
             if not known:
-                yield self._declaration(subject, reader, None)
+                yield _declaration(Kind.DECLARE_READER, subject, reader)
             elif is_due(self._api, kept, known[-1], reader, self._today):
-                yield self._declaration(subject, reader, "declared otherwise")
-
-    def _declaration(self, subject: str, reader: Reader, before: str | None) -> Action:
-        fields = f" using {', '.join(reader.fields)}" if reader.fields else ""
-        return Action(
-            Kind.DECLARE_READER, subject, before, f"{reader.title}{fields}", reader=reader
-        )
+                yield _declaration(Kind.UPDATE_READER, subject, reader)
 
     def _mapped(self, source: Source) -> Source:
         """References by the registry's numbers."""
@@ -187,6 +195,11 @@ class Planner:
             for one in source.references
         )
         return source._replace(references=references)
+
+
+def _declaration(kind: Kind, subject: str, reader: Reader) -> Action:
+    fields = f" using {', '.join(reader.fields)}" if reader.fields else ""
+    return Action(kind, subject, None, f"{reader.title}{fields}", reader=reader)
 
 
 def in_order(folder: FolderShelf) -> list[str]:

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.client.contracts.checking import Finding, Gate, Proposal, Result, Status, unchecked
+from penstock.client.contracts.checking import (
+    Finding,
+    Gate,
+    Proposal,
+    Result,
+    Status,
+    rewritten,
+    unchecked,
+)
 from penstock.client.contracts.folder import FolderShelf, read_text
 from penstock.client.contracts.model import (
     SUFFIXES,
@@ -104,9 +112,9 @@ def _answer_subject(question: Question, shelf: FolderShelf, subject: str, gate: 
         base = question.base
         earlier = own[:-1] if base is None else base.versions(subject)
         proposed = own[-1]
-        rewritten = _rewritten(own, earlier) if isinstance(base, FolderShelf) else None
-        if rewritten is not None:
-            return Result(subject, Status.BREAKING, file=rewritten.path, findings=(rewritten,))
+        edited = None if base is None else _rewritten(own, earlier, base)
+        if edited is not None:
+            return Result(subject, Status.BREAKING, file=edited.path, findings=(edited,))
         proposal = Proposal(subject, proposed.source, proposed.schema, proposed.path)
         terms = _terms(question, shelf if base is None else base, subject, shelf)
         return gate.check(proposal, earlier, terms, _readers(shelf, base, subject))
@@ -114,18 +122,38 @@ def _answer_subject(question: Question, shelf: FolderShelf, subject: str, gate: 
         return unchecked(subject, str(wrong), "" if question.base else str(shelf.folder))
 
 
-def _rewritten(own: Sequence[Version], published: Sequence[Version]) -> Finding | None:
-    """A version that is not what it was: events were written with it, so it stays as it is."""
-    known = {one.number: one.schema.canonical for one in published}
-    for version in own:
-        before, after = known.get(version.number), version.schema.canonical
-        if before is not None and before != after:
-            sentence = (
-                f"version {version.number} was published and is another schema now. Put it back, "
-                f"and write the change as v{max(own[-1].number, published[-1].number) + 1}"
-            )
-            return Finding("VERSION_REWRITTEN", version.path, sentence, before, after, True)
-    return None
+def _rewritten(own: Sequence[Version], published: Sequence[Version], base: Shelf) -> Finding | None:
+    """The first version that is not what it was when it was published.
+
+    Two folders number versions and references alike. A registry may give a version another
+    number, so what is there under any number was not rewritten.
+    """
+    known = {one.number: one for one in published}
+    if isinstance(base, FolderShelf):
+        edited = [
+            one for one in own if one.number in known and not _is_same(one, known[one.number])
+        ]
+    else:
+        texts = {one.schema.canonical for one in published}
+        own_texts = {one.schema.canonical for one in own}
+        edited = [
+            one
+            for one in own
+            if one.number in known
+            and one.schema.canonical not in texts
+            and known[one.number].schema.canonical not in own_texts
+        ]
+    if not edited:
+        return None
+    next_number = max(own[-1].number, published[-1].number) + 1
+    return rewritten(edited[0], known[edited[0].number], next_number)
+
+
+def _is_same(one: Version, other: Version) -> bool:
+    return (one.schema.canonical, one.source.references) == (
+        other.schema.canonical,
+        other.source.references,
+    )
 
 
 def _readers(shelf: FolderShelf, base: Shelf | None, subject: str) -> list[Reader]:

@@ -36,10 +36,14 @@ def try_recorded(
     proposal: Proposal,
     *,
     settings: Mapping[str, str] | None = None,
+    assert_formats: bool = False,
 ) -> Tally:
     """Read the last events of a topic with the proposed schema."""
     contract = Contract(
-        proposal.source.text, type=proposal.source.type, references=proposal.source.references
+        proposal.source.text,
+        type=proposal.source.type,
+        references=proposal.source.references,
+        assert_formats=assert_formats,
     )
     side = Side.KEY if proposal.subject.endswith("-key") else Side.VALUE
     trying = _Trying(registry, topic, side, contract)

@@ -46,7 +46,7 @@ def _text_lines(result: Result) -> Iterable[str]:
     if result.level is not None:
         yield from _order_lines(result)
     for showing in result.showings:
-        yield from _showing_lines(showing, is_allowed=not result.findings)
+        yield from _showing_lines(showing)
     for reader in result.readers:
         yield from _reader_lines(reader)
     if result.recorded is not None:
@@ -85,16 +85,18 @@ def _order_lines(result: Result) -> Iterable[str]:
     yield f"  upgrade: {result.level} means {result.forced_order}; this change: {result.safe_order}"
 
 
-def _showing_lines(showing: Showing, *, is_allowed: bool) -> Iterable[str]:
+def _showing_lines(showing: Showing) -> Iterable[str]:
     evidence = showing.evidence
     sides = f"{showing.writer} writes, {showing.reader} reads"
     if evidence.missing:
         yield f"  no proof ({sides}): {evidence.missing}"
     elif evidence.fails is not None:
-        title = "beware, the rules allow it and yet" if is_allowed else "counter-example"
+        title = "counter-example" if showing.is_refused else "beware, the rules allow it and yet"
         yield f"  {title} ({sides}):"
         yield from _trial_lines(evidence.fails)
     elif evidence.reads is not None:
+        if showing.is_stricter:
+            yield "  the rules refuse this, and no event was found that breaks: they are stricter"
         yield f"  {evidence.trials} events were read ({sides}), such as:"
         yield from _trial_lines(evidence.reads)
 
@@ -125,7 +127,7 @@ def _reader_lines(result: ReaderResult) -> Iterable[str]:
         for finding in result.findings:
             yield from (f"    {line}" for line in _finding_lines(finding))
         if result.showing is not None and result.showing.evidence.fails is not None:
-            yield from (f"    {line}" for line in _showing_lines(result.showing, is_allowed=False))
+            yield from (f"    {line}" for line in _showing_lines(result.showing))
 
 
 def _tally_lines(tally: Tally) -> Iterable[str]:
@@ -202,6 +204,7 @@ def _showing_document(showing: Showing) -> dict[str, Any]:
     return {
         "writer": showing.writer,
         "reader": showing.reader,
+        "refused": showing.is_refused,
         "trials": evidence.trials,
         "reads": _trial_document(evidence.reads),
         "fails": _trial_document(evidence.fails),

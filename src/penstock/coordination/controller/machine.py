@@ -31,7 +31,7 @@ from penstock.coordination.controller.topics import (
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 PRODUCER_IDS_END: Final = 1 << 63
 
@@ -47,7 +47,7 @@ class ControllerMachine:
         """A cluster without anything."""
         return Cluster()
 
-    def decide(self, state: Cluster, command: Command, now: Millis) -> Outcome[Event]:
+    def decide(self, state: Cluster, command: Command, now: Moment) -> Outcome[Event]:
         """All rules live behind here. May raise Refused; changes nothing."""
         match command:
             case CreateTopics():
@@ -79,7 +79,7 @@ class ControllerMachine:
         """Nothing here depends on time: sessions of brokers come with more than one broker."""
         return None
 
-    def tick(self, state: Cluster, now: Millis) -> Outcome[Event]:
+    def tick(self, state: Cluster, now: Moment) -> Outcome[Event]:
         """Nothing to do."""
         return Outcome()
 

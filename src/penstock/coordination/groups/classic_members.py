@@ -60,13 +60,13 @@ from penstock.coordination.groups.state import (
 from penstock.coordination.groups.timers import TimerKey
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.machine import CallerId, Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 # Joining
 
 
 def decide_classic_join(
-    group: ConsumerGroup, command: Join, settings: GroupSettings, now: Millis
+    group: ConsumerGroup, command: Join, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Take a classic member in, or a step towards its target. Answered at once."""
     check_session_timeout(command.session_timeout_ms, settings)
@@ -190,7 +190,7 @@ def _joined(member_id: str, epoch: int, protocol: str) -> Joined:
 
 
 def decide_classic_sync(
-    state: Groups, group: ConsumerGroup, command: Sync, now: Millis
+    state: Groups, group: ConsumerGroup, command: Sync, now: Moment
 ) -> Outcome[Event]:
     """What the member has, in the words of the classic protocol."""
     member = _known(group, command.member_id, command.instance_id)
@@ -222,7 +222,7 @@ def _packed(member: ConsumerMember, topics: TopicCatalogue, version: int) -> byt
 
 
 def decide_classic_beat(
-    state: Groups, group: ConsumerGroup, command: Beat, now: Millis
+    state: Groups, group: ConsumerGroup, command: Beat, now: Moment
 ) -> Outcome[Event]:
     """A classic member is alive; it is told to join again when its assignment must change."""
     member = _known(group, command.member_id, command.instance_id)
@@ -254,22 +254,25 @@ def _told_to_rejoin(
     group: ConsumerGroup,
     member: ConsumerMember,
     caller: CallerId,
-    now: Millis,
+    now: Moment,
     *notes: Event,
 ) -> Outcome[Event]:
     """It has its rebalance time-out from when it is told first."""
     key = TimerKey(REJOIN, group.group_id, member.member_id)
     if state.timers.at(key) is None:
-        notes = (*notes, TimerSet(key, Millis(now + member.subscription.rebalance_timeout_ms)))
+        notes = (
+            *notes,
+            TimerSet(key, Millis(now.steady + member.subscription.rebalance_timeout_ms)),
+        )
     again = Refused(ErrorCode.rebalance_in_progress, "the assignment changes; join again")
     return Outcome(notes=notes, replies=(Reply(caller, again),))
 
 
 def _renewed(
-    group: ConsumerGroup, member: ConsumerMember, classic: ClassicMember848, now: Millis
+    group: ConsumerGroup, member: ConsumerMember, classic: ClassicMember848, now: Moment
 ) -> TimerSet:
     key = TimerKey(SESSION, group.group_id, member.member_id)
-    return TimerSet(key, Millis(now + classic.session_timeout_ms))
+    return TimerSet(key, Millis(now.steady + classic.session_timeout_ms))
 
 
 def _known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -303,7 +306,7 @@ def _classic_at(member: ConsumerMember, generation: int) -> ClassicMember848:
 
 
 def decide_classic_leave(
-    group: ConsumerGroup, command: Leave, settings: GroupSettings, now: Millis
+    group: ConsumerGroup, command: Leave, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Members go: each is answered for itself. An administrator may name any, by static name."""
     gone: dict[str, None] = {}

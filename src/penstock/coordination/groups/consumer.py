@@ -43,7 +43,7 @@ from penstock.coordination.groups.state import (
 from penstock.coordination.groups.subscriptions import matching_topics
 from penstock.coordination.groups.timers import TimerKey
 from penstock.machine import Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 SESSION: Final = "session"
 REVOKE: Final = "revoke"  # the time a member has to give partitions back
@@ -62,7 +62,7 @@ class ConsumerDraft:
 
     __slots__ = ("_scratch", "events", "group_id", "notes", "now", "replies", "settings")
 
-    def __init__(self, group: ConsumerGroup, settings: GroupSettings, now: Millis) -> None:
+    def __init__(self, group: ConsumerGroup, settings: GroupSettings, now: Moment) -> None:
         self._scratch = Groups()
         self._scratch.groups[group.group_id] = group.copy()
         self.group_id = group.group_id
@@ -91,7 +91,7 @@ class ConsumerDraft:
 
     def set_timer(self, kind: str, member_id: str, after_ms: int | None) -> None:
         """Set a deadline from now; None drops it."""
-        at = None if after_ms is None else Millis(self.now + after_ms)
+        at = None if after_ms is None else Millis(self.now.steady + after_ms)
         self.notes.append(TimerSet(TimerKey(kind, self.group_id, member_id), at))
 
     def outcome(self, *replies: Reply) -> Outcome[Event]:
@@ -118,11 +118,11 @@ def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerBea
     )
 
 
-def beat_unchanged(command: ConsumerBeat, now: Millis) -> Outcome[Event]:
+def beat_unchanged(command: ConsumerBeat, now: Moment) -> Outcome[Event]:
     """The common heartbeat."""
     key = TimerKey(SESSION, command.group_id, command.member_id)
     return Outcome(
-        notes=(TimerSet(key, Millis(now + command.session_timeout_ms)),),
+        notes=(TimerSet(key, Millis(now.steady + command.session_timeout_ms)),),
         replies=(
             Reply(
                 command.caller,
@@ -196,7 +196,7 @@ def _resolve_regexes(draft: ConsumerDraft, topics: TopicCatalogue, *, everything
             continue
         matched = matching_topics(regex, topics.by_name)
         if known is None or known.topics != matched:
-            resolved = StoredRegex(matched, topics.version, draft.now)
+            resolved = StoredRegex(matched, topics.version, draft.now.wall)
             draft.emit(RegexSet(draft.group_id, regex, resolved))
 
 
@@ -234,7 +234,7 @@ def assign(draft: ConsumerDraft, topics: TopicCatalogue) -> None:
     for member_id, target in targets.items():
         if target != group.targets.get(member_id):
             draft.emit(TargetSet(draft.group_id, member_id, target))
-    draft.emit(TargetEpochSet(draft.group_id, group.epoch, draft.now))
+    draft.emit(TargetEpochSet(draft.group_id, group.epoch, draft.now.wall))
 
 
 def chosen_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:

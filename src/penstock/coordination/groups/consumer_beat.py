@@ -37,14 +37,14 @@ from penstock.coordination.groups.state import (
 from penstock.coordination.groups.subscriptions import check_regex
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Moment
 
 JOINS = 0
 LEAVES = -1
 
 
 def decide_consumer_beat(
-    state: Groups, command: ConsumerBeat, settings: GroupSettings, now: Millis
+    state: Groups, command: ConsumerBeat, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Join, live, change, reconcile or leave."""
     group = state.groups.get(command.group_id)
@@ -120,7 +120,7 @@ def _draft(
     group: ClassicGroup | ConsumerGroup | None,
     command: ConsumerBeat,
     settings: GroupSettings,
-    now: Millis,
+    now: Moment,
 ) -> ConsumerDraft:
     if isinstance(group, ConsumerGroup):
         return ConsumerDraft(group, settings, now)
@@ -210,7 +210,7 @@ def _leave(
     group: ClassicGroup | ConsumerGroup | None,
     command: ConsumerBeat,
     settings: GroupSettings,
-    now: Millis,
+    now: Moment,
 ) -> Outcome[Event]:
     if not isinstance(group, ConsumerGroup):
         raise Refused(ErrorCode.group_id_not_found, f"there is no group {command.group_id!r}")

@@ -28,11 +28,11 @@ from penstock.coordination.groups.state import (
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome
-from penstock.model import Millis
+from penstock.model import Moment
 
 
 def decide_join(
-    state: Groups, command: Join, settings: GroupSettings, now: Millis
+    state: Groups, command: Join, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Take a member in, or back. The answer comes when the rebalance completes."""
     check_group_id(command.group_id)

@@ -78,7 +78,7 @@ from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Groups
 from penstock.coordination.groups.timers import TimerKey
 from penstock.machine import JournalRecord, Outcome, TransactionStamp
-from penstock.model import Millis, ProducerId
+from penstock.model import Millis, Moment, ProducerId
 
 EXPIRY: Final = TimerKey("expiry", "")
 
@@ -88,7 +88,7 @@ class GroupMachine:
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self._rules: dict[type, Callable[[Groups, Any, Millis], Outcome[Event]]] = {
+        self._rules: dict[type, Callable[[Groups, Any, Moment], Outcome[Event]]] = {
             Join: self._join,
             Sync: self._sync,
             Beat: self._beat,
@@ -107,31 +107,31 @@ class GroupMachine:
         """Nobody has joined and nothing is committed."""
         return Groups()
 
-    def decide(self, state: Groups, command: Command, now: Millis) -> Outcome[Event]:
+    def decide(self, state: Groups, command: Command, now: Moment) -> Outcome[Event]:
         """All rules, by kind of command."""
         return self._rules[type(command)](state, command, now)
 
     # What classic members ask goes to the rules of the group they are in.
 
-    def _join(self, state: Groups, command: Join, now: Millis) -> Outcome[Event]:
+    def _join(self, state: Groups, command: Join, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             return decide_classic_join(group, command, self.settings, now)
         return decide_join(state, command, self.settings, now)
 
-    def _sync(self, state: Groups, command: Sync, now: Millis) -> Outcome[Event]:
+    def _sync(self, state: Groups, command: Sync, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return decide_classic_sync(state, group, command, now)
         return decide_sync(state, command, self.settings, now)
 
-    def _beat(self, state: Groups, command: Beat, now: Millis) -> Outcome[Event]:
+    def _beat(self, state: Groups, command: Beat, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return decide_classic_beat(state, group, command, now)
         return decide_beat(state, command, self.settings, now)
 
-    def _leave(self, state: Groups, command: Leave, now: Millis) -> Outcome[Event]:
+    def _leave(self, state: Groups, command: Leave, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return decide_classic_leave(group, command, self.settings, now)
@@ -146,23 +146,23 @@ class GroupMachine:
         """At once after the log was read; then when something is due."""
         return state.timers.wake_at() if state.is_awake else Millis(0)
 
-    def tick(self, state: Groups, now: Millis) -> Outcome[Event]:
+    def tick(self, state: Groups, now: Moment) -> Outcome[Event]:
         """The first thing that is due; the rest follows in the next tick, which is at once.
 
         One at a time, because each may change what the others mean.
         """
         if not state.is_awake:
             return _wake(state, self.settings, now)
-        due = state.timers.due(now)
+        due = state.timers.due(now.steady)
         if not due:
-            return Outcome(notes=(TimersAdvanced(now),))
+            return Outcome(notes=(TimersAdvanced(now.steady),))
         outcome = self._on_due(state, due[0], now)
         dropped = TimerSet(due[0], None)
         return Outcome(
             events=outcome.events, notes=(dropped, *outcome.notes), replies=outcome.replies
         )
 
-    def _on_due(self, state: Groups, key: TimerKey, now: Millis) -> Outcome[Event]:
+    def _on_due(self, state: Groups, key: TimerKey, now: Moment) -> Outcome[Event]:
         if key == EXPIRY:
             return _expire(state, self.settings, now)
         group = state.groups.get(key.group_id)
@@ -196,11 +196,11 @@ class GroupMachine:
         return TransactionEnded(producer_id, is_commit)
 
 
-def _wake(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]:
+def _wake(state: Groups, settings: GroupSettings, now: Moment) -> Outcome[Event]:
     """Every member has a whole session from now; a revocation its whole time."""
     notes: list[Event] = [
         Awake(),
-        TimerSet(EXPIRY, Millis(now + settings.offsets_retention_check_ms)),
+        TimerSet(EXPIRY, Millis(now.steady + settings.offsets_retention_check_ms)),
     ]
     for group in state.groups.values():
         if isinstance(group, ClassicGroup):
@@ -210,7 +210,7 @@ def _wake(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]
     return Outcome(notes=tuple(notes))
 
 
-def _wake_classic(group: ClassicGroup, settings: GroupSettings, now: Millis) -> Sequence[Event]:
+def _wake_classic(group: ClassicGroup, settings: GroupSettings, now: Moment) -> Sequence[Event]:
     draft = Draft(group.copy(), settings, now)
     for member in group.members.values():
         draft.renew_session(member)
@@ -219,23 +219,23 @@ def _wake_classic(group: ClassicGroup, settings: GroupSettings, now: Millis) -> 
     return draft.outcome().notes
 
 
-def _wake_consumer(group: ConsumerGroup, settings: GroupSettings, now: Millis) -> list[Event]:
+def _wake_consumer(group: ConsumerGroup, settings: GroupSettings, now: Moment) -> list[Event]:
     notes: list[Event] = []
     for member in group.members.values():
         classic = member.subscription.classic
         session_ms = settings.consumer_session_timeout_ms
         key = TimerKey(SESSION, group.group_id, member.member_id)
         span_ms = session_ms if classic is None else classic.session_timeout_ms
-        notes.append(TimerSet(key, Millis(now + span_ms)))
+        notes.append(TimerSet(key, Millis(now.steady + span_ms)))
         if member.current.state is MemberState.UNREVOKED_PARTITIONS and classic is None:
             key = TimerKey(REVOKE, group.group_id, member.member_id)
             timeout_ms = member.subscription.rebalance_timeout_ms
-            notes.append(TimerSet(key, Millis(now + timeout_ms)))
+            notes.append(TimerSet(key, Millis(now.steady + timeout_ms)))
     return notes
 
 
 def _on_classic_due(
-    state: Groups, group: ClassicGroup, key: TimerKey, settings: GroupSettings, now: Millis
+    state: Groups, group: ClassicGroup, key: TimerKey, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     draft = Draft(group.copy(), settings, now)
     if key.kind == SESSION:
@@ -253,7 +253,7 @@ def _on_classic_due(
 
 
 def _on_consumer_due(
-    group: ConsumerGroup, key: TimerKey, settings: GroupSettings, now: Millis
+    group: ConsumerGroup, key: TimerKey, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     member = group.members.get(key.member_id)
     if member is None or key.kind not in MEMBER_TIMERS:
@@ -263,10 +263,12 @@ def _on_consumer_due(
     return remove_or_downgrade(group, [key.member_id], settings, now)
 
 
-def _expire(state: Groups, settings: GroupSettings, now: Millis) -> Outcome[Event]:
+def _expire(state: Groups, settings: GroupSettings, now: Moment) -> Outcome[Event]:
     """Old offsets go, and with its last offset an empty group."""
     events: list[Event] = []
-    notes: list[Event] = [TimerSet(EXPIRY, Millis(now + settings.offsets_retention_check_ms))]
+    notes: list[Event] = [
+        TimerSet(EXPIRY, Millis(now.steady + settings.offsets_retention_check_ms))
+    ]
     for group_id in tuple(state.group_ids()):
         expired = expired_offsets(state, group_id, settings, now)
         events += expired

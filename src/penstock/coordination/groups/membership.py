@@ -23,7 +23,7 @@ from penstock.coordination.groups.state import (
 from penstock.coordination.groups.timers import TimerKey
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 
 def classic_group(state: Groups, group_id: str, member_id: str) -> ClassicGroup:
@@ -48,7 +48,7 @@ def member_of_generation(
 
 
 def decide_sync(
-    state: Groups, command: Sync, settings: GroupSettings, now: Millis
+    state: Groups, command: Sync, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """A member asks for its assignment; the leader's question carries everybody's."""
     group = classic_group(state, command.group_id, command.member_id)
@@ -87,13 +87,13 @@ def _take_assignment(draft: Draft, command: Sync) -> None:
 
 
 def decide_beat(
-    state: Groups, command: Beat, settings: GroupSettings, now: Millis
+    state: Groups, command: Beat, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """A member is alive; it is told when it must join again."""
     group = classic_group(state, command.group_id, command.member_id)
     member = member_of_generation(group, command.member_id, command.instance_id, command.generation)
     key = TimerKey(SESSION, group.group_id, member.member_id)
-    renewed = TimerSet(key, Millis(now + member.session_timeout_ms))
+    renewed = TimerSet(key, Millis(now.steady + member.session_timeout_ms))
     body: object = Done()
     if group.state is ClassicState.PREPARING:
         body = Refused(ErrorCode.rebalance_in_progress, "the group rebalances; join again")
@@ -101,7 +101,7 @@ def decide_beat(
 
 
 def decide_leave(
-    state: Groups, command: Leave, settings: GroupSettings, now: Millis
+    state: Groups, command: Leave, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Members go: each is answered for itself, and the rest rebalance once."""
     check_group_id(command.group_id)

@@ -67,13 +67,13 @@ from penstock.coordination.groups.state import (
 from penstock.coordination.groups.subscriptions import subscribed_topics
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.machine import Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Moment
 
 # Upgrade
 
 
 def upgrade(
-    group: ClassicGroup, topics: TopicCatalogue, settings: GroupSettings, now: Millis
+    group: ClassicGroup, topics: TopicCatalogue, settings: GroupSettings, now: Moment
 ) -> ConsumerDraft:
     """The classic group as one of the consumer protocol. Refused when it cannot become one."""
     _check_upgrade(group, settings)
@@ -212,7 +212,7 @@ def remove_or_downgrade(
     group: ConsumerGroup,
     gone: list[str],
     settings: GroupSettings,
-    now: Millis,
+    now: Moment,
     *replies: Reply,
 ) -> Outcome[Event]:
     """Members leave or are put out; if only classic ones remain, the group is theirs again."""
@@ -259,11 +259,11 @@ def downgrade(
 
 
 def _classic_group(
-    group: ConsumerGroup, stay: Iterable[ConsumerMember], now: Millis
+    group: ConsumerGroup, stay: Iterable[ConsumerMember], now: Moment
 ) -> ClassicGroup:
     """Without a leader: whoever finds such a record knows that the rebalance was cut short."""
     classic = ClassicGroup(group.group_id)
-    classic.state, classic.state_since = ClassicState.STABLE, now
+    classic.state, classic.state_since = ClassicState.STABLE, now.wall
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     for member in stay:

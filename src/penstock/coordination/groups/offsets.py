@@ -39,14 +39,14 @@ from penstock.coordination.groups.state import (
 from penstock.coordination.groups.timers import TimerKey
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 NO_GENERATION: Final = -1
 _TAKEN: Final = Committed((ErrorCode.none,))  # a commit of one offset, as most are
 
 
 def decide_commit(
-    state: Groups, command: CommitOffsets, settings: GroupSettings, now: Millis
+    state: Groups, command: CommitOffsets, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Store what may be stored; each offset gets its own code."""
     check_group_id(command.group_id)
@@ -93,9 +93,9 @@ def _codes(
     return codes
 
 
-def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Millis) -> Event:
+def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Moment) -> Event:
     topic, partition, place, leader_epoch, metadata, topic_id = offset
-    value = write_offset_value(place, leader_epoch, metadata, now, topic_id)
+    value = write_offset_value(place, leader_epoch, metadata, now.wall, topic_id)
     if command.stamp is None:
         return OffsetSet(command.group_id, topic, partition, value)
     producer_id = command.stamp.producer_id
@@ -138,7 +138,7 @@ def _check_simple(state: Groups, command: CommitOffsets) -> None:
     raise Refused(ErrorCode.illegal_generation, f"there is no group {command.group_id!r}")
 
 
-def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Millis) -> tuple[Event, ...]:
+def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Moment) -> tuple[Event, ...]:
     if command.generation < 0 and group.state is ClassicState.EMPTY:
         return ()
     names_itself = bool(
@@ -158,7 +158,7 @@ def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Millis) -> 
     if group.state is ClassicState.COMPLETING:
         raise Refused(ErrorCode.rebalance_in_progress, "ask for the assignment first")
     key = TimerKey(SESSION, group.group_id, member.member_id)
-    return (TimerSet(key, Millis(now + member.session_timeout_ms)),)
+    return (TimerSet(key, Millis(now.steady + member.session_timeout_ms)),)
 
 
 def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurrent | None:
@@ -263,7 +263,7 @@ def decide_drop_topics(state: Groups, command: DropTopics) -> Outcome[Event]:
 
 
 def expired_offsets(
-    state: Groups, group_id: str, settings: GroupSettings, now: Millis
+    state: Groups, group_id: str, settings: GroupSettings, now: Moment
 ) -> tuple[Event, ...]:
     """Tombstones for what the group has not used for too long. Never what it may still need.
 
@@ -289,6 +289,6 @@ def expired_offsets(
         committed = read_offset_value(value)
         since = committed.committed_at if empty_since is None else empty_since
         due = committed.expires_at or since + settings.offsets_retention_ms
-        if due <= now:
+        if due <= now.wall:
             expired.append(OffsetSet(group_id, *key, None))
     return tuple(expired)

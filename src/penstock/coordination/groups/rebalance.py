@@ -25,7 +25,7 @@ from penstock.coordination.groups.subscriptions import subscribed_topics
 from penstock.coordination.groups.timers import TimerKey
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, Outcome, Reply
-from penstock.model import Millis
+from penstock.model import Millis, Moment
 
 SESSION: Final = "session"  # of a member, classic or not
 PENDING: Final = "pending"  # an id was given out, and nobody has joined with it
@@ -41,7 +41,7 @@ class Draft:
 
     __slots__ = ("first", "group", "is_stored", "now", "replies", "settings", "timers")
 
-    def __init__(self, group: ClassicGroup, settings: GroupSettings, now: Millis) -> None:
+    def __init__(self, group: ClassicGroup, settings: GroupSettings, now: Moment) -> None:
         self.group = group
         self.settings = settings
         self.now = now
@@ -67,7 +67,7 @@ class Draft:
 
     def set_timer(self, kind: str, member_id: str, after_ms: int | None) -> None:
         """Set a deadline from now; None drops it."""
-        at = None if after_ms is None else Millis(self.now + after_ms)
+        at = None if after_ms is None else Millis(self.now.steady + after_ms)
         self.timers[TimerKey(kind, self.group.group_id, member_id)] = at
 
     def renew_session(self, member: ClassicMember) -> None:
@@ -77,7 +77,7 @@ class Draft:
     def move(self, state: ClassicState) -> None:
         """The group enters a state."""
         self.group.state = state
-        self.group.state_since = self.now
+        self.group.state_since = self.now.wall
 
 
 # Members
@@ -283,7 +283,7 @@ def on_initial_delay(draft: Draft, join_by: Millis | None) -> None:
     group = draft.group
     if group.state is not ClassicState.PREPARING:
         return
-    left_ms = 0 if join_by is None else join_by - draft.now
+    left_ms = 0 if join_by is None else join_by - draft.now.steady
     if group.joined_lately and left_ms > 0:
         group.joined_lately = False
         delay_ms = min(draft.settings.initial_rebalance_delay_ms, left_ms)

@@ -32,9 +32,12 @@ from penstock.coordination.transactions.rules import (
     markers_of,
 )
 from penstock.coordination.transactions.state import (
+    AT_ONCE,
     MARKER_RETRY_MS,
+    DeadlineSet,
     Event,
     Expired,
+    ExpiryDue,
     MarkersDue,
     TimeoutDeferred,
     Transaction,
@@ -45,9 +48,10 @@ from penstock.coordination.transactions.state import (
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
-from penstock.model import NO_PRODUCER, Millis
+from penstock.model import NO_PRODUCER, Millis, Moment
 
 DUE_MAX: Final = 200  # of each kind in one tick; the rest follows in the next
+EXPIRY_CHECK_MS: Final = Millis(3_600_000)
 
 
 class TransactionMachine:
@@ -60,7 +64,7 @@ class TransactionMachine:
         """Nobody has a transactional id yet."""
         return Transactions()
 
-    def decide(self, state: Transactions, command: Command, now: Millis) -> Outcome[Event]:
+    def decide(self, state: Transactions, command: Command, now: Moment) -> Outcome[Event]:
         """All rules; see `rules`."""
         match command:
             case InitProducer():
@@ -86,18 +90,21 @@ class TransactionMachine:
 
     def wake_at(self, state: Transactions) -> Millis | None:
         """The next time-out, repeated marker or expiry."""
+        if state.expiry_due is None:
+            return AT_ONCE
         due: list[Millis] = []
         if state.deadlines:
             due.append(state.deadlines[0].at)
         if state.markers_due:
             due.append(next(iter(state.markers_due.values())))
         if state.settled:
-            oldest = next(iter(state.settled.values()))
-            due.append(Millis(oldest + self.settings.id_expiration_ms))
+            due.append(state.expiry_due)
         return min(due, default=None)
 
-    def tick(self, state: Transactions, now: Millis) -> Outcome[Event]:
+    def tick(self, state: Transactions, now: Moment) -> Outcome[Event]:
         """Abort what timed out, send markers again, forget ids nobody used."""
+        if state.expiry_due is None:
+            return Outcome(notes=(*_loaded_deadlines(state, now), self._next_expiry(now)))
         return _joined(
             (
                 *self._expire(state, now),
@@ -114,13 +121,22 @@ class TransactionMachine:
         """The events a stored record stands for. No transaction wraps this log's own records."""
         return records.read_events(record)
 
-    def _expire(self, state: Transactions, now: Millis) -> list[Outcome[Event]]:
-        expired: list[Event] = []
-        for transactional_id, updated_at in state.settled.items():
-            if updated_at + self.settings.id_expiration_ms > now or len(expired) == DUE_MAX:
-                break
-            expired.append(Expired(transactional_id))
-        return [Outcome(events=tuple(expired))] if expired else []
+    def _expire(self, state: Transactions, now: Moment) -> list[Outcome[Event]]:
+        """By the time of day, for that is what the log knows; how long it is kept is retention."""
+        if state.expiry_due is None or state.expiry_due > now.steady:
+            return []
+        used_before = now.wall - self.settings.id_expiration_ms
+        expired = [
+            Expired(transactional_id)
+            for transactional_id, updated_at in state.settled.items()
+            if updated_at <= used_before
+        ]
+        next_due = self._next_expiry(now) if len(expired) <= DUE_MAX else ExpiryDue(now.steady)
+        return [Outcome(events=tuple(expired[:DUE_MAX]), notes=(next_due,))]
+
+    def _next_expiry(self, now: Moment) -> Event:
+        wait_ms = min(EXPIRY_CHECK_MS, self.settings.id_expiration_ms)
+        return ExpiryDue(Millis(now.steady + wait_ms))
 
 
 def _described(state: Transactions, command: Describe) -> Transaction:
@@ -132,30 +148,50 @@ def _described(state: Transactions, command: Describe) -> Transaction:
     return transaction
 
 
-def _resend_markers(state: Transactions, now: Millis) -> list[Outcome[Event]]:
+def _loaded_deadlines(state: Transactions, now: Moment) -> list[Event]:
+    """The time-outs of what was open when the log was read, by what is left of them.
+
+    That is told by the time of day. If it was set back meanwhile no transaction has more than its
+    whole time-out left.
+    """
+    known = {entry.transactional_id for entry in state.deadlines if is_open(state, entry)}
+    notes: list[Event] = []
+    for transactional_id, transaction in state.by_id.items():
+        if transaction.state is TransactionState.ONGOING and transactional_id not in known:
+            left_ms = transaction.started_at + transaction.timeout_ms - now.wall
+            left_ms = min(max(left_ms, 0), transaction.timeout_ms)
+            notes.append(DeadlineSet(transactional_id, Millis(now.steady + left_ms)))
+    return notes
+
+
+def _resend_markers(state: Transactions, now: Moment) -> list[Outcome[Event]]:
     outcomes: list[Outcome[Event]] = []
     for transactional_id, at in state.markers_due.items():
-        if at > now or len(outcomes) == DUE_MAX:
+        if at > now.steady or len(outcomes) == DUE_MAX:
             break
         partitions = frozenset(state.unmarked[transactional_id])
         outcomes.append(
             Outcome(
-                notes=(MarkersDue(transactional_id, Millis(now + MARKER_RETRY_MS)),),
+                notes=(MarkersDue(transactional_id, Millis(now.steady + MARKER_RETRY_MS)),),
                 sends=(markers_of(state.by_id[transactional_id], partitions),),
             )
         )
     return outcomes
 
 
-def _time_out(state: Transactions, now: Millis) -> list[Outcome[Event]]:
-    due = sorted(entry for entry in state.deadlines if entry.at <= now and is_open(state, entry))
+def _time_out(state: Transactions, now: Moment) -> list[Outcome[Event]]:
+    due = sorted(
+        entry for entry in state.deadlines if entry.at <= now.steady and is_open(state, entry)
+    )
     outcomes: dict[str, Outcome[Event]] = {}
     for entry in due[:DUE_MAX]:
         transaction = state.by_id[entry.transactional_id]
         if transaction.is_epoch_exhausted:
             producer = Producer(transaction.producer_id, transaction.producer_epoch)
             outcomes[entry.transactional_id] = Outcome(
-                notes=(TimeoutDeferred(entry.transactional_id, Millis(now + MARKER_RETRY_MS)),),
+                notes=(
+                    TimeoutDeferred(entry.transactional_id, Millis(now.steady + MARKER_RETRY_MS)),
+                ),
                 sends=(WantProducerId(entry.transactional_id, producer),),
             )
         else:
@@ -165,13 +201,13 @@ def _time_out(state: Transactions, now: Millis) -> list[Outcome[Event]]:
 
 
 def _decide_abort_timed_out(
-    state: Transactions, report: AbortTimedOut, now: Millis
+    state: Transactions, report: AbortTimedOut, now: Moment
 ) -> Outcome[Event]:
     transaction = state.by_id.get(report.transactional_id)
     if (
         transaction is None
         or transaction.state is not TransactionState.ONGOING
-        or transaction.deadline > now
+        or report.transactional_id not in state.overdue
         or report.producer != (transaction.producer_id, transaction.producer_epoch)
     ):
         return Outcome()

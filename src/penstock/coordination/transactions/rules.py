@@ -22,6 +22,7 @@ from penstock.coordination.transactions.commands import (
 from penstock.coordination.transactions.state import (
     EPOCH_MAX,
     MARKER_RETRY_MS,
+    DeadlineSet,
     Event,
     MarkersConfirmed,
     MarkersDue,
@@ -43,6 +44,7 @@ from penstock.model import (
     NO_PRODUCER,
     NO_PRODUCER_EPOCH,
     Millis,
+    Moment,
     ProducerEpoch,
     ProducerId,
     TopicPartition,
@@ -68,7 +70,7 @@ def needs_producer_id(state: Transactions, command: Command) -> bool:
 
 
 def decide_init(
-    state: Transactions, command: InitProducer, settings: TransactionSettings, now: Millis
+    state: Transactions, command: InitProducer, settings: TransactionSettings, now: Moment
 ) -> Outcome[Event]:
     """Give the producer an epoch that fences all earlier ones, aborting what they left open."""
     if not command.transactional_id:
@@ -118,7 +120,7 @@ def _check_expected(transaction: Transaction, expected: Producer | None) -> None
         raise _fenced()
 
 
-def _restart(transaction: Transaction, command: InitProducer, now: Millis) -> Transaction:
+def _restart(transaction: Transaction, command: InitProducer, now: Moment) -> Transaction:
     expected = command.expected
     epoch = transaction.producer_epoch
     if transaction.is_epoch_exhausted and (
@@ -154,7 +156,7 @@ def _restart(transaction: Transaction, command: InitProducer, now: Millis) -> Tr
 # -- partitions join --------------------------------------------------------------------------
 
 
-def decide_add(state: Transactions, command: AddPartitions, now: Millis) -> Outcome[Event]:
+def decide_add(state: Transactions, command: AddPartitions, now: Moment) -> Outcome[Event]:
     """Put partitions into the transaction, or tell which are not there."""
     if not command.transactional_id:
         raise Refused(ErrorCode.invalid_request, "a transactional id cannot be empty")
@@ -170,7 +172,10 @@ def decide_add(state: Transactions, command: AddPartitions, now: Millis) -> Outc
     if transaction.state is TransactionState.ONGOING and not missed:
         return Outcome(replies=(answer,))
     after = widened(transaction, command.partitions, command.client_version, now)
-    return Outcome(events=(Stored(after),), replies=(answer,))
+    notes: tuple[Event, ...] = ()
+    if transaction.state is not TransactionState.ONGOING:
+        notes = (DeadlineSet(after.transactional_id, Millis(now.steady + after.timeout_ms)),)
+    return Outcome(events=(Stored(after),), notes=notes, replies=(answer,))
 
 
 def _of_producer(state: Transactions, transactional_id: str, producer: Producer) -> Transaction:
@@ -192,7 +197,7 @@ def _check_producer_id(transaction: Transaction, producer_id: ProducerId) -> Non
 # -- the end ----------------------------------------------------------------------------------
 
 
-def decide_end(state: Transactions, command: EndTransaction, now: Millis) -> Outcome[Event]:
+def decide_end(state: Transactions, command: EndTransaction, now: Moment) -> Outcome[Event]:
     """Commit or abort. A retry of an end that worked gets the same answer again."""
     if not command.transactional_id:
         raise Refused(ErrorCode.invalid_request, "a transactional id cannot be empty")
@@ -205,7 +210,7 @@ def decide_end(state: Transactions, command: EndTransaction, now: Millis) -> Out
 
 
 def _decide_plain_end(
-    transaction: Transaction, command: EndTransaction, now: Millis
+    transaction: Transaction, command: EndTransaction, now: Moment
 ) -> Outcome[Event]:
     """EndTxn up to 4: the epoch stays, so a repeated end looks like the first."""
     _check_producer_id(transaction, command.producer.producer_id)
@@ -222,7 +227,7 @@ def _decide_plain_end(
 
 
 def _decide_raising_end(
-    transaction: Transaction, command: EndTransaction, now: Millis
+    transaction: Transaction, command: EndTransaction, now: Moment
 ) -> Outcome[Event]:
     """EndTxn 5 and later: the epoch before the raise marks a retry, the one after a new end."""
     epoch = command.producer.producer_epoch
@@ -260,7 +265,7 @@ def _is_epoch_fit(transaction: Transaction, epoch: ProducerEpoch, *, is_retry: b
 
 
 def _raised(
-    transaction: Transaction, minted_producer_id: ProducerId, *, commit: bool, now: Millis
+    transaction: Transaction, minted_producer_id: ProducerId, *, commit: bool, now: Moment
 ) -> Transaction:
     return decided(
         transaction,
@@ -271,25 +276,25 @@ def _raised(
     )
 
 
-def _ending(after: Transaction, command: EndTransaction, now: Millis) -> Outcome[Event]:
+def _ending(after: Transaction, command: EndTransaction, now: Moment) -> Outcome[Event]:
     producer = _producer_of(after)
     if after.next_producer_id != NO_PRODUCER:
         producer = Producer(after.next_producer_id, ProducerEpoch(0))
     return ending_outcome(after, now, Reply(command.caller, producer))
 
 
-def fenced(transaction: Transaction, minted_producer_id: ProducerId, now: Millis) -> Transaction:
+def fenced(transaction: Transaction, minted_producer_id: ProducerId, now: Moment) -> Transaction:
     """Abort for a producer that is gone, under an epoch it does not know."""
     return _raised(transaction, minted_producer_id, commit=False, now=now)
 
 
-def ending_outcome(after: Transaction, now: Millis, *replies: Reply) -> Outcome[Event]:
+def ending_outcome(after: Transaction, now: Moment, *replies: Reply) -> Outcome[Event]:
     """Write the outcome down, then send markers; without partitions it is complete at once."""
     if not after.partitions:
         return Outcome(events=(Stored(after), Stored(completed(after, now))), replies=replies)
     return Outcome(
         events=(Stored(after),),
-        notes=(MarkersDue(after.transactional_id, Millis(now + MARKER_RETRY_MS)),),
+        notes=(MarkersDue(after.transactional_id, Millis(now.steady + MARKER_RETRY_MS)),),
         replies=replies,
         sends=(markers_of(after, after.partitions),),
     )
@@ -307,7 +312,7 @@ def markers_of(transaction: Transaction, partitions: frozenset[TopicPartition]) 
 
 
 def decide_markers_written(
-    state: Transactions, report: MarkersWritten, now: Millis
+    state: Transactions, report: MarkersWritten, now: Moment
 ) -> Outcome[Event]:
     """Complete when the last partition has its marker; a report about the past says nothing."""
     transaction = state.by_id.get(report.transactional_id)

@@ -4,8 +4,11 @@ A `Transaction` is the whole metadata of one transactional id, as a record of `_
 holds it; every change writes it anew. `Transactions` adds what follows from those records and what
 is soft: which markers are still missing, and when something is due. `apply` is the only writer.
 
-Invariants: a transaction is *settled* (may expire), *ongoing* (has a deadline) or *ending* (has
-markers to write), and stands in exactly one of those three queues.
+What a record holds is by the time of day. What is due is by the steady clock, so it is not known
+from the records: the first tick after loading sets it.
+
+Invariants: a transaction is *settled* (may expire), *ongoing* (has a deadline, once awake) or
+*ending* (has markers to write), and stands in exactly one of those three queues.
 """
 
 from dataclasses import dataclass, field
@@ -25,6 +28,7 @@ from penstock.model import (
 
 EPOCH_MAX: Final = 32767  # a producer epoch is a signed 16-bit number
 MARKER_RETRY_MS: Final = Millis(100)  # a marker that is not known to be written is sent again
+AT_ONCE: Final = Millis(0)
 _STALE_DEADLINES_MAX: Final = 64
 
 
@@ -94,11 +98,6 @@ class Transaction:
         """The epoch may rise once more inside, to fence, but not for the client."""
         return self.producer_epoch >= EPOCH_MAX - 1
 
-    @property
-    def deadline(self) -> Millis:
-        """When an ongoing transaction is aborted for its producer."""
-        return Millis(self.started_at + self.timeout_ms)
-
 
 class Stored(NamedTuple):
     """The metadata of a transactional id is now this."""
@@ -128,6 +127,13 @@ class MarkersDue(NamedTuple):
     at: Millis
 
 
+class DeadlineSet(NamedTuple):
+    """Soft: the transaction that was just opened, or loaded, is aborted at that time."""
+
+    transactional_id: str
+    at: Millis
+
+
 class TimeoutDeferred(NamedTuple):
     """Soft: a transaction past its deadline waits for a producer id before it can be aborted."""
 
@@ -135,7 +141,15 @@ class TimeoutDeferred(NamedTuple):
     at: Millis
 
 
-Event: TypeAlias = Stored | Expired | MarkersConfirmed | MarkersDue | TimeoutDeferred
+class ExpiryDue(NamedTuple):
+    """Soft: deadlines are known from now on; look for ids to forget at that time."""
+
+    at: Millis
+
+
+Event: TypeAlias = (
+    Stored | Expired | MarkersConfirmed | MarkersDue | DeadlineSet | TimeoutDeferred | ExpiryDue
+)
 
 
 class Deadline(NamedTuple):
@@ -153,10 +167,12 @@ class Transactions:
     """All transactional ids of one partition of `__transaction_state`."""
 
     by_id: dict[str, Transaction] = field(default_factory=dict)
-    settled: dict[str, Millis] = field(default_factory=dict)  # last use; the oldest first
+    settled: dict[str, Millis] = field(default_factory=dict)  # last use, by the time of day
     deadlines: list[Deadline] = field(default_factory=list)  # a heap; its top is never stale
     markers_due: dict[str, Millis] = field(default_factory=dict)  # of the ending; soonest first
     unmarked: dict[str, set[TopicPartition]] = field(default_factory=dict)  # of the ending
+    overdue: set[str] = field(default_factory=set)  # ongoing, past its deadline
+    expiry_due: Millis | None = None  # None: just loaded, so no deadline is known yet
 
 
 def apply(state: Transactions, event: Event) -> None:
@@ -166,14 +182,21 @@ def apply(state: Transactions, event: Event) -> None:
             _apply_stored(state, transaction)
         case Expired(transactional_id):
             _leave_queues(state, transactional_id)
+            state.overdue.discard(transactional_id)
             state.by_id.pop(transactional_id, None)
         case MarkersConfirmed():
             _apply_markers_confirmed(state, event)
         case MarkersDue(transactional_id, at):
             if state.markers_due.pop(transactional_id, None) is not None:
                 state.markers_due[transactional_id] = at
+        case DeadlineSet(transactional_id, at):
+            opened = state.by_id.get(transactional_id)
+            if opened is not None and opened.state is TransactionState.ONGOING:
+                heappush(state.deadlines, _deadline_of(opened, at))
         case TimeoutDeferred(transactional_id, at):
             _defer(state, transactional_id, at)
+        case ExpiryDue(at):
+            state.expiry_due = at
         case _:
             assert_never(event)
     _drop_stale_deadlines(state)
@@ -182,17 +205,14 @@ def apply(state: Transactions, event: Event) -> None:
 def _apply_stored(state: Transactions, transaction: Transaction) -> None:
     transactional_id = transaction.transactional_id
     _leave_queues(state, transactional_id)
-    before = state.by_id.get(transactional_id)
     state.by_id[transactional_id] = transaction
     if transaction.state.is_settled:
         state.settled[transactional_id] = transaction.updated_at
     elif transaction.state.is_ending:
         state.unmarked[transactional_id] = set(transaction.partitions)
-        state.markers_due[transactional_id] = transaction.updated_at
-    elif transaction.state is TransactionState.ONGOING and not _is_same_opening(
-        before, transaction
-    ):
-        heappush(state.deadlines, _deadline_of(transaction, transaction.deadline))
+        state.markers_due[transactional_id] = AT_ONCE
+    if transaction.state is not TransactionState.ONGOING:
+        state.overdue.discard(transactional_id)
 
 
 def _apply_markers_confirmed(state: Transactions, event: MarkersConfirmed) -> None:
@@ -210,15 +230,6 @@ def _leave_queues(state: Transactions, transactional_id: str) -> None:
     state.unmarked.pop(transactional_id, None)
 
 
-def _is_same_opening(before: Transaction | None, after: Transaction) -> bool:
-    """Partitions were added to a transaction that has its deadline already."""
-    return (
-        before is not None
-        and before.state is TransactionState.ONGOING
-        and _deadline_of(before, before.deadline) == _deadline_of(after, after.deadline)
-    )
-
-
 def _deadline_of(transaction: Transaction, at: Millis) -> Deadline:
     return Deadline(
         at,
@@ -233,6 +244,7 @@ def _defer(state: Transactions, transactional_id: str, at: Millis) -> None:
     transaction = state.by_id.get(transactional_id)
     if transaction is None or transaction.state is not TransactionState.ONGOING:
         return
+    state.overdue.add(transactional_id)
     others = [entry for entry in state.deadlines if entry.transactional_id != transactional_id]
     state.deadlines = [*others, _deadline_of(transaction, at)]
     heapify(state.deadlines)

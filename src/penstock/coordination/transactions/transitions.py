@@ -16,6 +16,7 @@ from penstock.model import (
     NO_PRODUCER_EPOCH,
     NO_TIMESTAMP,
     Millis,
+    Moment,
     ProducerEpoch,
     ProducerId,
     TopicPartition,
@@ -25,7 +26,7 @@ NOWHERE: frozenset[TopicPartition] = frozenset()
 
 
 def fresh(
-    transactional_id: str, producer_id: ProducerId, timeout_ms: Millis, now: Millis
+    transactional_id: str, producer_id: ProducerId, timeout_ms: Millis, now: Moment
 ) -> Transaction:
     """An id nobody used before. Its first epoch is the next one, 0."""
     return Transaction(
@@ -35,7 +36,7 @@ def fresh(
         timeout_ms,
         TransactionState.EMPTY,
         NOWHERE,
-        updated_at=now,
+        updated_at=now.wall,
     )
 
 
@@ -45,7 +46,7 @@ def restarted(
     producer_epoch: ProducerEpoch,
     last_producer_epoch: ProducerEpoch,
     timeout_ms: Millis,
-    now: Millis,
+    now: Moment,
     producer_id: ProducerId | None = None,
 ) -> Transaction:
     """A producer initialised itself: no transaction, and the epoch it may use."""
@@ -58,7 +59,7 @@ def restarted(
         state=TransactionState.EMPTY,
         partitions=NOWHERE,
         started_at=NO_TIMESTAMP,
-        updated_at=now,
+        updated_at=now.wall,
         previous_producer_id=transaction.producer_id,
     )
 
@@ -67,7 +68,7 @@ def widened(
     transaction: Transaction,
     partitions: frozenset[TopicPartition],
     client_version: int,
-    now: Millis,
+    now: Moment,
 ) -> Transaction:
     """Partitions joined the transaction; the first ones open it."""
     opens = transaction.state.is_settled
@@ -75,8 +76,8 @@ def widened(
         transaction,
         state=TransactionState.ONGOING,
         partitions=transaction.partitions | partitions,
-        started_at=now if opens else transaction.started_at,
-        updated_at=now,
+        started_at=now.wall if opens else transaction.started_at,
+        updated_at=now.wall,
         client_version=client_version,
         previous_producer_id=transaction.producer_id,
     )
@@ -88,7 +89,7 @@ def decided(
     commit: bool,
     raises_epoch: bool,
     next_producer_id: ProducerId = NO_PRODUCER,
-    now: Millis,
+    now: Moment,
 ) -> Transaction:
     """The outcome is fixed; its markers go out under the epoch of this record."""
     producer_epoch, last_producer_epoch = (
@@ -105,14 +106,14 @@ def decided(
         next_producer_id=next_producer_id,
         state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
         # an abort without a transaction has no start of its own, and the record wants one
-        started_at=now if transaction.state.is_settled else transaction.started_at,
-        updated_at=now,
+        started_at=now.wall if transaction.state.is_settled else transaction.started_at,
+        updated_at=now.wall,
         client_version=2 if raises_epoch else 0,
         previous_producer_id=transaction.producer_id,
     )
 
 
-def completed(transaction: Transaction, now: Millis) -> Transaction:
+def completed(transaction: Transaction, now: Moment) -> Transaction:
     """Every partition has the marker. An exhausted producer id gives way to the next."""
     is_commit = transaction.state is TransactionState.PREPARE_COMMIT
     exchanges = transaction.client_version >= 2 and transaction.next_producer_id != NO_PRODUCER
@@ -123,6 +124,6 @@ def completed(transaction: Transaction, now: Millis) -> Transaction:
         next_producer_id=NO_PRODUCER,
         state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
         partitions=NOWHERE,
-        updated_at=now,
+        updated_at=now.wall,
         previous_producer_id=transaction.producer_id,
     )

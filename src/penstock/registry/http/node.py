@@ -10,7 +10,7 @@ from penstock import __version__
 from penstock.registry.http.answers import answered, page
 from penstock.registry.http.asking import Number, Text
 from penstock.registry.http.front import Front
-from penstock.registry.names import context_from_path
+from penstock.registry.names import context_from_path, is_hidden
 from penstock.registry.service import Registry
 
 
@@ -32,9 +32,13 @@ def about(registry: Registry) -> APIRouter:
     async def list_contexts(
         offset: Number = 0, limit: Number = -1, contextPrefix: Text = ""
     ) -> Response:
-        """The contexts there are."""
+        """The contexts there are; that of registered readers only if it is asked for."""
         prefix = context_from_path(contextPrefix) if contextPrefix else ""
-        names = (name for name in sorted(registry.store.contexts) if name.startswith(prefix))
+        names = (
+            name
+            for name in sorted(registry.store.contexts)
+            if name.startswith(prefix) and (name == prefix or not is_hidden(name))
+        )
         return answered(page(names, offset, limit))
 
     @router.get("/v1/metadata/id")

@@ -7,7 +7,14 @@ from fastapi import APIRouter, Request, Response
 from penstock.registry.errors import Declined, schema_not_found
 from penstock.registry.http.answers import answered, described, page, placed, raw_text
 from penstock.registry.http.asking import Flag, Number, Text, note_use
-from penstock.registry.names import ANY_CONTEXT, DEFAULT_CONTEXT, matches_prefix, normal, split
+from penstock.registry.names import (
+    ANY_CONTEXT,
+    DEFAULT_CONTEXT,
+    is_hidden,
+    matches_prefix,
+    normal,
+    split,
+)
 from penstock.registry.proposals import in_form
 from penstock.registry.service import Registry
 from penstock.registry.store.contracts import rule_types
@@ -134,7 +141,7 @@ def everything(registry: Registry) -> APIRouter:
     @router.get("/schemas/guids/{guid}/ids")
     async def list_ids_by_guid(guid: str) -> Response:
         """The ids a GUID has in the contexts."""
-        places = sorted(_places(store, guid).items())
+        places = [one for one in sorted(_places(store, guid).items()) if not is_hidden(one[0])]
         return answered([{"context": context, "id": id} for context, id in places])
 
     @router.get("/schemas")

@@ -11,24 +11,10 @@ from penstock.registry.errors import malformed
 from penstock.registry.store.model import Config
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 from penstock.schemas.model import Reference
+from penstock.schemas.rules import RULE_LISTS, RULE_TEXTS
 
 Document = dict[str, Any]
 
-_RULE_TEXTS: Final = (  # ours, in the document
-    ("name", "name"),
-    ("doc", "doc"),
-    ("kind", "kind"),
-    ("mode", "mode"),
-    ("type", "type"),
-    ("expr", "expr"),
-    ("on_success", "onSuccess"),
-    ("on_failure", "onFailure"),
-)
-_RULE_LISTS: Final = (
-    ("migration_rules", "migrationRules"),
-    ("domain_rules", "domainRules"),
-    ("encoding_rules", "encodingRules"),
-)
 CONFIG_TEXTS: Final = (
     ("policy", "compatibilityPolicy"),
     ("group", "compatibilityGroup"),
@@ -170,7 +156,7 @@ def read_rule_set(document: Mapping[str, Any], name: str = "ruleSet") -> RuleSet
     given = read_map(document, name)
     lists = {
         ours: tuple(_read_rule(one) for one in read_list(given, theirs))
-        for ours, theirs in _RULE_LISTS
+        for ours, theirs in RULE_LISTS
     }
     return RuleSet(**lists, enable_at=read_text(given, "enableAt"))
 
@@ -178,7 +164,7 @@ def read_rule_set(document: Mapping[str, Any], name: str = "ruleSet") -> RuleSet
 def _read_rule(document: Any) -> Rule:
     if not isinstance(document, dict):
         raise malformed("a rule must be an object")
-    texts = {ours: read_text(document, theirs) for ours, theirs in _RULE_TEXTS}
+    texts = {ours: read_text(document, theirs) for ours, theirs in RULE_TEXTS}
     return Rule(
         **texts,
         tags=read_texts(read_list(document, "tags"), "tags"),
@@ -191,13 +177,13 @@ def write_rule_set(rule_set: RuleSet) -> Document:
     """As `read_rule_set` takes it."""
     lists: Document = {
         theirs: [_write_rule(rule) for rule in getattr(rule_set, ours)]
-        for ours, theirs in _RULE_LISTS
+        for ours, theirs in RULE_LISTS
     }
     return without_empty({**lists, "enableAt": rule_set.enable_at})
 
 
 def _write_rule(rule: Rule) -> Document:
-    texts = {theirs: getattr(rule, ours) for ours, theirs in _RULE_TEXTS}
+    texts = {theirs: getattr(rule, ours) for ours, theirs in RULE_TEXTS}
     lists = {"tags": list(rule.tags), "params": dict(rule.params)}
     return {**without_empty({**texts, **lists}), "disabled": rule.disabled}
 

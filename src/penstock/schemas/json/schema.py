@@ -71,9 +71,11 @@ class JsonSchema:
         imports: Imports,
         *,
         strict: bool,
+        asserts_formats: bool = False,
     ) -> None:
         self.documents = documents
         self._strict = strict
+        self._asserts_formats = asserts_formats
         self._canonical = canonical
         self.references = references
         self._imports = imports
@@ -127,7 +129,19 @@ class JsonSchema:
     @cached_property
     def validator(self) -> jsonschema_rs.Validator:
         """The schema compiled; an InvalidSchema if that cannot be done."""
-        return compiled(self.documents)
+        return compiled(self.documents, asserts_formats=self._asserts_formats)
+
+    @cached_property
+    def asserting_formats(self) -> "JsonSchema":
+        """The same schema, whose validator also checks `format`."""
+        return JsonSchema(
+            self.documents,
+            self._canonical,
+            self.references,
+            self._imports,
+            strict=self._strict,
+            asserts_formats=True,
+        )
 
     @cached_property
     def tree(self) -> Tree:

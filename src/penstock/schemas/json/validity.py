@@ -23,8 +23,11 @@ _REGEX_BYTES_MAX: Final = 1 << 20  # a pattern that compiles to more is refused
 _SHOWN_CHARACTERS_MAX: Final = 200
 
 
-def compiled(documents: Documents) -> jsonschema_rs.Validator:
-    """A validator for the schema, or an InvalidSchema that points at what is wrong."""
+def compiled(documents: Documents, *, asserts_formats: bool = False) -> jsonschema_rs.Validator:
+    """A validator for the schema, or an InvalidSchema that points at what is wrong.
+
+    By default `format` is an annotation, as the drafts from 2019-09 on have it.
+    """
     validator = _VALIDATORS[documents.draft]
     try:
         registry = jsonschema_rs.Registry(
@@ -36,6 +39,7 @@ def compiled(documents: Documents) -> jsonschema_rs.Validator:
             registry=registry,
             base_uri=documents.base,
             pattern_options=jsonschema_rs.FancyRegexOptions(size_limit=_REGEX_BYTES_MAX),
+            validate_formats=asserts_formats,
             offline=True,
         )
     except jsonschema_rs.ValidationError as wrong:

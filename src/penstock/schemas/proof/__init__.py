@@ -5,6 +5,6 @@ seed. Nothing here decides whether a change is allowed; it shows what the change
 """
 
 from penstock.schemas.proof.model import Evidence, Place, Trial
-from penstock.schemas.proof.proving import locate, missing_fields, prove
+from penstock.schemas.proof.proving import locate, missing_fields, prove, renamed_fields
 
-__all__ = ["Evidence", "Place", "Trial", "locate", "missing_fields", "prove"]
+__all__ = ["Evidence", "Place", "Trial", "locate", "missing_fields", "prove", "renamed_fields"]

@@ -1,8 +1,7 @@
 """Values that a JSON Schema may allow, and that another may not: candidates, to be validated.
 
 Made from both schemas at once: bounds, lengths and names that only the reader's schema has are
-where an event that the writer allows fails. Patterns are met only by a schema's own examples,
-defaults and constants, or by one of a few usual words.
+where an event that the writer allows fails; so are values that the reader's `not` and `if` name.
 """
 
 import re
@@ -13,6 +12,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue
+from penstock.schemas.proof.pattern_events import texts_of
 
 DEPTH_MAX: Final = 5
 CANDIDATES_MAX: Final = 24  # for one place
@@ -113,12 +113,13 @@ class EventMaker:
             yield from self._typed(choice, self._flat(hint), depth)
 
     def _flat(self, hint: JsonObject) -> JsonObject:
-        """The reader's schema with what it combines put side by side."""
-        for criterion in ("allOf", "anyOf", "oneOf"):
-            for part in _listed(hint, criterion):
-                followed = self._reader.followed(part)
-                if isinstance(followed, dict):
-                    hint = _side_by_side(hint, followed)
+        """The reader's schema with what it combines, excludes or distinguishes side by side."""
+        parts = [part for word in ("allOf", "anyOf", "oneOf") for part in _listed(hint, word)]
+        parts += [hint[word] for word in ("not", "if") if word in hint]
+        for part in parts:
+            followed = self._reader.followed(part)
+            if isinstance(followed, dict):
+                hint = _side_by_side(hint, followed)
         return hint
 
     def _merged(self, schema: JsonObject, part: JsonValue) -> JsonObject:
@@ -157,10 +158,10 @@ class EventMaker:
         yield self._random.choice(_WORDS)
         for side in (schema, hint):
             yield from ("x" * length for length in _bounds([side], ("minLength", "maxLength")))
-            listed = side.get("enum")
-            yield from (
-                (one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
-            )
+            named = [*_listed(side, "enum"), side.get("const")]
+            yield from (one for one in named if isinstance(one, str))
+            pattern = side.get("pattern")
+            yield from texts_of(pattern) if isinstance(pattern, str) else ()
         yield from _USUAL
 
     def _arrays(self, schema: JsonObject, hint: JsonObject, depth: int) -> Iterator[list[Any]]:
@@ -200,11 +201,13 @@ class EventMaker:
             for name in names
         }
         plain = {name: found[0] for name, found in values.items() if found}
+        least = {name: plain[name] for name in required if name in plain}
         yield plain
-        yield {name: plain[name] for name in required if name in plain}
+        yield least
         for name in names:
             yield from ({**plain, name: value} for value in values[name][1:])
             yield {other: value for other, value in plain.items() if other != name}
+            yield from ({**least, name: value} for value in values[name])
         yield from self._with_others(schema, hint, plain, depth)
 
     def _with_others(
@@ -234,6 +237,8 @@ def _numbers(schema: JsonObject, hint: JsonObject, *, is_whole: bool) -> Iterato
             bound = _number(side.get(keyword))
             if bound is not None:
                 found = [bound, bound + 1, bound - 1, *found]
+        named = (_number(one) for one in (*_listed(side, "enum"), side.get("const")))
+        found = [*(one for one in named if one is not None), *found]
         step = _number(side.get("multipleOf"))
         if step is not None:
             found = [step, step * 3, *found]

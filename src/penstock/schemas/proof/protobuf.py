@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from penstock.schemas.model import Difference, InvalidSchema
 from penstock.schemas.proof.model import Attempt, Place, Unprovable, shortened
-from penstock.schemas.proof.protobuf_events import as_json, events, lost
+from penstock.schemas.proof.protobuf_events import as_json, events, lost, unset_oneof
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.required import missing_fields
 from penstock.schemas.protobuf.tree import Field, Message, OneOf
@@ -33,18 +33,23 @@ def trials(
     writes, reads = _Types(writer), _Types(reader)
     aims = [_walk(writer, one.path) for one in differences]
     named = [".".join(aim.names) for aim in aims if aim.names]
+    members = any(one.kind == "ONEOF_FIELD_REMOVED" for one in differences)
     for name in dict.fromkeys([*named, *_top_names(writer)]):
         numbers = [aim.number for aim in aims if ".".join(aim.names) == name and aim.number]
         kind = writes.find(writer, name)
         if kind is None:
             continue
         for event in events(kind, numbers, seed):
-            yield _read(event, name, reads.find(reader, name), _package(writer), _package(reader))
+            kind_read = reads.find(reader, name) if _package(writer) == _package(reader) else None
+            attempt = _read(event, name, kind_read)
+            if members and attempt.failure is None:
+                attempt = attempt._replace(failure=unset_oneof(event, attempt.seen))
+            yield attempt
 
 
-def _read(event: Any, name: str, reader: Any, old_package: str, new_package: str) -> Attempt:
+def _read(event: Any, name: str, reader: Any) -> Attempt:
     payload = event.SerializePartialToString()
-    if reader is None or old_package != new_package:
+    if reader is None:
         full_name = event.DESCRIPTOR.full_name
         return Attempt(event, payload, None, f"the reader's schema has no message {full_name}")
     seen = reader()
@@ -156,6 +161,20 @@ def loses(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -
             return True
         old, new = field.message_type, other.message_type
     return False
+
+
+def renamed(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -> str | None:
+    """What a field of the first message is called now, dots inside; None if as before, or gone."""
+    old, new = _first(before), _first(after)
+    names: list[str] = []
+    for step in steps:
+        field = None if old is None else old.fields_by_name.get(step)
+        other = None if field is None or new is None else new.fields_by_number.get(field.number)
+        if field is None or other is None:
+            return None
+        names.append(other.name)
+        old, new = field.message_type, other.message_type
+    return None if names == list(steps) else ".".join(names)
 
 
 def _first(schema: ProtobufSchema) -> Any:

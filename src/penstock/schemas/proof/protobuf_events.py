@@ -7,7 +7,7 @@ own messages, whose types are made at run time: hence `Any`.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf import message_factory
 
@@ -128,19 +128,64 @@ def lost(sent: Any, seen: Any) -> str | None:
     return None
 
 
+def unset_oneof(sent: Any, seen: Any) -> str | None:
+    """The first oneof that was set and is not to the reader, which does not know the member."""
+    for oneof in sent.DESCRIPTOR.oneofs:
+        member = sent.WhichOneof(oneof.name)
+        other = seen.DESCRIPTOR.oneofs_by_name.get(oneof.name)
+        if member is not None and other is not None and seen.WhichOneof(other.name) is None:
+            return f"oneof {oneof.name}: written with {member}, and the reader sees none set"
+    return None
+
+
+class _Symbol(NamedTuple):
+    """A value of an enum: its number, the names of the number, and all names of the enum."""
+
+    number: int
+    names: frozenset[str]
+    all_names: frozenset[str]
+
+    def is_read_as(self, other: Any) -> bool:
+        """Whether a reader sees the same value.
+
+        Another name for the number is the same value renamed, unless one side gives that name
+        to another number.
+        """
+        if not isinstance(other, _Symbol):
+            return bool(self.number == other)
+        if self.number != other.number:
+            return False
+        if not self.names.isdisjoint(other.names):
+            return True
+        return self.names.isdisjoint(other.all_names) and other.names.isdisjoint(self.all_names)
+
+    def __str__(self) -> str:
+        return "/".join(sorted(self.names)) or str(self.number)
+
+
 def _listed(message: Any, field: Any) -> list[Any]:
     """What is in a field as a list; of a message that is not set, an empty one."""
     value = getattr(message, field.name)
     if is_map(field):
-        return [_comparable(part) for key in sorted(value) for part in (key, value[key])]
+        parts = [field.message_type.fields_by_number[number] for number in (1, 2)]
+        entries = ((key, value[key]) for key in sorted(value))
+        return [
+            _comparable(one, part)
+            for entry in entries
+            for one, part in zip(entry, parts, strict=True)
+        ]
     if field.is_repeated:
-        return [_comparable(one) for one in value]
+        return [_comparable(one, field) for one in value]
     if field.message_type is not None and not message.HasField(field.name):
         return []
-    return [_comparable(value)]
+    return [_comparable(value, field)]
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: Any, field: Any) -> Any:
+    if field.enum_type is not None:
+        known = field.enum_type.values
+        names = frozenset(one.name for one in known if one.number == value)
+        return _Symbol(value, names, frozenset(one.name for one in known))
     return value.encode() if isinstance(value, str) else value
 
 
@@ -152,12 +197,24 @@ def _lost_value(sent: list[Any], seen: list[Any]) -> str | None:
             wrong = lost(one, other)
             if wrong is not None:
                 return wrong
-        elif hasattr(one, "ListFields") or hasattr(other, "ListFields") or one != other:
+        elif not _is_same(one, other):
             return f"written as {_word(one)}, read as {_word(other)}"
     return None
 
 
+def _is_same(sent: Any, seen: Any) -> bool:
+    if isinstance(sent, _Symbol):
+        return sent.is_read_as(seen)
+    if isinstance(seen, _Symbol):
+        return seen.is_read_as(sent)
+    if hasattr(sent, "ListFields") or hasattr(seen, "ListFields"):
+        return False
+    return bool(sent == seen)
+
+
 def _word(value: Any) -> str:
+    if isinstance(value, _Symbol):
+        return str(value)
     return as_json(value) if hasattr(value, "ListFields") else repr(value)
 
 

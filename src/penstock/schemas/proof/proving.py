@@ -86,12 +86,30 @@ def missing_fields(
     """Of the wanted fields, those that `before` has and `after` has not; dots lead inside.
 
     Whatever defaults say: who uses a field gets nothing in it. Protobuf knows fields by their
-    numbers, so a new name is no loss there.
+    numbers, so a new name is no loss there (see `renamed_fields`).
     """
     if before.type is not after.type:
         return ()
     language = _language(before)
     return tuple(name for name in wanted if language.loses(before, after, name.split(".")))
+
+
+def renamed_fields(
+    before: ParsedSchema, after: ParsedSchema, wanted: Iterable[str]
+) -> dict[str, str]:
+    """Of the wanted fields, those that have another name now, by their old names.
+
+    Only Protobuf knows such: elsewhere a field is its name, and one with another name is missing.
+    """
+    if before.type is not after.type or before.type is not SchemaType.PROTOBUF:
+        return {}
+    from penstock.schemas.proof import protobuf  # heavy: a language is imported when it is met
+    from penstock.schemas.protobuf import ProtobufSchema
+
+    assert isinstance(before, ProtobufSchema), "its type says so"
+    assert isinstance(after, ProtobufSchema), "its type says so"
+    found = {name: protobuf.renamed(before, after, name.split(".")) for name in wanted}
+    return {name: now for name, now in found.items() if now is not None}
 
 
 def _language(schema: ParsedSchema) -> _Language:

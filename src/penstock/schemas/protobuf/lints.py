@@ -85,6 +85,7 @@ def _enum_lints(path: str, old: Enum, new: Enum) -> Iterator[Lint]:
     after = {value.number: value.name for value in reversed(new.values)}
     yield from _reused_numbers(path, old.reserved, after)
     yield from _reused_names(path, old.reserved, after.values())
+    yield from _renumbered(path, old, new)
     for number, name in before.items():
         if number not in after:
             if not _covers(new.reserved, number):
@@ -95,6 +96,23 @@ def _enum_lints(path: str, old: Enum, new: Enum) -> Iterator[Lint]:
                 f"{path}/0",
                 f'the value of whoever sets nothing was "{name}" and is now "{after[0]}"',
                 'keep the zero for "unspecified" and give the new meaning a number of its own',
+            )
+
+
+def _renumbered(path: str, old: Enum, new: Enum) -> Iterator[Lint]:
+    numbers = {value.name: value.number for value in new.values}
+    names: dict[int, set[str]] = {}
+    for value in new.values:
+        names.setdefault(value.number, set()).add(value.name)
+    for value in old.values:
+        if value.name in numbers and value.name not in names.get(value.number, {value.name}):
+            read_as = ", ".join(sorted(names[value.number]))
+            yield Lint(
+                "ENUM_VALUE_RENUMBERED",
+                f"{path}/{value.number}",
+                f'"{value.name}" was {value.number} and is {numbers[value.name]}: events written '
+                f'as "{value.name}" are read as "{read_as}"',
+                "keep the numbers, and give new values numbers of their own",
             )
 
 

@@ -12,7 +12,7 @@ from penstock.coordination.groups.offset_records import offset_of
 from penstock.coordination.groups.state import Group, Groups
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Offset
+from penstock.model import Millis, Moment, Offset
 
 GROUP: Final = "g"
 TOPIC: Final = "t"
@@ -81,6 +81,11 @@ class Coordinator:
         runner.replay(self._journal.records)
         return runner
 
+    def _moment(self) -> Moment:
+        """The time of day is set back or forward by an hour every ten seconds."""
+        hours = self.now // 10_000 % 3 - 1
+        return Moment(self.now, Millis(1_000_000_000 + self.now + hours * 3_600_000))
+
     @property
     def group(self) -> Group | None:
         """The group as it is now."""
@@ -91,7 +96,7 @@ class Coordinator:
         self._callers += 1
         caller = CallerId(self._callers)
         self._waiting[caller] = answer
-        self._runner.submit(command(caller), caller, self.now)
+        self._runner.submit(command(caller), caller, self._moment())
 
     def _answer(self, caller: CallerId, body: object) -> None:
         self._waiting.pop(caller)(body)
@@ -111,7 +116,7 @@ class Coordinator:
         until = Millis(self.now + span_ms)
         while (wake_at := self._runner.wake_at()) is not None and wake_at <= until:
             self.now = Millis(max(self.now, wake_at))
-            self._runner.tick(self.now)
+            self._runner.tick(self._moment())
         self.now = until
 
     def check_offsets(self) -> None:

@@ -1,0 +1,86 @@
+"""Schemas with rules in pipelines: refused by the same check as in the client."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.client.batches import BatchDeserializer
+from penstock.client.contract import Contract
+from penstock.client.errors import UnsupportedRule
+from penstock.client.frame import Side
+from penstock.client.producer import Producer
+from penstock.client.registry import Registry
+from penstock.errors import Refused
+from penstock.spark.encoding import check_columns
+from penstock.spark.read_options import Coding
+from penstock.spark.readers import find_readers
+from penstock.spark.write_options import WriteRequest, prepared
+from penstock.testing.platform import Platform
+
+NUMBER = {"type": "record", "name": "Number", "fields": [{"name": "id", "type": "long"}]}
+RULE = {"name": "positive", "kind": "CONDITION", "type": "CEL", "expr": "message.id > 0"}
+
+
+@pytest.fixture
+def topic(penstock: Platform) -> str:
+    return penstock.name("rules")
+
+
+def register(registry: Registry, topic: str, **rule: Any) -> None:
+    body = {"schema": json.dumps(NUMBER), "ruleSet": {"domainRules": [{**RULE, **rule}]}}
+    registry.http.post(f"/subjects/{topic}-value/versions", body, {}, topic)
+
+
+@pytest.mark.parametrize("schema", [Contract(), Contract(json.dumps(NUMBER))])
+def test_a_sink_refuses_a_schema_with_a_write_rule(
+    registry: Registry, registry_url: str, topic: str, schema: Contract
+) -> None:
+    register(registry, topic, mode="WRITE")
+    request = WriteRequest(properties={}, topic=topic, schema=schema, registry_url=registry_url)
+    with pytest.raises(UnsupportedRule, match="positive"):
+        prepared(request)
+    with pytest.raises(UnsupportedRule, match="positive"):
+        check_columns(request.plan(["id"]), pa.schema({"id": pa.int64()}))
+
+
+@pytest.mark.parametrize("told", ["latest", "1"])
+def test_a_source_refuses_to_read_as_a_version_with_a_read_rule(
+    registry: Registry, topic: str, told: str
+) -> None:
+    register(registry, topic, mode="READ")
+    with pytest.raises(Refused, match=r"version 1 of .*'positive'"):
+        find_readers(registry, [topic], Side.VALUE, Coding.AVRO, told)
+
+
+def test_a_source_reads_as_a_version_whose_rule_may_fail(registry: Registry, topic: str) -> None:
+    register(registry, topic, mode="READ", onFailure="NONE")
+    found = find_readers(registry, [topic], Side.VALUE, Coding.AVRO, "latest")
+    read = BatchDeserializer(registry, topic, reader=found[topic])
+    assert read.arrow_schema().names == ["id"]
+
+
+def test_rows_of_a_schema_with_a_read_rule_are_quarantined(
+    spark: SparkSession, penstock: Platform, registry: Registry, bootstrap: str, registry_url: str
+) -> None:
+    topic = penstock.make_topic()
+    register(registry, topic, mode="READ")
+    schema_id = registry.latest(f"{topic}-value").id
+    assert schema_id is not None
+    with Producer(bootstrap, topic) as producer:
+        producer.send(b"\0" + schema_id.to_bytes(4, "big") + b"\x02").result(30)
+    (row,) = (
+        spark.read.format("penstock")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("registry", registry_url)
+        .option("subscribe", topic)
+        .option("value", "avro")
+        .option("readerSchema", json.dumps(NUMBER))
+        .option("onError", "quarantine")
+        .load()
+        .collect()
+    )
+    assert row["id"] is None
+    assert "'positive'" in row["_error"]["detail"]
