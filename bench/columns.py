@@ -22,8 +22,8 @@ from penstock.columns.building import build_batches
 from penstock.columns.opening import open_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.columns.shape import HEADERS_TYPE
-from penstock.model import LeaderEpoch, Millis, Offset
-from penstock.protocol.batch import stamp
+from penstock.model import Millis
+from penstock.protocol.batch import read_header, write_leader_fields
 
 VALUE_BYTES = 320
 TOPICS = [f"bench-{number}" for number in range(4)]
@@ -94,7 +94,8 @@ def fetched_batches(records: pa.RecordBatch) -> list[bytes]:
     for piece in pieces(records):
         built = build_batches(piece, partition_count=1, now=NOW, unkeyed=Unkeyed.sticky(0))
         for batch in built[0].batches:
-            stamp(batch.content, 0, Offset(offset), LeaderEpoch(0))
+            length = read_header(batch.content).length
+            write_leader_fields(batch.content, 0, offset, length, 0)
             offset += batch.record_count
         answers.append(b"".join(batch.content for batch in built[0].batches))
     return answers

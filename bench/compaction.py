@@ -22,6 +22,7 @@ from penstock.config.views import CompactionSettings, LogSettings, RetentionSett
 from penstock.log.files import OpenFiles
 from penstock.log.partition import PartitionLog
 from penstock.model import LeaderEpoch, Millis
+from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
@@ -61,7 +62,8 @@ def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
     while log.size_bytes < LOG_BYTES:
         records = [(keys[(key + n) % key_count], value) for n in range(IN_BATCH)]
         key = (key + IN_BATCH) % key_count
-        log.append(build_batch(records, timestamp=NOW), leader_epoch=LeaderEpoch(0), now=NOW)
+        batch = build_batch(records, timestamp=NOW)
+        log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=NOW)
     log.set_high_watermark(log.end_offset)
     log.roll(NOW)
     log.flush()
@@ -83,7 +85,7 @@ async def warm_up(worker: WorkerProcess) -> None:
         log = PartitionLog.open(path, SEGMENT, OpenFiles(8), now=NOW, clean=True)
         for _ in range(2):
             batch = build_batch([(b"a", b"1"), (b"b", None)], timestamp=NOW)
-            log.append(batch, leader_epoch=LeaderEpoch(0), now=NOW)
+            log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=NOW)
             log.set_high_watermark(log.end_offset)
             log.roll(NOW)
         assert await upkeep_of(log, worker).compact_one()
@@ -159,7 +161,7 @@ async def append_steadily(log: PartitionLog) -> list[float]:
     for _ in range(APPENDS_PER_SECOND * PHASE_SECONDS):
         due += 1 / APPENDS_PER_SECOND
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        log.append(batch, leader_epoch=LeaderEpoch(0), now=NOW)
+        log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=NOW)
         late_ms.append((time.perf_counter() - due) * 1000)
     return late_ms
 

@@ -18,6 +18,7 @@ from bench.figures import Figure, report
 from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
 
 TOTAL_BYTES = 256 << 20
@@ -57,10 +58,10 @@ def measure_append(folder: Path, size_bytes: int, count: int) -> Iterator[Figure
 
     def ours() -> float:
         log = new_log(folder)
-        log.append(batch, leader_epoch=LeaderEpoch(0), now=Millis(0))
+        log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=Millis(0))
         started = time.perf_counter()
         for _ in range(count):
-            log.append(batch, leader_epoch=LeaderEpoch(0), now=Millis(0))
+            log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=Millis(0))
         spent = time.perf_counter() - started
         log.abandon()
         return spent
@@ -85,7 +86,7 @@ def measure_read(folder: Path) -> Iterator[Figure]:
     log = new_log(folder)
     batch = a_batch(16_000)
     while log.end_offset < TOTAL_BYTES // len(batch):
-        log.append(batch, leader_epoch=LeaderEpoch(0), now=Millis(0))
+        log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=Millis(0))
     # Both sides take a checksum of what they read, so that each byte is really touched.
     source = os.open(log.active.log.path, os.O_RDONLY)
     per_batch = len(batch)
@@ -128,7 +129,7 @@ def measure_open(folder: Path) -> Iterator[Figure]:
             producer_epoch=ProducerEpoch(0),
             base_sequence=Sequence(0),
         )
-        log.append(batch, leader_epoch=LeaderEpoch(0), now=Millis(0))
+        log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=Millis(0))
         log.close(sync=False)
 
     def opened(*, clean: bool) -> float:

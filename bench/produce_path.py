@@ -13,14 +13,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import uvloop
 from crc32c import crc32c
 
 from bench.figures import Figure, report
-from penstock.broker.net import Connection
-from penstock.broker.serving import Server
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.model import Millis
 from penstock.node.run_broker import RunningBroker, open_folder
@@ -28,6 +26,7 @@ from penstock.node.settings import node_settings
 from penstock.protocol.batch import CRC_FROM
 from penstock.protocol.records import build_batch
 from penstock.testing.wire import frame
+from tests.support.socketless import SocketlessConnection
 
 PRODUCE, PRODUCE_VERSION = 0, 10  # what librdkafka sends
 FETCH, FETCH_VERSION = 1, 16
@@ -36,66 +35,6 @@ PARTITIONS = 4
 ROUNDS = 15  # the best counts: noise only ever adds
 READ_BYTES = 128 << 10  # what one read of a busy connection brings
 ROUND_BYTES_MAX = 16 << 20
-
-
-class Transport:
-    """Takes what a connection writes, and counts it."""
-
-    def __init__(self) -> None:
-        self.sent_bytes = 0
-        self.last: bytes = b""
-        self.is_paused = False
-
-    def write(self, reply: bytes) -> None:
-        self.sent_bytes += len(reply)
-        self.last = reply
-
-    def writelines(self, pieces: list[bytes]) -> None:
-        self.sent_bytes += sum(map(len, pieces))
-        self.last = pieces[0]
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else self
-
-    def setsockopt(self, *_: int) -> None: ...
-    def set_write_buffer_limits(self, **_: int) -> None: ...
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def close(self) -> None: ...
-    def is_closing(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
-class Line:
-    """A connection and the one way to give it bytes."""
-
-    def __init__(self, server: Server) -> None:
-        self.transport = Transport()
-        self.connection = Connection(server)
-        self.connection.connection_made(cast(asyncio.Transport, self.transport))
-
-    def receive(self, content: bytes) -> None:
-        """As the event loop does: as much at a time as there is room for."""
-        connection, position = self.connection, 0
-        while position < len(content):
-            room = connection.get_buffer(-1)
-            size = min(len(room), len(content) - position)
-            room[:size] = content[position : position + size]
-            connection.buffer_updated(size)
-            position += size
-
-    async def drain(self) -> None:
-        """Let the event loop turn until the connection reads again: it handled all that came."""
-        while self.transport.is_paused:  # noqa: ASYNC110 - it takes a turn
-            await asyncio.sleep(0)
 
 
 def produce_frame(batch: bytes | bytearray, partition: int = 0) -> bytes:
@@ -162,7 +101,7 @@ def best_us(work: Callable[[], None], count: int) -> float:
 
 async def measure_produce(running: RunningBroker, name: str, batch: bytearray) -> Figure:
     """So many of these per read as fit in one."""
-    line = Line(running.server)
+    line = SocketlessConnection(running.server)
     request = produce_frame(batch)
     per_read = max(1, min(READ_BYTES // len(request), 100))
     reads = max(1, min(2000, ROUND_BYTES_MAX // len(request)) // per_read)
@@ -202,7 +141,7 @@ def floor_us(running: RunningBroker, batch: bytearray, count: int) -> float:
 
 async def measure_woken(running: RunningBroker, name: str) -> Figure:
     """A fetch that waits, the produce that wakes it, and its answer: one message end to end."""
-    writer, reader = Line(running.server), Line(running.server)
+    writer, reader = SocketlessConnection(running.server), SocketlessConnection(running.server)
     batch = a_batch(1, 100)
     request = produce_frame(batch)
     topic = running.partitions.topics[TOPIC]
@@ -227,7 +166,7 @@ async def measure_woken(running: RunningBroker, name: str) -> Figure:
 
 def measure_fetch(running: RunningBroker, name: str, max_bytes: int) -> Figure:
     """Batches that are there."""
-    line = Line(running.server)
+    line = SocketlessConnection(running.server)
     topic = running.partitions.topics[TOPIC]
     log = topic.partitions[0].log
     request = fetch_frame(topic.topic_id, log.start_offset, max_bytes)

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.model import LeaderEpoch, Millis
-from penstock.protocol.batch import iterate_headers
+from penstock.protocol.batch import iterate_headers, read_header
 from penstock.protocol.control import build_marker, read_marker
 from penstock.protocol.records import read_records
 
@@ -282,7 +282,7 @@ def write_in_transaction(broker: RunningBroker, topic: str, batch: bytearray) ->
     partition = broker.partitions.find(topic, 0)
     assert partition is not None
     now = Millis(int(time.time() * 1000))
-    broker.call(lambda: partition.append(batch, now=now))
+    broker.call(lambda: partition.append(batch, read_header(batch), now=now))
 
 
 def test_read_committed_stops_at_an_open_transaction_and_lists_aborted_ones(

@@ -9,9 +9,9 @@ import pytest
 
 from penstock.broker import hosting
 from penstock.broker.flushing import Flusher
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode
-from penstock.model import Millis
+from penstock.model import Millis, Offset
 from penstock.testing.wire import Wire
 from tests.broker.conftest import RunningBroker
 
@@ -70,7 +70,7 @@ def test_what_a_failed_sync_may_have_lost_is_never_acknowledged(
 
 
 def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
-    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "gone", "safe"):
         broker.create_topic(name, flush_messages="1000")
@@ -85,7 +85,14 @@ def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
         first, gone, safe = find("first"), find("gone"), find("safe")
         flusher = Flusher([], clock=lambda: Millis(0))
         synced = asyncio.Event()
-        safe.commit_listeners.append(synced.set)
+        on_flushed = Partition.on_flushed
+
+        def note(partition: Partition, offset: Offset, now: Millis) -> None:
+            on_flushed(partition, offset, now)
+            if partition is safe:
+                synced.set()
+
+        monkeypatch.setattr(Partition, "on_flushed", note)
         aside = gone.log.folder.with_name("aside")
         gone.log.folder.rename(aside)
         for partition in (first, gone, safe):  # the last two wait for the first, and go together

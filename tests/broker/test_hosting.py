@@ -13,7 +13,7 @@ import uvloop
 
 from penstock.broker import hosting
 from penstock.broker.hosting import HostedMachine
-from penstock.broker.partitions import Leadership, Partition, TopicSettings
+from penstock.broker.partition import Leadership, Partition, TopicSettings
 from penstock.config.views import LogSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
@@ -152,7 +152,7 @@ def test_a_reply_waits_for_the_high_watermark(tmp_path: Path) -> None:
         answer = hosted.submit(put("a", "1"))
         await asyncio.sleep(0)
         assert not answer.done()
-        partition.set_high_watermark(partition.log.end_offset)
+        partition.on_replica_fetch(NodeId(2), partition.log.end_offset)
         assert await answer == "a=1"
 
     run(work)

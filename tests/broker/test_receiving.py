@@ -48,35 +48,6 @@ def test_every_frame_comes_out_whole_and_in_order(contents: list[bytes], sizes: 
     assert receiver.pending_bytes == 0
 
 
-@settings(deadline=None, max_examples=200)
-@given(
-    content=st.binary(min_size=8, max_size=50),
-    cut=st.integers(0, 60),
-    more=st.binary(max_size=5),
-    size=st.integers(-5, 60) | st.just(2**31 - 1),
-)
-def test_an_only_frame_is_what_one_read_brought_whole_and_alone(
-    content: bytes, cut: int, more: bytes, size: int
-) -> None:
-    receiver = Receiver(Rooms(SHARED_BYTES), 45)
-    stream = (struct.pack(">i", size) + content)[:cut] + more
-    receiver.room()[: len(stream)] = stream
-    only = receiver.only_frame(len(stream))
-    is_one = len(stream) >= 4 and struct.unpack(">i", stream[:4])[0] == len(stream) - 4
-    assert (only is not None) == (is_one and 8 <= len(stream) - 4 <= 45)
-    if only is not None:
-        assert bytes(only) == stream[4:]
-        assert receiver.pending_bytes == 0
-
-
-def test_nothing_is_an_only_frame_after_a_part_of_one() -> None:
-    receiver = Receiver(Rooms(SHARED_BYTES), 1 << 20)
-    feed(receiver, struct.pack(">i", 200), [4])
-    whole = struct.pack(">i", 8) + bytes(8)
-    receiver.room()[: len(whole)] = whole
-    assert receiver.only_frame(len(whole)) is None
-
-
 def test_between_frames_a_connection_owns_no_buffer() -> None:
     rooms = Rooms(SHARED_BYTES)
     receiver = Receiver(rooms, 1 << 20)

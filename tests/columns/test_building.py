@@ -20,7 +20,7 @@ from penstock.columns.partitioner import Unkeyed
 from penstock.columns.shape import HEADERS_TYPE
 from penstock.errors import ErrorCode, Refused
 from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId, Sequence
-from penstock.protocol.batch import CorruptBatch, check_produced, read_header, seal
+from penstock.protocol.batch import CorruptBatch, check_client_batch, read_header, seal
 from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record, build_batch, read_records
 
@@ -82,7 +82,7 @@ def test_every_row_is_written_once_and_in_order(
         assert 0 <= partition < count
         read = []
         for batch in batches:
-            header = check_produced(batch.content, 0, len(batch.content))
+            header = check_client_batch(batch.content)
             assert batch.record_count == header.record_count <= 5
             read += [record._replace(offset=-1) for record in read_records(batch.content)]
         assert read == [records[row] for row in partition_rows]
@@ -271,6 +271,6 @@ def test_a_batch_that_is_stamped_later_lacks_its_checksum_alone() -> None:
         for stamp in (Stamp(), UNSEALED)
     )
     with pytest.raises(CorruptBatch):
-        check_produced(unsealed, 0, len(unsealed))
+        check_client_batch(unsealed)
     seal(unsealed)
     assert unsealed == sealed

@@ -17,6 +17,7 @@ from penstock.protocol.records import build_batch
 from penstock.testing.apache_kafka import run_tool
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
+from tests.support.appending import append_batch
 
 NOW: Final = Millis(1_700_000_000_000)
 GRACE: Final = Millis(5000)
@@ -68,7 +69,8 @@ def compacted(tmp_path: Path) -> Path:
     log = PartitionLog.open(tmp_path / "topic-0", LogSettings(), OpenFiles(8), now=NOW, clean=True)
     for batch in history():
         is_marker = int.from_bytes(batch[21:23]) & 0x20
-        log.append(
+        append_batch(
+            log,
             batch,
             leader_epoch=LeaderEpoch(3),
             now=NOW,

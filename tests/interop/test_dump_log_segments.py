@@ -11,6 +11,7 @@ from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerI
 from penstock.protocol.control import build_marker
 from penstock.protocol.records import build_batch
 from penstock.testing.apache_kafka import run_tool
+from tests.support.appending import append_batch
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -40,7 +41,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> PartitionLog:
                 base_sequence=Sequence(number * 3),
                 transactional=True,
             )
-            log.append(batch, leader_epoch=epoch, now=Millis(0))
+            append_batch(log, batch, leader_epoch=epoch, now=Millis(0))
             if number % (producer - 2) == 4:
                 marker = build_marker(
                     commit=number % 2 == 0,
@@ -49,7 +50,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> PartitionLog:
                     coordinator_epoch=1,
                     timestamp=Millis(1_000 + number),
                 )
-                log.append(marker, leader_epoch=epoch, now=Millis(0), origin="marker")
+                append_batch(log, marker, leader_epoch=epoch, now=Millis(0), origin="marker")
     log.set_high_watermark(log.end_offset)
     log.close()
     assert len(log.segments) > 2

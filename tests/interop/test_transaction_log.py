@@ -29,6 +29,7 @@ from penstock.model import (
 )
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import run_tool
+from tests.support.appending import append_batch
 
 NOW: Final = Millis(1_700_000_000_000)
 
@@ -75,7 +76,7 @@ def test_the_dump_tool_reads_every_state(tmp_path: Path, kafka_libs: Path) -> No
     for event in history():
         record = write_event(event)
         batch = build_batch([Record(Offset(0), NOW, record.key, record.value, ())])
-        log.append(bytearray(batch), leader_epoch=LeaderEpoch(0), now=NOW, origin="internal")
+        append_batch(log, bytearray(batch), leader_epoch=LeaderEpoch(0), now=NOW, origin="internal")
     log.close()
     said = run_tool(
         kafka_libs,

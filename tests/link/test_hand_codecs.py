@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed
 from penstock.link.fetch_answer import read_fetch_answer
-from penstock.link.produce_call import ProducedTopic, produce_request
 from penstock.link.states_answer import read_states_answer
 from penstock.model import TopicId, TopicPartition
-from penstock.protocol.messages import encode, fill, request_reader, response_type
+from penstock.protocol.messages import encode, fill, response_type
 
 PRODUCE, FETCH, DESCRIBE_TRANSACTIONS = 0, 1, 65
 TOPIC_ID = TopicId(uuid.UUID(int=7))
@@ -100,32 +99,6 @@ def test_rubbish_is_malformed_and_nothing_else(body: bytes, version: int) -> Non
             read()
         except Malformed:
             continue
-
-
-@pytest.mark.parametrize("version", range(9, 14))
-def test_a_produce_request_reads_back_as_it_was_meant(version: int) -> None:
-    topics = [
-        ProducedTopic("orders", TOPIC_ID, {0: b"batch-0", 7: b"b" * 300}),
-        ProducedTopic("payments", TopicId(uuid.UUID(int=8)), {1: b"batch-1"}),
-    ]
-    request = produce_request(topics, acks=-1, timeout_ms=1_500, transactional_id="t")
-    body = b"".join(request.write(version))
-    read, _ = request_reader(PRODUCE, version)(body, 0)
-    assert (read.transactional_id, read.acks, read.timeout.total_seconds()) == ("t", -1, 1.5)
-    assert [
-        {row.index: bytes(row.records) for row in topic.partition_data} for topic in read.topic_data
-    ] == [topic.batches for topic in topics]
-    names = [topic.topic_id if version >= 13 else topic.name for topic in read.topic_data]
-    assert names == [topic.topic_id if version >= 13 else topic.name for topic in topics]
-
-
-def test_a_transaction_s_batches_go_where_they_add_their_partition_themselves() -> None:
-    request = produce_request([], acks=-1, timeout_ms=1, transactional_id="t")
-    assert request.versions.start == 12
-    without_ids = produce_request(
-        [ProducedTopic("old", None, {})], acks=0, timeout_ms=1, transactional_id=None
-    )
-    assert (without_ids.versions, without_ids.is_answered) == (range(9, 13), False)
 
 
 def test_states_of_transactions_are_read() -> None:

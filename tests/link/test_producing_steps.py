@@ -22,7 +22,12 @@ from penstock.link.steps import Begin, Drive, Finish, Pause
 from penstock.model import Millis, ProducerEpoch, ProducerId, Sequence, TopicPartition
 from penstock.protocol.batch import read_header
 from penstock.protocol.messages import fill, response_type
-from penstock.protocol.produce_request import read_produce_request
+from penstock.protocol.produce import (
+    PartitionResult,
+    ProduceResponse,
+    TopicResult,
+    read_request,
+)
 from penstock.protocol.records import build_batch
 
 PRODUCE, METADATA, VERSION = 0, 3, 12
@@ -81,9 +86,7 @@ class World:
                 case Begin(_, request):
                     drive.report(self._begin(request))
                 case Finish(outcome):
-                    self._under_way -= isinstance(outcome, Exception) or hasattr(
-                        outcome, "responses"
-                    )
+                    self._under_way -= isinstance(outcome, Exception | ProduceResponse)
                     if isinstance(outcome, Exception):
                         drive.fail(outcome)
                     else:
@@ -102,7 +105,7 @@ class World:
         self._under_way += 1
         self.under_way_most = max(self.under_way_most, self._under_way)
         body = memoryview(b"".join(request.write(VERSION)))
-        sent, _ = read_produce_request(body, 0, VERSION)
+        sent = read_request(body, 0, VERSION)
         batch = sent.topics[0].partitions[0].records
         assert batch is not None
         fate = next(self._fates, "well")
@@ -121,11 +124,7 @@ class World:
 
 
 def answer(code: ErrorCode, offset: int) -> Any:
-    row = {"index": 0, "error_code": code, "base_offset": offset}
-    return fill(
-        response_type(PRODUCE, VERSION),
-        responses=[{"name": "orders", "partition_responses": [row]}],
-    )
+    return ProduceResponse([TopicResult("orders", [PartitionResult(0, code, offset)])])
 
 
 def metadata() -> Any:

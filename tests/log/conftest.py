@@ -21,6 +21,7 @@ from penstock.model import (
 )
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch
+from tests.support.appending import append_batch
 
 SMALL = LogSettings(segment_bytes=2_000, index_interval_bytes=200, file_delete_delay_ms=Millis(100))
 
@@ -103,7 +104,8 @@ def fill(batch: Batch) -> Callable[..., None]:
 
     def append(log: PartitionLog, count: int, *, size: int = 100, timestamp: int = 1_000) -> None:
         for number in range(count):
-            log.append(
+            append_batch(
+                log,
                 batch(size=size, timestamp=timestamp + number),
                 leader_epoch=LeaderEpoch(0),
                 now=Millis(timestamp + number),

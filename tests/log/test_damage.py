@@ -14,6 +14,7 @@ from penstock.log import OpenFiles, PartitionLog
 from penstock.log.files import LogFile
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
+from tests.support.appending import append_batch
 
 OpenLog = Callable[..., PartitionLog]
 Fill = Callable[..., None]
@@ -191,6 +192,6 @@ def test_a_log_with_a_rotten_segment_is_written_on(
 ) -> None:
     change(closed.segments[1].log.path, 0, bytes(61))
     log = open_log(clean=False, recovery_point=60)
-    appended = log.append(batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
+    appended = append_batch(log, batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
     assert appended.base_offset == 60
     assert read_one(log, 60) == 60

@@ -13,6 +13,7 @@ from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.control import build_marker
+from tests.support.appending import append_batch
 
 Batch = Callable[..., bytearray]
 Offsets = Callable[[PartitionLog], list[int]]
@@ -40,7 +41,9 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated(
 
     def append(sequence: int, *, leader_epoch: int = 0) -> int:
         produced = batch(producer=1, epoch=0, sequence=sequence, transactional=True)
-        appended = log.append(produced, leader_epoch=LeaderEpoch(leader_epoch), now=Millis(0))
+        appended = append_batch(
+            log, produced, leader_epoch=LeaderEpoch(leader_epoch), now=Millis(0)
+        )
         return appended.base_offset
 
     append(0)
@@ -69,7 +72,7 @@ def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batc
     files = SmallDisk(4)
     log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
     produced = batch(producer=1, epoch=0, sequence=0, transactional=True)
-    log.append(produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
+    append_batch(log, produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
     marker = build_marker(
         commit=False,
         producer_id=ProducerId(1),
@@ -79,11 +82,11 @@ def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batc
     )
     files.room_bytes = 10
     with pytest.raises(OSError, match="written"):
-        log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+        append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     assert log.aborted_transactions(Offset(0), Offset(10)) == []
     assert log.producers.first_unstable_offset == 0
     files.room_bytes = 1 << 20
-    log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+    append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     assert len(log.aborted_transactions(Offset(0), Offset(10))) == 1
     files.close_all()
 
@@ -93,8 +96,12 @@ import resource, signal, sys
 from pathlib import Path
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
-from penstock.protocol.batch import iterate_headers
+from penstock.protocol.batch import iterate_headers, read_header
 from penstock.protocol.records import build_batch
+
+def append():
+    batch = build_batch([(b"k", bytes(999))])
+    log.append(batch, read_header(batch), leader_epoch=0, now=0)
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = PartitionLog.open(Path(sys.argv[1]) / "t-0", LogSettings(), OpenFiles(4), now=0, clean=True)
@@ -102,14 +109,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 refused = 0
 while refused < 3:
     try:
-        log.append(build_batch([(b"k", bytes(999))]), leader_epoch=0, now=0)
+        append()
     except OSError:
         refused += 1
 whole = [h.base_offset for _, h in iterate_headers(log.read(0, max_bytes=1 << 20).view)]
 assert whole == list(range(log.end_offset)), whole
 assert log.size_bytes <= 100_000
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-log.append(build_batch([(b"k", bytes(999))]), leader_epoch=0, now=0)
+append()
 log.close()
 print(log.end_offset)
 """
@@ -144,11 +151,11 @@ def test_an_abort_is_listed_whole_or_the_marker_is_refused(
             coordinator_epoch=0,
             timestamp=Millis(1),
         )
-        log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+        append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
 
     for producer in (1, 2):
         produced = batch(producer=producer, epoch=0, sequence=0, transactional=True)
-        log.append(produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
+        append_batch(log, produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
     real, path = os.pwrite, tmp_path / "orders-0" / f"{0:020d}.txnindex"
 
     def write_a_part(descriptor: int, chunk: bytes, position: int) -> int:

@@ -11,8 +11,9 @@ import pytest
 
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import LogFolder, OpenFiles, PartitionLog
-from penstock.model import LeaderEpoch, Millis, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from penstock.model import Millis, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.control import build_marker
+from tests.support.appending import append_batch
 
 CALLS = ("open", "pwrite", "write", "rename", "unlink", "ftruncate", "fsync", "mkdir")
 NAME = TopicPartition("orders", 0)
@@ -85,9 +86,7 @@ class Life:
     def _append(self, log: PartitionLog, content: bytearray, **origin: Any) -> None:
         end_offset = log.end_offset
         for _ in range(ATTEMPTS):
-            appended = self._try(
-                lambda: log.append(content, leader_epoch=LeaderEpoch(0), now=Millis(0), **origin)
-            )
+            appended = self._try(lambda: append_batch(log, content, **origin))
             if appended is not None:
                 self.acknowledged.append(appended.base_offset)
                 return

@@ -11,6 +11,7 @@ from penstock.log import LogFolder, OpenFiles, PartitionLog
 from penstock.log.flush import NotSynced
 from penstock.log.folder import RECOVERY_POINTS
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
+from tests.support.appending import append_batch
 
 OpenLog = Callable[..., PartitionLog]
 Fill = Callable[..., None]
@@ -40,7 +41,7 @@ def test_nothing_is_written_after_a_failed_sync(
     fill(log, 1)
     fail_to_sync(log, monkeypatch)
     with pytest.raises(OSError, match="until the broker starts again"):
-        log.append(batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
+        append_batch(log, batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
     assert log.end_offset == 3
     assert len(log.read(Offset(0), max_bytes=10_000).view) == log.size_bytes, "reads go on"
 
@@ -71,7 +72,7 @@ def test_a_stop_after_a_failed_sync_is_not_clean(
     again = LogFolder.open(tmp_path, OpenFiles(8))
     assert not again.was_clean
     log = again.open_partition(name, settings, now=Millis(0))
-    log.append(batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
+    append_batch(log, batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
     assert log.end_offset == 4
     again.close()
 

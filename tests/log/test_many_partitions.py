@@ -16,6 +16,7 @@ import resource, sys, os
 from pathlib import Path
 from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
+from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
@@ -26,7 +27,8 @@ logs = [
 ]
 for _ in range(2):
     for log in logs:
-        log.append(build_batch([(b"k", b"v")], timestamp=5), leader_epoch=0, now=0)
+        batch = build_batch([(b"k", b"v")], timestamp=5)
+        log.append(batch, read_header(batch), leader_epoch=0, now=0)
 views = [log.read(0, max_bytes=1 << 20).view for log in logs]
 assert all(len(view) == log.size_bytes for view, log in zip(views, logs))
 for log in logs:

@@ -27,6 +27,7 @@ from penstock.model import (
 from penstock.protocol.batch import BatchHeader, iterate_headers, read_header
 from penstock.protocol.control import build_marker, read_marker
 from penstock.protocol.records import build_batch, read_records
+from tests.support.appending import append_batch
 
 PRODUCERS = st.integers(1, 3)
 
@@ -134,13 +135,14 @@ class LogMachine(RuleBasedStateMachine):
     # What happens to both
 
     def append(self, batch: bytearray, origin: str = "client") -> None:
-        appended = self.log.append(
+        appended = append_batch(
+            self.log,
             batch,
             leader_epoch=LeaderEpoch(self.epoch),
             now=Millis(self.clock),
             origin="marker" if origin == "marker" else "client",
         )
-        assert (appended.base_offset, appended.duplicate) == (self.end, False)
+        assert (appended.base_offset, appended.is_duplicate) == (self.end, False)
         self.keep(batch)
         self.log.set_high_watermark(self.log.end_offset)
 
@@ -193,10 +195,13 @@ class LogMachine(RuleBasedStateMachine):
         if back <= len(known.batches):
             mark = known.batches[-back]
             again = next(k for k in self.batches if k.header.last_offset == mark.last_offset)
-            appended = self.log.append(
-                bytearray(again.content), leader_epoch=LeaderEpoch(self.epoch), now=Millis(0)
+            appended = append_batch(
+                self.log,
+                bytearray(again.content),
+                leader_epoch=LeaderEpoch(self.epoch),
+                now=Millis(0),
             )
-            assert appended.duplicate
+            assert appended.is_duplicate
             assert appended.base_offset == again.header.base_offset
             assert appended.end_offset == again.header.end_offset
 
@@ -206,7 +211,7 @@ class LogMachine(RuleBasedStateMachine):
         if known.producer_epoch >= 0:
             batch = sequenced(known, 1, raised=False, clock=self.clock, transactional=True, gap=7)
             with pytest.raises(Refused) as refused:
-                self.log.append(batch, leader_epoch=LeaderEpoch(self.epoch), now=Millis(0))
+                append_batch(self.log, batch, leader_epoch=LeaderEpoch(self.epoch), now=Millis(0))
             assert refused.value.code is ErrorCode.out_of_order_sequence_number
 
     def known(self, producer: int) -> Producer:

@@ -13,6 +13,7 @@ from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerI
 from penstock.protocol.batch import iterate_headers, read_header
 from penstock.protocol.control import build_marker
 from penstock.protocol.records import Record, build_batch
+from tests.support.appending import append_batch
 
 OpenLog = Callable[..., PartitionLog]
 Fill = Callable[..., None]
@@ -23,7 +24,7 @@ ROOMY = LogSettings(index_interval_bytes=200, file_delete_delay_ms=Millis(100))
 
 
 def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0) -> int:
-    appended = log.append(batch, leader_epoch=LeaderEpoch(epoch), now=Millis(0))
+    appended = append_batch(log, batch, leader_epoch=LeaderEpoch(epoch), now=Millis(0))
     return appended.base_offset
 
 
@@ -37,18 +38,12 @@ def test_batches_get_the_next_offsets_and_the_leader_epoch(open_log: OpenLog, ba
     assert log.epochs.entries == [(4, 0)]
 
 
-def test_several_batches_are_one_append(open_log: OpenLog, batch: Batch, offsets: Offsets) -> None:
-    log = open_log()
-    append(log, batch(records=2) + batch() + batch(records=5))
-    assert offsets(log) == [0, 2, 3]
-    assert log.end_offset == 8
-
-
 def test_a_duplicate_answers_the_first_offset(open_log: OpenLog, batch: Batch) -> None:
     log = open_log()
     for sequence in (0, 2):
         append(log, batch(records=2, producer=1, epoch=0, sequence=sequence))
-    again = log.append(
+    again = append_batch(
+        log,
         batch(records=2, producer=1, epoch=0, sequence=0),
         leader_epoch=LeaderEpoch(0),
         now=Millis(0),
@@ -192,7 +187,7 @@ def test_the_last_stable_offset_waits_for_the_transaction(open_log: OpenLog, bat
         coordinator_epoch=0,
         timestamp=Millis(9),
     )
-    log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+    append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     assert log.last_stable_offset == 1
     log.set_high_watermark(log.end_offset)
     assert log.last_stable_offset == log.end_offset == 4

@@ -11,6 +11,7 @@ from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.control import build_marker
 from penstock.protocol.records import build_batch
+from tests.support.appending import append_batch
 
 OpenLog = Callable[..., PartitionLog]
 Fill = Callable[..., None]
@@ -116,7 +117,8 @@ def test_open_transactions_and_aborts_are_the_same_after_a_kill(
     log = open_log()
     for number in range(12):
         for producer in (1, 2):
-            log.append(
+            append_batch(
+                log,
                 batch(producer=producer, epoch=0, sequence=number, transactional=True),
                 leader_epoch=LeaderEpoch(0),
                 now=Millis(0),
@@ -129,7 +131,7 @@ def test_open_transactions_and_aborts_are_the_same_after_a_kill(
                 coordinator_epoch=2,
                 timestamp=Millis(number),
             )
-            log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+            append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     log.set_high_watermark(log.end_offset)
     aborted = log.aborted_transactions(Offset(0), log.end_offset)
     assert len(aborted) == 3
@@ -147,7 +149,7 @@ def test_aborts_of_a_small_log_are_listed_after_a_clean_stop(
 ) -> None:
     log = open_log()
     produced = batch(producer=1, epoch=0, sequence=0, transactional=True)
-    log.append(produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
+    append_batch(log, produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
     marker = build_marker(
         commit=False,
         producer_id=ProducerId(1),
@@ -155,7 +157,7 @@ def test_aborts_of_a_small_log_are_listed_after_a_clean_stop(
         coordinator_epoch=2,
         timestamp=Millis(5),
     )
-    log.append(marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
+    append_batch(log, marker, leader_epoch=LeaderEpoch(0), now=Millis(0), origin="marker")
     aborted = log.aborted_transactions(Offset(0), Offset(2))
     assert len(aborted) == 1
     log.close(sync=False)

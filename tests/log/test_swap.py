@@ -15,6 +15,7 @@ from penstock.log.scan import scan_batches
 from penstock.log.swap import CLEANED, segment_paths
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
+from tests.support.appending import append_batch
 
 Fill = Callable[..., None]
 Offsets = Callable[[PartitionLog], list[int]]
@@ -114,7 +115,8 @@ def test_a_kill_at_any_step_of_a_swap_leaves_the_old_or_the_new(
         found = offsets(again)
         assert found in (whole, left), f"after step {step}"
         assert not [p for p in folder.iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
-        again.append(
+        append_batch(
+            again,
             bytearray(log.read(Offset(0), max_bytes=1).view),
             leader_epoch=LeaderEpoch(1),
             now=Millis(0),

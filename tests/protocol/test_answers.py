@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode
+from penstock.protocol import offsets as group_offsets
+from penstock.protocol import produce
 from penstock.protocol.answers import (
     consumer_group_heartbeat,
     fetch,
@@ -16,12 +18,9 @@ from penstock.protocol.answers import (
     join_group,
     list_offsets,
     metadata,
-    offset_commit,
-    offset_fetch,
-    produce,
     sync_group,
 )
-from penstock.protocol.answers.dialect import LeaderAndEpoch, Node
+from penstock.protocol.fields import LeaderAndEpoch, Node
 from penstock.protocol.messages import known_versions, response_reader
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,7 +66,7 @@ def millis(span: timedelta) -> int:
 
 
 produce_partitions = st.builds(
-    produce.PartitionAnswer,
+    produce.PartitionResult,
     partition=int32,
     error_code=codes,
     base_offset=offsets,
@@ -82,30 +81,38 @@ produce_partitions = st.builds(
 @quick
 @given(
     version=versions(0),
-    topics=few(st.builds(produce.TopicAnswer, texts, few(produce_partitions), topic_id=topic_ids)),
+    named=few(st.tuples(texts, topic_ids, few(produce_partitions))),
     throttle_ms=throttles,
     endpoints=nodes,
 )
-def test_a_produce_answer_reads_back(
-    version: int, topics: list[produce.TopicAnswer], throttle_ms: int, endpoints: list[Node]
+def test_a_produce_response_reads_back(
+    version: int,
+    named: list[tuple[str, bytes, list[produce.PartitionResult]]],
+    throttle_ms: int,
+    endpoints: list[Node],
 ) -> None:
-    body = produce.pack_produce(version, topics, throttle_ms=throttle_ms, nodes=endpoints)
+    topics = [
+        produce.TopicResult(topic_id if version >= 13 else name, rows)
+        for name, topic_id, rows in named
+    ]
+    response_sent = produce.ProduceResponse(topics, endpoints)
+    body = produce.write_response(response_sent, version, throttle_ms)
     response = read(0, version, body)
     assert millis(response.throttle_time) == throttle_ms
     if version >= 10:
         assert [(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints] == endpoints
     assert len(response.responses) == len(topics)
     for topic, got in zip(topics, response.responses, strict=True):
-        if version >= 13:
-            assert got.topic_id == topic_id_of(topic.topic_id)
+        if isinstance(topic.topic, bytes):
+            assert got.topic_id == topic_id_of(topic.topic)
         else:
-            assert got.name == topic.name
+            assert got.name == topic.topic
         assert len(got.partition_responses) == len(topic.partitions)
         for answer, row in zip(topic.partitions, got.partition_responses, strict=True):
             check_produced_partition(version, answer, row)
 
 
-def check_produced_partition(version: int, answer: produce.PartitionAnswer, row: Any) -> None:
+def check_produced_partition(version: int, answer: produce.PartitionResult, row: Any) -> None:
     assert (row.index, row.error_code, row.base_offset) == (
         answer.partition,
         answer.error_code,
@@ -401,75 +408,74 @@ def test_a_sync_answer_reads_back(
 @quick
 @given(
     version=versions(8),
-    topics=few(
-        st.builds(
-            offset_commit.TopicAnswer, texts, lists(st.tuples(int32, codes)), topic_id=topic_ids
-        )
-    ),
+    named=few(st.tuples(texts, topic_ids, lists(st.tuples(int32, codes)))),
     throttle_ms=throttles,
 )
-def test_an_offset_commit_answer_reads_back(
-    version: int, topics: list[offset_commit.TopicAnswer], throttle_ms: int
+def test_an_offset_commit_response_reads_back(
+    version: int, named: list[tuple[str, bytes, list[tuple[int, int]]]], throttle_ms: int
 ) -> None:
-    response = read(
-        8, version, offset_commit.pack_offset_commit(version, topics, throttle_ms=throttle_ms)
-    )
+    topics = [
+        group_offsets.CommitTopicResult(topic_id if version >= 10 else name, rows)
+        for name, topic_id, rows in named
+    ]
+    sent = group_offsets.OffsetCommitResponse(topics)
+    response = read(8, version, group_offsets.write_commit_response(sent, version, throttle_ms))
     assert version < 3 or millis(response.throttle_time) == throttle_ms
     for topic, got in zip(topics, response.topics, strict=True):
-        if version >= 10:
-            assert got.topic_id == topic_id_of(topic.topic_id)
-        else:
-            assert got.name == topic.name
+        assert key_of(got, version) == topic.topic
         rows = [(row.partition_index, row.error_code) for row in got.partitions]
         assert rows == topic.partitions
 
 
-group_answers = st.builds(
-    offset_fetch.GroupAnswer,
-    texts,
-    few(
-        st.builds(
-            offset_fetch.TopicAnswer,
-            texts,
-            few(
-                st.builds(
-                    offset_fetch.PartitionAnswer, int32, offsets, int32, optional_texts, codes
-                )
-            ),
-            topic_id=topic_ids,
-        )
-    ),
-    codes,
+def key_of(topic: Any, version: int) -> str | bytes:
+    if version < 10:
+        return str(topic.name)
+    return bytes(16) if topic.topic_id is None else bytes(topic.topic_id.bytes)
+
+
+fetched_partitions = st.builds(
+    group_offsets.FetchedPartition, int32, offsets, int32, optional_texts, codes
 )
 
 
 @quick
 @given(
     version=versions(9),
-    groups=st.lists(group_answers, min_size=1, max_size=3),
+    named=st.lists(
+        st.tuples(texts, few(st.tuples(texts, topic_ids, few(fetched_partitions))), codes),
+        min_size=1,
+        max_size=3,
+    ),
     throttle_ms=throttles,
 )
-def test_an_offset_fetch_answer_reads_back(
-    version: int, groups: list[offset_fetch.GroupAnswer], throttle_ms: int
+def test_an_offset_fetch_response_reads_back(
+    version: int,
+    named: list[tuple[str, list[tuple[str, bytes, list[Any]]], int]],
+    throttle_ms: int,
 ) -> None:
-    if version < 8:
-        groups = groups[:1]
-    response = read(
-        9, version, offset_fetch.pack_offset_fetch(version, groups, throttle_ms=throttle_ms)
-    )
+    groups = [
+        group_offsets.FetchedGroup(
+            group_id,
+            [
+                group_offsets.FetchedTopic(topic_id if version >= 10 else name, rows)
+                for name, topic_id, rows in topics
+            ],
+            code,
+        )
+        for group_id, topics, code in named[: None if version >= 8 else 1]
+    ]
+    sent = group_offsets.OffsetFetchResponse(groups)
+    response = read(9, version, group_offsets.write_fetch_response(sent, version, throttle_ms))
     assert version < 3 or millis(response.throttle_time) == throttle_ms
     for group, got in zip(groups, response.groups if version >= 8 else [response], strict=True):
         assert version < 8 or got.group_id == group.group_id
         assert version < 2 or got.error_code == group.error_code
         for topic, row in zip(group.topics, got.topics, strict=True):
-            if version >= 10:
-                assert row.topic_id == topic_id_of(topic.topic_id)
-            else:
-                assert row.name == topic.name
-            for answer, cell in zip(topic.partitions, row.partitions, strict=True):
-                assert (cell.partition_index, cell.committed_offset) == answer[:2]
-                assert (cell.metadata, cell.error_code) == answer[3:]
-                assert version < 5 or cell.committed_leader_epoch == answer.leader_epoch
+            assert key_of(row, version) == topic.topic
+            for fetched, cell in zip(topic.partitions, row.partitions, strict=True):
+                assert (cell.partition_index, cell.committed_offset) == fetched[:2]
+                assert (cell.metadata, cell.error_code) == fetched[3:]
+                assert version < 5 or cell.committed_leader_epoch == fetched.leader_epoch
 
 
 @quick

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import Malformed
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.batch import check_batch
+from penstock.protocol.batch import check_stored_batch
 from penstock.protocol.control import Marker, build_marker, read_marker
 from penstock.protocol.records import Record, build_batch, read_records
 
@@ -30,7 +30,7 @@ def test_a_marker_reads_back(commit: bool) -> None:
 
 def test_a_marker_has_the_bytes_that_kafka_gives_it() -> None:
     batch = marker(commit=True)
-    header = check_batch(batch)
+    header = check_stored_batch(batch)
     assert header.attributes == 0x30
     assert (header.base_offset, header.leader_epoch, header.base_sequence) == (77, 5, -1)
     (record,) = read_records(batch)

@@ -5,8 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.model import NO_OFFSET, LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.batch import HEADER_BYTES, CorruptBatch, read_header, seal, stamp
+from penstock.model import NO_OFFSET, Millis, Offset, ProducerEpoch, ProducerId
+from penstock.protocol.batch import (
+    HEADER_BYTES,
+    CorruptBatch,
+    read_header,
+    seal,
+    write_leader_fields,
+)
 from penstock.protocol.codecs import Codec
 from penstock.protocol.pairs import build_one, build_pairs, read_pairs, read_plain_pairs
 from penstock.protocol.records import Record, build_batch, read_records
@@ -94,7 +100,7 @@ def test_plain_batches_in_a_row_are_read_at_once_up_to_the_first_that_is_not() -
         )
     )
     for batch, offset in zip(batches, (10, 11, 13, 14), strict=True):
-        stamp(batch, 0, Offset(offset), LeaderEpoch(0))
+        write_leader_fields(batch, 0, offset, read_header(batch).length, 0)
     raw = b"".join(batches)
     plain = sum(map(len, batches[:3]))
     expected = [pair for pairs in rows for pair in pairs]

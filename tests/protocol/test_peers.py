@@ -3,7 +3,7 @@
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from penstock.protocol.batch import check_produced
+from penstock.protocol.batch import check_client_batch
 from penstock.protocol.codecs import Codec
 from penstock.protocol.records import Record, build_batch, read_records
 
@@ -28,7 +28,7 @@ def test_what_aiokafka_writes_is_read(codec: Codec, records: list[Record]) -> No
             headers=list(record.headers),
         )
     batch = bytes(builder.build())
-    header = check_produced(batch, 0, len(batch))
+    header = check_client_batch(batch)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 1, 10)
     assert header.is_transactional
     assert read_records(batch) == [

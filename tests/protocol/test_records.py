@@ -9,7 +9,7 @@ from penstock.model import NO_OFFSET, Millis, Offset
 from penstock.protocol.batch import (
     HEADER_BYTES,
     BatchHeader,
-    check_batch,
+    check_stored_batch,
     read_header,
     seal,
     write_header,
@@ -46,7 +46,7 @@ def test_records_read_back_as_they_were_built(
     records: list[Record], codec: Codec, base_offset: int
 ) -> None:
     batch = build_batch(records, codec=codec, base_offset=Offset(base_offset))
-    header = check_batch(batch)
+    header = check_stored_batch(batch)
     assert header.max_timestamp == max(record.timestamp for record in records)
     assert read_records(b"xyz" + batch, 3) == [
         record._replace(offset=base_offset + index) for index, record in enumerate(records)

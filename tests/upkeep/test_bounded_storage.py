@@ -11,6 +11,7 @@ from penstock.protocol.records import build_batch
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
 from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
+from tests.support.appending import append_batch
 
 NOW = Millis(1_700_000_000_000)
 KEYS = 1000
@@ -44,7 +45,7 @@ def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_one
         lambda: [kept], Inline(), UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
     )
     for number in range(UPDATES // IN_BATCH):
-        log.append(batches[number % len(batches)], leader_epoch=LeaderEpoch(0), now=NOW)
+        append_batch(log, batches[number % len(batches)], leader_epoch=LeaderEpoch(0), now=NOW)
         log.set_high_watermark(log.end_offset)
         if number % 1000 == 0:
             asyncio.run(upkeep.compact_one())

@@ -24,6 +24,7 @@ from penstock.upkeep import cleaned_files
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
 from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
+from tests.support.appending import append_batch
 
 START = Millis(1_700_000_000_000)
 GRACE = Millis(1000)
@@ -144,7 +145,7 @@ class History:
         self._append(marker, "marker")
 
     def _append(self, batch: bytearray, origin: Any) -> None:
-        self.log.append(batch, leader_epoch=LeaderEpoch(0), now=self.now, origin=origin)
+        append_batch(self.log, batch, leader_epoch=LeaderEpoch(0), now=self.now, origin=origin)
         self.log.set_high_watermark(self.log.end_offset)
 
     def compact(self) -> None:

@@ -16,6 +16,7 @@ from penstock.protocol.records import build_batch, read_records
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
 from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
+from tests.support.appending import append_batch
 
 START = Millis(1_700_000_000_000)
 COMPACT = CompactionSettings(compact=True, min_cleanable_dirty_ratio=0.5)
@@ -76,7 +77,7 @@ class House:
 
     def write(self, log: PartitionLog, *keys: bytes, roll: bool = True) -> None:
         batch = build_batch([(key, b"%d" % log.end_offset) for key in keys], timestamp=self.now)
-        log.append(batch, leader_epoch=LeaderEpoch(0), now=self.now)
+        append_batch(log, batch, leader_epoch=LeaderEpoch(0), now=self.now)
         log.set_high_watermark(log.end_offset)
         if roll:
             log.roll(self.now)

@@ -1,8 +1,8 @@
 """What a topic asks of a batch before it is appended. Reads headers; opens no record itself.
 
-Most topics ask only what the header answers. The few rules that need the records (keys on a
-compacted topic, a lower bound on timestamps, another codec) go through the `RecordInspector` that
-the node brings, in a thread: `must_open` says when.
+For most topics the header is enough. The few rules that need the records (keys on a compacted
+topic, a lower bound on timestamps, another codec) go through the `RecordInspector` that the node
+brings, in a thread: `Admission.check` says when.
 """
 
 from __future__ import annotations
@@ -14,16 +14,11 @@ from penstock.broker import opening
 from penstock.config.views import AcceptSettings, TimestampType
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.model import Millis, Offset
-from penstock.protocol.batch import (
-    BatchHeader,
-    CorruptBatch,
-    check_produced,
-    read_plain,
-    stamp_append_time,
-)
+from penstock.protocol.batch import CODEC_MASK, BatchHeader, CorruptBatch, check_client_batch
 
 CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-RECORD_ERRORS_MAX: Final = 100  # listed in one answer
+RECORD_ERRORS_MAX: Final = 100  # listed in one response
+_UNBOUNDED_MS: Final = 1 << 62
 
 # How large the records of a batch may be once they are opened.
 OPENED_PER_MESSAGE_BYTE: Final = 32  # for each byte of max.message.bytes
@@ -70,22 +65,50 @@ class RefusedRecords(Refused):
         self.indexes = indexes
 
 
-def check(batch: memoryview | bytearray, accept: AcceptSettings) -> BatchHeader:
-    """The header of a batch that may be appended as far as headers tell; or Refused."""
-    if len(batch) > accept.max_message_bytes:
-        raise _too_large(batch, accept)
-    try:
-        return read_plain(batch) or check_produced(batch, 0, len(batch))
-    except CorruptBatch as error:
-        raise Refused(ErrorCode.corrupt_message, str(error)) from error
-    except Malformed as error:
-        raise Refused(ErrorCode.invalid_record, str(error)) from error
+class Admission:
+    """What one topic asks of a client's batch, worked out once per change of its settings."""
+
+    __slots__ = (
+        "_codec",
+        "_max_message_bytes",
+        "_opens_all",
+        "_timestamp_after_max_ms",
+        "sets_append_time",
+    )
+
+    def __init__(self, accept: AcceptSettings) -> None:
+        has_create_time = accept.timestamp_type is TimestampType.CREATE_TIME
+        self.sets_append_time = not has_create_time
+        self._max_message_bytes = accept.max_message_bytes
+        self._opens_all = accept.keys_required or (
+            has_create_time and accept.timestamp_before_max_ms is not None
+        )
+        self._codec = None if accept.compression == "producer" else CODECS[accept.compression]
+        self._timestamp_after_max_ms = (
+            accept.timestamp_after_max_ms if has_create_time else _UNBOUNDED_MS
+        )
+
+    def check(self, batch: memoryview | bytearray, now: Millis) -> tuple[BatchHeader, bool]:
+        """The header of a batch that may be appended, and whether its records must be opened."""
+        if len(batch) > self._max_message_bytes:
+            raise _too_large(batch, self._max_message_bytes)
+        try:
+            header = check_client_batch(batch)
+        except CorruptBatch as error:
+            raise Refused(ErrorCode.corrupt_message, str(error)) from error
+        except Malformed as error:
+            raise Refused(ErrorCode.invalid_record, str(error)) from error
+        return header, (
+            self._opens_all
+            or header.max_timestamp > now + self._timestamp_after_max_ms
+            or (self._codec is not None and self._codec != header.attributes & CODEC_MASK)
+        )
 
 
-def _too_large(batch: memoryview | bytearray, accept: AcceptSettings) -> Refused:
+def _too_large(batch: memoryview | bytearray, max_message_bytes: int) -> Refused:
     return Refused(
         ErrorCode.message_too_large,
-        f"a batch of {len(batch)} bytes; max.message.bytes is {accept.max_message_bytes}",
+        f"a batch of {len(batch)} bytes; max.message.bytes is {max_message_bytes}",
     )
 
 
@@ -103,34 +126,6 @@ def memory_to_open(
         return opening.memory_to_open(batch, header, opened_bytes_max(accept))
     except Malformed as error:
         raise Refused(ErrorCode.invalid_record, str(error)) from error
-
-
-def takes_as_is(accept: AcceptSettings) -> bool:
-    """Whether batches are written as they came, once size and newest timestamp are within bounds.
-
-    `must_open` and `stamp_times` have nothing to do then.
-    """
-    return (
-        not accept.keys_required
-        and accept.compression == "producer"
-        and accept.timestamp_type is TimestampType.CREATE_TIME
-        and accept.timestamp_before_max_ms is None
-    )
-
-
-def must_open(header: BatchHeader, accept: AcceptSettings, now: Millis) -> bool:
-    """Whether the header is not enough to accept this batch."""
-    return (
-        accept.keys_required
-        or _needs_other_codec(header, accept)
-        or (
-            accept.timestamp_type is TimestampType.CREATE_TIME
-            and (
-                accept.timestamp_before_max_ms is not None
-                or header.max_timestamp > now + accept.timestamp_after_max_ms
-            )
-        )
-    )
 
 
 def open_and_check(
@@ -160,16 +155,8 @@ def open_and_check(
     except Malformed as error:
         raise Refused(ErrorCode.invalid_record, str(error)) from error
     if len(batch) > accept.max_message_bytes:  # as it came it was not
-        raise _too_large(batch, accept)
+        raise _too_large(batch, accept.max_message_bytes)
     return batch
-
-
-def stamp_times(batch: memoryview | bytearray, accept: AcceptSettings, now: Millis) -> bool:
-    """Write the broker's time into the batch if the topic wants it so; whether it did."""
-    if accept.timestamp_type is TimestampType.CREATE_TIME:
-        return False
-    stamp_append_time(batch, 0, now)
-    return True
 
 
 def _needs_other_codec(header: BatchHeader, accept: AcceptSettings) -> bool:

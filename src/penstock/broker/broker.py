@@ -15,7 +15,8 @@ from penstock.broker.accepting import RecordInspector
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.handler import ApiTable
 from penstock.broker.opening import Opening
-from penstock.broker.partitions import Leadership, Partitions, TopicSettings
+from penstock.broker.partition import Leadership, TopicSettings
+from penstock.broker.partitions import Partitions
 from penstock.broker.settings import BrokerSettings
 from penstock.model import Millis, NodeId, ProducerEpoch, ProducerId, TopicId, TopicPartition
 

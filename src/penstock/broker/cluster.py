@@ -18,7 +18,8 @@ from uuid import UUID, uuid4
 
 from penstock.broker.broker import Endpoint
 from penstock.broker.hosting import HostedMachine
-from penstock.broker.partitions import Leadership, Partition, Partitions, TopicSettings
+from penstock.broker.partition import Leadership, Partition, TopicSettings
+from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import DEFAULT, QuotaEntity, Quotas, Rates
 from penstock.config.broker import broker_values
 from penstock.config.group import group_values

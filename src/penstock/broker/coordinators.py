@@ -12,7 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.hosting import HostedMachine
-from penstock.broker.partitions import Partition, Partitions
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
 from penstock.errors import ErrorCode, Refused
 
 NAME_BYTES_MAX: Final = 2**15 - 1  # lengths have 16 bits in the log
@@ -57,7 +58,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
             return
         topic = self._partitions.topics.get(self._topic)
         held = {} if topic is None else topic.partitions
-        led = {index: partition for index, partition in held.items() if partition.is_led_here}
+        led = {index: partition for index, partition in held.items() if partition.is_leader}
         for index, machine in tuple(self._hosted.items()):
             if led.get(index) is not machine.partition:
                 del self._hosted[index]
@@ -93,7 +94,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
             self._keep(key, machine)
             return machine
         partition = self._partitions.find(self._topic, index)
-        if partition is not None and partition.is_led_here:
+        if partition is not None and partition.is_leader:
             raise Refused(ErrorCode.coordinator_load_in_progress, "it is being loaded; try again")
         raise Refused(ErrorCode.not_coordinator, "another broker coordinates it; find it again")
 

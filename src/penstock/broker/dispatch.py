@@ -7,6 +7,7 @@ that is too new: that is answered in version 0, as clients expect.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,10 +23,15 @@ from penstock.broker.handler import (
     Client,
     Context,
     Disconnect,
+    Packed,
     RequestReader,
+    Response,
+    ResponseWriter,
+    deferred_from,
 )
 from penstock.broker.quotas import Kind
 from penstock.errors import Refused
+from penstock.machine import Deferred
 from penstock.protocol.headers import (
     API_VERSIONS,
     ASKER_FROM,
@@ -66,6 +72,7 @@ class Route(NamedTuple):
     read: RequestReader
     is_flexible: bool  # the request header ends in tagged fields
     has_tags: bool  # the response header does
+    write: ResponseWriter | None
 
 
 class Dispatcher:
@@ -75,7 +82,9 @@ class Dispatcher:
         self._broker = broker
         self._routes: dict[tuple[int, int], Route] = {}
 
-    def begin(self, client: Client, frame: memoryview) -> tuple[Context, Answer]:
+    def begin(
+        self, client: Client, frame: memoryview
+    ) -> tuple[Context, Answered | Deferred[Answered]]:
         """Read one request and let its handler take effect."""
         # A frame has eight bytes at least.
         api_key, api_version, correlation_id = _START.unpack_from(frame, 0)
@@ -85,30 +94,34 @@ class Dispatcher:
             # Nothing more is read: how the header of an unknown version goes on is unknown too.
             context = Context(broker, client, None, api_key, api_version, correlation_id)
             return context, self._refuse_version(context)
-        handle, read, is_flexible, has_tags = route
+        handle, read, is_flexible, has_tags, write = route
         packed, client_id, position = client.askers[is_flexible]
         if frame[ASKER_FROM:position] != packed:  # another than the last time, as hardly ever
             packed, client_id, position = asker = read_asker(frame, is_flexible)
             if position <= _KEPT_BYTES_MAX:
                 client.askers[is_flexible] = asker
-        context = Context(broker, client, client_id, api_key, api_version, correlation_id, has_tags)
+        context = Context(
+            broker, client, client_id, api_key, api_version, correlation_id, has_tags, write
+        )
         request, _ = read(frame, position)
         try:
             if broker.quotas.limits_requests:
-                return context, self._handle_timed(route, context, request)
-            return context, handle(context, request)
+                answer = self._handle_timed(route, context, request)
+            else:
+                answer = handle(context, request)
         except Refused as refusal:
             return context, refuse(context, refusal)
+        return context, deferred_from(answer) if isinstance(answer, asyncio.Future) else answer
 
     def encode(self, context: Context, answered: Answered) -> list[Buffer]:
         """A whole response frame, in pieces; no piece when there is no response."""
         if answered is None:
             return []
-        if not isinstance(answered, list):
-            body = answered if isinstance(answered, bytes) else _packed(context, answered)
-            return [framed(context, body)]
-        body_bytes = sum(map(len, answered))
-        return [response_start(context.correlation_id, body_bytes, context.has_tags), *answered]
+        body = _packed(context, answered)
+        if isinstance(body, bytes):
+            return [response_start(context.correlation_id, len(body), context.has_tags) + body]
+        body_bytes = sum(map(len, body))
+        return [response_start(context.correlation_id, body_bytes, context.has_tags), *body]
 
     def _find_route(self, api_key: int, api_version: int) -> Route | None:
         row = self._broker.api_table.find(api_key, api_version)
@@ -120,11 +133,12 @@ class Dispatcher:
             reader,
             is_flexible_version(api_key, api_version),
             response_has_tags(api_key, api_version),
+            row.write,
         )
         self._routes[api_key, api_version] = route
         return route
 
-    def _refuse_version(self, context: Context) -> Answer:
+    def _refuse_version(self, context: Context) -> Answered:
         if context.api_key != API_VERSIONS:
             raise Disconnect(f"API {context.api_key} v{context.api_version} is not served")
         return unsupported_api_versions(*self._broker.api_table.by_key[API_VERSIONS].advertised)
@@ -142,15 +156,13 @@ class Dispatcher:
         return _without_old_throttle(context, answer)
 
 
-def framed(context: Context, body: bytes) -> bytes:
-    """A whole response frame in one piece."""
-    return response_start(context.correlation_id, len(body), context.has_tags) + body
-
-
-def _packed(context: Context, answered: Entity) -> bytes:
-    if context.throttle_ms:
-        answered = _throttled(answered, context.throttle_ms)
-    return encode(answered)
+def _packed(context: Context, answered: Entity | Response | Packed) -> Packed:
+    if isinstance(answered, bytes | list):
+        return answered
+    if isinstance(answered, tuple):
+        assert context.write is not None, "a typed response has a writer"
+        return context.write(answered, context.api_version, context.throttle_ms)
+    return encode(_throttled(answered, context.throttle_ms) if context.throttle_ms else answered)
 
 
 def _without_old_throttle(context: Context, answer: Answer) -> Answer:

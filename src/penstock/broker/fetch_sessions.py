@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
-from penstock.protocol.compact import TopicKey
 from penstock.protocol.fetch_request import WantedPartition
+from penstock.protocol.fields import TopicKey
 
 NO_SESSION: Final = 0
 OPEN_EPOCH: Final = 0  # the client wants a session

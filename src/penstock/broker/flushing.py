@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final
 
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.log.flush import FlushWork
 from penstock.model import Millis
 

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias
 from penstock.broker.cluster import ClusterController
 from penstock.broker.coordinators import Coordinators, refused
 from penstock.broker.hosting import NOBODY, HostedMachine
-from penstock.broker.partitions import Partition, Partitions
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
 from penstock.config.group import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION_TIMEOUT
 from penstock.config.resolve import Values
 from penstock.coordination.controller.state import ConfigScope

@@ -1,45 +1,101 @@
-"""What a handler is: a row of the API table, what it is told, and what it may answer.
+"""What a handler is: a row of the API table, its arguments, and what it may return.
 
-A handler takes effect in arrival order, in one breath: it never awaits. What it cannot answer yet
-is a future; the connection starts its next request meanwhile and keeps replies in order.
-The request body may hold views of the connection's buffer, which die when the handler returns.
+Handlers take effect in arrival order and never await. A response that is not known yet is a
+`Deferred`; the connection starts its next request meanwhile and keeps responses in order.
+A request may hold views of the connection's buffer, which are invalid when the handler returns.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kio.static.protocol import Entity
 
+from penstock.machine import Deferred
 from penstock.protocol.headers import NOBODY_YET
 from penstock.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
+DeferredT = TypeVar("DeferredT", bound=Deferred[Any])
 Packed: TypeAlias = bytes | list[Buffer]  # a whole response body, to follow the response header
+Response: TypeAlias = tuple[Any, ...]  # a typed message that the row's `write` packs
+Answered: TypeAlias = Entity | Packed | Response | None  # None: no response at all (acks=0)
 
 
-class Held(NamedTuple):
-    """A pending answer whose effect is still to come: the connection starts nothing else before.
+class Held(Deferred[Answered]):
+    """A response whose request has not taken effect: the connection starts no other before.
 
     Used where a request must wait *before* it acts (records opened in a thread, a transaction
     verified by its coordinator), so that a later request cannot overtake it.
     """
 
-    answer: asyncio.Future[Any]
+    __slots__ = ("_is_released", "_on_release")
+
+    def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
+        super().__init__(on_cancel)
+        self._is_released = False
+        self._on_release: Callable[[], None] | None = None
+
+    def release(self) -> None:
+        """The request has taken effect: the next may start. The response may come later."""
+        if not self._is_released:
+            self._is_released = True
+            if self._on_release is not None:
+                self._on_release()
+
+    def resolve(self, result: Answered | Exception) -> None:
+        """A response means that the request has taken effect."""
+        self.release()
+        super().resolve(result)
+
+    def on_release(self, call: Callable[[], None]) -> None:
+        """Call when released: now if it is."""
+        self._on_release = call
+        if self._is_released:
+            call()
 
 
-Answered: TypeAlias = Entity | Packed | None  # None: no response at all (acks=0)
-Answer: TypeAlias = "Answered | asyncio.Future[Any] | Held"
+Answer: TypeAlias = "Answered | Deferred[Answered] | asyncio.Future[Any]"
+
+
+def deferred_from(future: asyncio.Future[Any]) -> Deferred[Answered]:
+    """A deferred response that a future gives."""
+    return _resolved_by(future, Deferred(future.cancel))
+
+
+def hold(work: Callable[[Held], Coroutine[Any, Any, Answered]]) -> Held:
+    """Run `work` in a task; its result is the response unless it has resolved it itself."""
+    held = Held(lambda: task.cancel())
+    task = asyncio.get_running_loop().create_task(work(held))
+    return _resolved_by(task, held)
+
+
+def _resolved_by(future: asyncio.Future[Any], deferred: DeferredT) -> DeferredT:
+    def resolve(done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            deferred.resolve(Disconnect("a request was cancelled"))
+            return
+        error = done.exception()
+        if error is None:
+            deferred.resolve(done.result())
+        else:
+            deferred.resolve(error if isinstance(error, Exception) else Disconnect(str(error)))
+
+    future.add_done_callback(resolve)
+    return deferred
 
 
 class Disconnect(Exception):
     """The one thing that can be answered is the end of the connection; says why."""
 
 
+RequestReader: TypeAlias = Callable[[Any, int], tuple[Any, int]]
+# Takes the response, the version and the throttle time in milliseconds.
+ResponseWriter: TypeAlias = Callable[[Any, int, int], Packed]
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
@@ -73,6 +129,7 @@ class Context:
         "correlation_id",
         "has_tags",
         "throttle_ms",
+        "write",
     )
 
     def __init__(
@@ -84,6 +141,7 @@ class Context:
         api_version: int,
         correlation_id: int,
         has_tags: bool = False,
+        write: ResponseWriter | None = None,
     ) -> None:
         self.broker = broker
         self.client = client
@@ -92,7 +150,8 @@ class Context:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.has_tags = has_tags  # the header of its response ends in tagged fields
-        self.throttle_ms = 0  # set by who charges a quota: the connection is muted for so long
+        self.write = write  # packs a typed response
+        self.throttle_ms = 0  # set when a quota is charged: the connection is muted for this long
 
     @property
     def principal(self) -> str:
@@ -105,9 +164,6 @@ class Context:
         return self.client.host
 
 
-RequestReader: TypeAlias = Callable[[Any, int], tuple[Any, int]]
-
-
 class Handler(NamedTuple):
     """One row of the table of what the broker serves."""
 
@@ -115,6 +171,7 @@ class Handler(NamedTuple):
     versions: tuple[int, int]  # inclusive; what is served
     handle: Callable[[Context, Any], Answer]
     read: Callable[[int], RequestReader] | None = None  # by version; None takes kio's reader
+    write: ResponseWriter | None = None  # of typed responses; None: the handler packs, or kio does
     least_advertised: int | None = None  # where clients must be shown an older minimum than served
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NOT_YET, CallerId, Machine, Runner
 from penstock.model import Millis, Moment

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.errors import Malformed, Refused
 from penstock.machine import JournalRecord, TransactionStamp
 from penstock.model import NO_PRODUCER, NO_PRODUCER_EPOCH, Millis, Offset, ProducerEpoch, ProducerId
@@ -48,21 +48,19 @@ class PartitionJournal:
         stamp: TransactionStamp | None = None,
     ) -> Offset:
         """Append all records as one batch, or none; return the new end offset."""
-        partition = self._partition
-        if stamp is None and len(records) == 1 and partition.commits_at_once:
+        if stamp is None and len(records) == 1:
             ((key, value),) = records
-            one, header = build_one(key, value, now)
-            return partition.append_one(one, header, now=now).end_offset
-        batch = build_pairs(
-            records,
-            now,
-            producer_id=NO_PRODUCER if stamp is None else stamp.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if stamp is None else stamp.producer_epoch,
-            transactional=stamp is not None,
-        )
-        if stamp is None and partition.commits_at_once:
-            return partition.append_one(batch, read_header(batch), now=now).end_offset
-        return partition.append(batch, now=now, origin="internal").end_offset
+            batch, header = build_one(key, value, now)
+        else:
+            batch = build_pairs(
+                records,
+                now,
+                producer_id=NO_PRODUCER if stamp is None else stamp.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if stamp is None else stamp.producer_epoch,
+                transactional=stamp is not None,
+            )
+            header = read_header(batch)
+        return self._partition.append(batch, header, now=now, origin="internal").end_offset
 
 
 class StoredBatch(NamedTuple):

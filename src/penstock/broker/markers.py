@@ -6,12 +6,13 @@ Everything else is left for another try, by whoever wants the marker written.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.partitions import Partition, Partitions
+from penstock.broker.partition import OnCommitted, Partition
+from penstock.broker.partitions import Partitions
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis, Moment, TopicPartition
 from penstock.protocol.control import Marker, build_marker
@@ -19,8 +20,10 @@ from penstock.protocol.control import Marker, build_marker
 logger = logging.getLogger(__name__)
 
 
-def write_marker(partition: Partition, marker: Marker, now: Millis) -> asyncio.Future[None] | None:
-    """End a transaction in a partition led here; None when it is committed already."""
+def write_marker(
+    partition: Partition, marker: Marker, now: Millis, on_committed: OnCommitted
+) -> None:
+    """End a transaction in a partition led here, and call when the marker is committed."""
     batch = build_marker(
         commit=marker.commit,
         producer_id=marker.producer_id,
@@ -29,7 +32,7 @@ def write_marker(partition: Partition, marker: Marker, now: Millis) -> asyncio.F
         timestamp=now,
     )
     appended = partition.append_marker(batch, marker, now=now)
-    return partition.when_committed(appended.end_offset)
+    partition.call_when_committed(appended.end_offset, on_committed)
 
 
 class MarkerWriter:
@@ -54,34 +57,42 @@ class MarkerWriter:
     ) -> None:
         """Try every target once; `report` is called for those that are done, now or later."""
         now = self._clock().wall
-        done = [target for target in targets if self._write_one(marker, target, now, report)]
+        done: list[TopicPartition] = []
+        is_first_report_due = True
+
+        def on_done(target: TopicPartition, refusal: Refused | None = None) -> None:
+            if refusal is not None:
+                return
+            if is_first_report_due:
+                done.append(target)
+            else:
+                report(frozenset((target,)))
+
+        for target in targets:
+            self._write_one(marker, target, now, partial(on_done, target))
+        is_first_report_due = False
         if done:
             report(frozenset(done))
 
     def _write_one(
-        self,
-        marker: Marker,
-        target: TopicPartition,
-        now: Millis,
-        report: Callable[[frozenset[TopicPartition]], None],
-    ) -> bool:
+        self, marker: Marker, target: TopicPartition, now: Millis, on_done: OnCommitted
+    ) -> None:
         partition = self._partitions.find(*target)
         if partition is None:
-            return self._is_gone(target)
-        if not partition.is_led_here:
-            return False
+            if self._is_gone(target):
+                on_done(None)
+            return
+        if not partition.is_leader:
+            return
         try:
-            committed = write_marker(partition, marker, now)
+            write_marker(partition, marker, now, on_done)
         except Refused as refusal:
-            return self._is_moot(target, refusal)
+            if self._is_moot(target, refusal):
+                on_done(None)
         except OSError as error:
             self._complain(target, error)
-            return False
-        self._complained.discard(target)
-        if committed is None:
-            return True
-        committed.add_done_callback(lambda future: _report_committed(future, target, report))
-        return False
+        else:
+            self._complained.discard(target)
 
     def _is_gone(self, target: TopicPartition) -> bool:
         """A deleted partition needs no marker; one that is only away does."""
@@ -97,12 +108,3 @@ class MarkerWriter:
         if target not in self._complained:
             self._complained.add(target)
             logger.warning("a transaction marker was not written to %s: %s", target, reason)
-
-
-def _report_committed(
-    committed: asyncio.Future[None],
-    target: TopicPartition,
-    report: Callable[[frozenset[TopicPartition]], None],
-) -> None:
-    if not committed.cancelled() and committed.exception() is None:
-        report(frozenset((target,)))

@@ -17,12 +17,13 @@ import socket
 from collections import deque
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from penstock.broker.dispatch import framed, refuse
-from penstock.broker.handler import Client, Context, Disconnect, Held
+from penstock.broker.dispatch import refuse
+from penstock.broker.handler import Answered, Client, Context, Disconnect, Held
 from penstock.broker.receiving import Receiver
 from penstock.errors import Malformed, Refused
+from penstock.machine import Deferred
 from penstock.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -49,14 +50,14 @@ _YIELDED: Final = 64  # its share of this turn is used
 
 
 class _Pending:
-    """A request whose reply has not left."""
+    """A request whose response has not left."""
 
-    __slots__ = ("answer", "context", "response")
+    __slots__ = ("context", "deferred", "response")
 
-    def __init__(self, context: Context, answer: asyncio.Future[Any] | None) -> None:
+    def __init__(self, context: Context, deferred: Deferred[Answered] | None) -> None:
         self.context = context
-        self.answer = answer
-        self.response: list[Buffer] | None = None  # set when answered; empty: nothing to send
+        self.deferred = deferred
+        self.response: list[Buffer] | None = None  # None: not known yet; empty: nothing to send
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_dispatcher",
         "_heard",
+        "_is_sending_due",
         "_limits",
         "_obstacles",
         "_outgoing",
@@ -93,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_bytes = 0
         self._obstacles = _GONE
         self._paused = False  # reading is, because of an obstacle
+        self._is_sending_due = False  # deferred responses leave at the end of this loop turn
         self._turn_bytes = 0  # read without a pause
         self._working = False  # frames are being handled up the stack: write once, at the end
         self.transport: asyncio.Transport | None = None
@@ -132,28 +135,18 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver.leave()
         pending, self._pending = self._pending, deque()
         for request in pending:
-            if request.answer is not None:
-                request.answer.cancel()
+            if request.deferred is not None:
+                request.deferred.cancel()
 
     def get_buffer(self, size_hint: int) -> memoryview:
         return self._receiver.room()
 
     def buffer_updated(self, size: int) -> None:
         self._heard = True
-        frame = None if self._obstacles else self._receiver.only_frame(size)
-        if frame is None:
-            self._receiver.on_received(size)
-            # A read that did not fill its buffer is the last of this turn.
-            self._turn_bytes = self._turn_bytes + size if self._receiver.is_full else 0
-            self._handle_frames()
-            return
-        # One whole request, as most reads bring: nothing is left over, nothing else is to be sent.
-        try:
-            self._start(frame)
-        except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
-            self._fail(error)
-        if self._obstacles:
-            self._pause_or_resume()
+        is_full = self._receiver.on_received(size)
+        # A read that did not fill its buffer is the last of this turn.
+        self._turn_bytes = self._turn_bytes + size if is_full else 0
+        self._handle_frames()
 
     def pause_writing(self) -> None:
         self._obstacles |= _UNREAD
@@ -166,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests in.
 
     def _handle_frames(self) -> None:
-        receiver = self._receiver
+        receiver, left = self._receiver, 0
         self._working = True
         requests_left, until_s = TURN_REQUESTS_MAX, perf_counter() + TURN_S
         try:
@@ -175,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
                 requests_left -= 1
                 if requests_left == 0 or perf_counter() > until_s:
                     self._yield_turn()
-            receiver.settle()
+            left = receiver.settle()
         except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
             self._fail(error)
         finally:
@@ -185,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._turn_bytes >= TURN_BYTES_MAX:
             self._yield_turn()
         # Remember since when an unfinished frame is on its way.
-        if receiver.pending_bytes == 0:
+        if left == 0:
             self.frame_began_at = None
         elif self.frame_began_at is None:
             self.frame_began_at = self._server.loop.time()
@@ -211,25 +204,24 @@ class Connection(asyncio.BufferedProtocol):
         context, answer = self._dispatcher.begin(self.client, frame)
         if context.throttle_ms:
             self._mute(context.throttle_ms)
-        if isinstance(answer, bytes) and not self._pending:  # most are answered at once
-            self._send_one(framed(context, answer))
+        if isinstance(answer, Deferred):
+            self._defer(context, answer)
             return
-        if isinstance(answer, Held):
-            self._obstacles |= _HELD
-            answer.answer.add_done_callback(self._release)
-            answer = answer.answer
-        if isinstance(answer, asyncio.Future):
-            pending = _Pending(context, answer)
-            self._await_turn(pending)
-            answer.add_done_callback(partial(self._on_answered, pending))
-        elif self._pending:
+        response = self._dispatcher.encode(context, answer)
+        if self._pending:
             pending = _Pending(context, None)
-            pending.response = self._dispatcher.encode(context, answer)
+            pending.response = response
             self._await_turn(pending)
         else:
-            self._queue(self._dispatcher.encode(context, answer))
-            if not self._working:
-                self._flush()
+            self._queue(response)
+
+    def _defer(self, context: Context, deferred: Deferred[Answered]) -> None:
+        pending = _Pending(context, deferred)
+        self._await_turn(pending)
+        if isinstance(deferred, Held):
+            self._obstacles |= _HELD
+            deferred.on_release(self._release)
+        deferred.listen(partial(self._on_resolved, pending))
 
     def _fail(self, error: Exception) -> None:
         """End the connection for what its request was, or did."""
@@ -247,20 +239,11 @@ class Connection(asyncio.BufferedProtocol):
             self._obstacles |= _FULL
 
     def _queue(self, response: list[Buffer]) -> None:
-        self._outgoing += response
-        self._outgoing_bytes += sum(map(len, response))
+        for piece in response:
+            self._outgoing.append(piece)
+            self._outgoing_bytes += len(piece)
         if self._outgoing_bytes > self._limits.unsent_bytes_max:
             self._flush()  # so that a client that does not read is noticed at once
-
-    def _send_one(self, response: bytes) -> None:
-        if self._working:
-            self._outgoing.append(response)
-            self._outgoing_bytes += len(response)
-            if self._outgoing_bytes > self._limits.unsent_bytes_max:
-                self._flush()
-        elif self.transport is not None:
-            self._stats.sent_bytes += len(response)
-            self.transport.write(response)
 
     def _pause_or_resume(self) -> None:
         transport = self.transport
@@ -282,39 +265,40 @@ class Connection(asyncio.BufferedProtocol):
 
     # Replies out.
 
-    def _on_answered(self, pending: _Pending, answer: asyncio.Future[Any]) -> None:
+    def _on_resolved(self, pending: _Pending, result: Answered | Exception) -> None:
+        """A deferred response is known: it leaves in its turn, several with one write."""
         if self.transport is None:
             return
-        if answer.cancelled():
-            self.close("a request was given up")  # its reply will never come; nor may later ones
-            return
+        context = pending.context
         try:
-            pending.response = self._answered(pending.context, answer)
+            if isinstance(result, Refused):
+                result = refuse(context, result)
+            elif isinstance(result, Exception):
+                raise result
+            pending.response = self._dispatcher.encode(context, result)
         except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker
             self._fail(error)
             return
-        if pending.context.throttle_ms and not self._obstacles & _MUTED:
-            self._mute(pending.context.throttle_ms)
-        self._send_answered()
+        if context.throttle_ms and not self._obstacles & _MUTED:
+            self._mute(context.throttle_ms)
+        if len(self._pending) == 1 and not self._working:
+            self._send_resolved()
+        elif not self._is_sending_due:
+            self._is_sending_due = True
+            self._server.loop.call_soon(self._send_resolved)
 
-    def _answered(self, context: Context, answer: asyncio.Future[Any]) -> list[Buffer]:
-        error = answer.exception()
-        if isinstance(error, Refused):
-            return self._dispatcher.encode(context, refuse(context, error))
-        return self._dispatcher.encode(context, answer.result())
-
-    def _send_answered(self) -> None:
-        """Everything from the front of the line that has its answer."""
+    def _send_resolved(self) -> None:
+        """Everything from the front of the line whose response is known."""
+        self._is_sending_due = False
         pending = self._pending
         while pending and (response := pending[0].response) is not None:
             pending.popleft()
-            self._outgoing += response
-            self._outgoing_bytes += sum(map(len, response))
+            self._queue(response)
         if len(pending) < self._limits.in_flight_max:
             self._obstacles &= ~_FULL
-        if not self._working:
-            self._flush()
-            self._resume()
+        self._flush()
+        if self._paused:  # not here: this may be the stack of an append
+            self._server.loop.call_soon(self._resume)
 
     def _flush(self) -> None:
         outgoing, transport = self._outgoing, self.transport
@@ -330,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Holding, muting, closing.
 
-    def _release(self, answer: asyncio.Future[Any]) -> None:
+    def _release(self) -> None:
         self._obstacles &= ~_HELD
         self._server.loop.call_soon(self._resume)
 

@@ -59,33 +59,14 @@ class Receiver:
         """What came and is not handled."""
         return self._end - self._start
 
-    @property
-    def is_full(self) -> bool:
-        """The last read filled its buffer: there may be more to read."""
-        return self._end == len(self._view)
-
     def room(self) -> memoryview:
         """Where the next read goes; never empty."""
         return self._view[self._end :] if self._end else self._view
 
-    def only_frame(self, size: int) -> memoryview | None:
-        """The bytes read into `room`, if they are one whole frame and nothing came before.
-
-        Then nothing has to be remembered of them; else `on_received` is to be told.
-        """
-        if self._own:
-            return None
-        view = self._view
-        (frame_bytes,) = read_size(view, 0)  # of the shared buffer, which has room for a size
-        if frame_bytes + SIZE_BYTES != size or frame_bytes < REQUEST_BYTES_MIN:
-            return None
-        if frame_bytes > self._frame_bytes_max or size == len(view):
-            return None
-        return view[SIZE_BYTES:size]
-
-    def on_received(self, size: int) -> None:
-        """So many bytes were read into `room`."""
+    def on_received(self, size: int) -> bool:
+        """This many bytes were read into `room`; whether they filled it: there may be more."""
         self._end += size
+        return self._end == len(self._view)
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame, in place: valid until `settle`."""
@@ -102,17 +83,22 @@ class Receiver:
         self._start = end
         return view[body:end]
 
-    def settle(self) -> None:
-        """Handling stops for now: leave the shared buffer, keep what is left, and make room."""
+    def settle(self) -> int:
+        """Handling stops for now: leave the shared buffer and keep what is left; how much that is.
+
+        There is space for the next read afterwards.
+        """
         left = self._end - self._start
         if left == 0:
-            self.leave()
-            return
+            if self._own:
+                self.leave()
+            self._start = self._end = 0
+            return 0
         # While a whole frame waits nothing is read, so moving it can wait too: moving the rest of a
         # long pipeline after each of its turns would cost more than handling it.
         may_stay = self._start == 0 or (self._start < left and self._has_whole_frame())
         if self._own and self._end < len(self._view) and may_stay:
-            return
+            return left
         size_bytes = self._room_bytes(left)
         view = self._view
         if not self._own or size_bytes > len(view):
@@ -122,6 +108,7 @@ class Receiver:
             self.leave()
             self._own, self._view = True, view
         self._start, self._end = 0, left
+        return left
 
     def leave(self) -> None:
         """Let go of what came: it was handled, or nobody will."""

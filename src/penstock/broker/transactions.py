@@ -15,7 +15,8 @@ from penstock.broker.broker import ClusterView
 from penstock.broker.coordinators import Coordinators, refused
 from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.markers import MarkerWriter
-from penstock.broker.partitions import Partition, Partitions
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
 from penstock.coordination.transactions import (
     AbortTimedOut,

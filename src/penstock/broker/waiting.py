@@ -1,8 +1,8 @@
-"""Fetches that wait: until enough may be read, until time is up, or until a partition goes.
+"""Fetches that wait: until enough can be read, until the timeout, or until a partition is gone.
 
-A poll is told of every advance of the partitions it watches. What it then does is scheduled, never
-done in the appender's stack: the produce that woke it is answered first, and several appends in one
-turn of the loop are one answer.
+A poll is notified of every advance of the partitions it watches. What it does then is scheduled,
+never done in the appender's stack: the produce that woke it is answered first, and several appends
+in one turn of the loop give one response.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from penstock.broker.partitions import Partition
+from penstock.broker.handler import Answered
+from penstock.broker.partition import Partition
+from penstock.machine import Deferred
 from penstock.model import Offset
 
 
@@ -20,11 +22,12 @@ class LongPoll:
     __slots__ = (
         "_deadline",
         "_end_offsets",
+        "_has_left",
         "_loop",
         "_missing_bytes",
-        "_on_end",
+        "_read",
         "_scheduled",
-        "answer",
+        "deferred",
     )
 
     def __init__(
@@ -34,14 +37,14 @@ class LongPoll:
         committed_only: bool,
         missing_bytes: int,
         wait_s: float,
-        on_end: Callable[[asyncio.Future[object]], None],
+        read: Callable[[], Answered],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._missing_bytes = missing_bytes
-        self._on_end = on_end
+        self._read = read
         self._scheduled = False
-        self.answer: asyncio.Future[object] = self._loop.create_future()
-        self.answer.add_done_callback(self._leave)  # also when the client goes away
+        self._has_left = False
+        self.deferred: Deferred[Answered] = Deferred(self._leave)  # when the client goes away
         # Under read_committed an append inside an open transaction is no news: what counts is
         # that the last stable offset moved beyond where it stood.
         self._end_offsets: dict[Partition, Offset | None] = {}
@@ -70,14 +73,18 @@ class LongPoll:
             self._loop.call_soon(self._end)
 
     def _end(self) -> None:
-        if self.answer.done():
+        if self._has_left:
             return
+        self._leave()
         try:
-            self._on_end(self.answer)
+            response = self._read()
         except Exception as error:  # noqa: BLE001 - handed on: the connection logs it and ends
-            self.answer.set_exception(error)
+            self.deferred.resolve(error)
+        else:
+            self.deferred.resolve(response)
 
-    def _leave(self, answer: asyncio.Future[object]) -> None:
+    def _leave(self) -> None:
+        self._has_left = True
         self._deadline.cancel()
         for partition in self._end_offsets:
             partition.polls.discard(self)

@@ -13,15 +13,29 @@ from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.address import Address
-from penstock.link.produce_call import ProducedTopic, produce_request
-from penstock.link.request import Request
+from penstock.link.apis import Api
+from penstock.link.request import Parts, Request
 from penstock.link.routes import Routes, operation
 from penstock.link.steps import Begin, Finish, Steps
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import read_header
+from penstock.protocol.fields import TopicKey
+from penstock.protocol.messages import BodyReader
 from penstock.protocol.primitives import Buffer
+from penstock.protocol.produce import (
+    ALL_IN_SYNC,
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    TRANSACTIONS_FROM,
+    PartitionData,
+    PartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    TopicData,
+    read_response,
+    write_request,
+)
 
-ALL_IN_SYNC: Final = -1
 _UNDER_WAY_MAX: Final = 5  # per broker: as many batches of a producer as a partition remembers
 _REQUEST_BYTES: Final = 16 << 20  # a request ends with the batch that passes this
 
@@ -153,29 +167,43 @@ class _Sending:
         }
 
     def _request(self, lanes: Sequence[_Lane], topic_ids: Mapping[str, TopicId | None]) -> Request:
-        topics: dict[str, dict[int, Buffer]] = {}
+        topics: dict[str, list[PartitionData]] = {}
         for lane in lanes:
             name, index = lane.partition
-            topics.setdefault(name, {})[index] = lane.batches[lane.sent]
-        return produce_request(
-            [ProducedTopic(name, topic_ids[name], batches) for name, batches in topics.items()],
-            acks=self._acks,
-            timeout_ms=self._routes.settings.answer_ms,
-            transactional_id=self._transactional_id,
+            batch = memoryview(lane.batches[lane.sent])
+            topics.setdefault(name, []).append(PartitionData(index, batch))
+
+        def write(version: int) -> Parts:
+            named = [
+                TopicData(_topic_key(name, topic_ids[name], version), partitions)
+                for name, partitions in topics.items()
+            ]
+            timeout_ms = self._routes.settings.answer_ms
+            request = ProduceRequest(self._transactional_id, self._acks, timeout_ms, named)
+            return write_request(request, version)
+
+        has_ids = all(topic_ids[name] is not None for name in topics)
+        return Request(
+            int(Api.PRODUCE),
+            write,
+            _reader,
+            least=FLEXIBLE_FROM if self._transactional_id is None else TRANSACTIONS_FROM,
+            last=TOPIC_IDS_FROM if has_ids else TOPIC_IDS_FROM - 1,
+            is_answered=self._acks != 0,
         )
 
-    def _land(self, flight: _Flight, answer: Any) -> Refused | None:
+    def _land(self, flight: _Flight, answer: ProduceResponse | None) -> Refused | None:
         if answer is None:  # acks=0: sent is all that can be known
             for lane in flight.lanes.values():
                 lane.offsets.append(NO_OFFSET)
             return None
-        names = {topic_id: name for name, topic_id in flight.topic_ids.items()}
+        names = {key.bytes: name for name, key in flight.topic_ids.items() if key is not None}
         trouble: Refused | None = None
         told = set()
-        for topic in answer.responses:
-            name = topic.name if hasattr(topic, "name") else names.get(topic.topic_id)
-            for row in topic.partition_responses:
-                partition = TopicPartition(name or "", row.index)
+        for topic, rows in answer.topics:
+            name = topic if isinstance(topic, str) else names.get(topic)
+            for row in rows:
+                partition = TopicPartition(name or "", row.partition)
                 if partition in flight.lanes:
                     told.add(partition)
                     verdict = _settle(flight.lanes[partition], row, flight.where)
@@ -187,7 +215,21 @@ class _Sending:
         return trouble
 
 
-def _settle(lane: _Lane, row: Any, where: Address) -> Refused | None:
+def _topic_key(name: str, topic_id: TopicId | None, version: int) -> TopicKey:
+    if version < TOPIC_IDS_FROM:
+        return name
+    assert topic_id is not None, "the version was chosen by whether all ids are known"
+    return topic_id.bytes
+
+
+def _reader(version: int) -> BodyReader:
+    return lambda frame, position: (
+        read_response(memoryview(frame), position, version),
+        len(frame),
+    )
+
+
+def _settle(lane: _Lane, row: PartitionResult, where: Address) -> Refused | None:
     """Take one partition's verdict. Behind a failed batch nothing counts: it is sent again."""
     if lane.is_troubled:
         return None
@@ -199,7 +241,7 @@ def _settle(lane: _Lane, row: Any, where: Address) -> Refused | None:
         lane.offsets.append(NO_OFFSET)
         return None
     lane.is_troubled = True
-    said = getattr(row, "error_message", None) or _HINTS.get(code, code.name)
+    said = row.error_message or _HINTS.get(code, code.name)
     return Refused(code, f"produce to {lane.partition} at broker {where}: {said}")
 
 

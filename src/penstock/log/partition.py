@@ -14,15 +14,8 @@ from penstock.errors import ErrorCode, Refused
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import OpenFiles, remove_files
 from penstock.log.flush import FlushWork, NotSynced, work_for
-from penstock.log.placing import (
-    Appended,
-    Placement,
-    place_produced,
-    place_replicated,
-    stage_one,
-    stamp_all,
-)
-from penstock.log.producers import BatchMark, Origin, ProducerTable
+from penstock.log.placing import Appended, place_replicated, stage
+from penstock.log.producers import BatchMark, Origin, ProducerTable, Staged
 from penstock.log.reading import ReadableLog
 from penstock.log.recovery import load_partition, reload_producers
 from penstock.log.retention import expired_count
@@ -32,7 +25,7 @@ from penstock.log.segments import Segments
 from penstock.log.snapshots import save_snapshot, snapshot_offsets, snapshot_path
 from penstock.log.swap import Replacement
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
-from penstock.protocol.batch import BatchHeader, stamp_first
+from penstock.protocol.batch import BatchHeader, write_leader_fields
 from penstock.protocol.primitives import Buffer, WritableBuffer
 
 # Up to here a start walks the log as quickly as it reads indexes and a snapshot; a broker with
@@ -128,107 +121,86 @@ class PartitionLog(ReadableLog):
 
     def append(
         self,
-        batches: WritableBuffer,
+        batch: WritableBuffer,
+        header: BatchHeader,
         *,
         leader_epoch: LeaderEpoch,
         now: Millis,
         origin: Origin = "client",
     ) -> Appended:
-        """The leader's append of batches that were checked before.
+        """The leader's append of one checked batch; `header` was read when it was checked.
 
-        Offsets and leader epoch are stamped in place. Refused when a producer may not write this;
-        OSError when the disk did not take it.
+        Offset and leader epoch are written into the batch. Refused when its producer may not write
+        it; OSError when the disk did not take it. Either leaves the log as it was.
         """
-        placement = place_produced(batches, self.producers, self.end_offset, origin)
-        if isinstance(placement, BatchMark):
-            return self._repeated(placement)
-        return self._append_placed(batches, placement, leader_epoch, now)
-
-    def append_alone(
-        self, batch: WritableBuffer, header: BatchHeader, *, leader_epoch: LeaderEpoch, now: Millis
-    ) -> Appended:
-        """As `append`, of a client's single batch whose header was read when it was checked, and
-        into a log that has no other replica: it is committed by that.
-
-        In a straight line: a busy broker does little else.
-        """
-        first = self.end_offset
+        base_offset = self.end_offset
         staged = None
         if header.producer_id >= 0:
-            found = stage_one(header, self.producers, first)
-            if isinstance(found, BatchMark):
-                return self._repeated(found)
-            staged = found
-        end_offset = Offset(first + header.last_offset_delta + 1)
-        segments, newest = self._segments, header.max_timestamp
-        segment = segments.active
-        full_at, last_end, too_old = segment.room
-        if (
-            segment.log.size_bytes + len(batch) > full_at
-            or end_offset > last_end
-            or not 0 <= newest <= too_old
-        ):
-            segment = self._segment_for(len(batch), first, end_offset, Millis(newest), now)
-        stamp_first(batch, 0, first, header.length, leader_epoch)
+            if origin == "client":
+                repeated = self.producers.duplicate_of(header)
+                if repeated is not None:
+                    return self._repeated(repeated)
+            staged = Staged(self.producers)
+            stage(staged, batch, 0, header, base_offset, origin)
+        end_offset = Offset(base_offset + header.last_offset_delta + 1)
+        segment = self._segment_for(len(batch), base_offset, end_offset, header.max_timestamp, now)
+        write_leader_fields(batch, 0, base_offset, header.length, leader_epoch)
         if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, first)
-        position = segment.log.append(batch)
-        segment.note_batch(position, header, first, self.settings.index_interval_bytes)
-        segments.appended(first, position)
-        self.end_offset = end_offset
-        if staged is not None:
-            self.producers.commit(staged)
-        self.high_watermark = end_offset
-        if self.producers.unreplicated:
-            self.producers.on_high_watermark(end_offset)
-        return tuple.__new__(Appended, (first, end_offset, False, self.start_offset))
-
-    def _append_placed(
-        self,
-        batches: WritableBuffer,
-        placement: Placement,
-        leader_epoch: LeaderEpoch,
-        now: Millis,
-    ) -> Appended:
-        first = self.end_offset
-        self._segment_for(len(batches), first, placement.end_offset, placement.newest, now)
-        stamp_all(batches, placement, leader_epoch)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, first)
-        self._write(batches, placement)
-        return Appended(first, self.end_offset, False, self.start_offset)
+            self.epochs.assign(leader_epoch, base_offset)
+        position = self._write(segment, batch, base_offset, end_offset, staged)
+        segment.note_batch(position, header, base_offset, self.settings.index_interval_bytes)
+        return tuple.__new__(Appended, (base_offset, end_offset, False, self.start_offset))
 
     def _repeated(self, mark: BatchMark) -> Appended:
         return Appended(mark.base_offset, Offset(mark.last_offset + 1), True, self.start_offset)
 
     def append_replicated(self, batches: Buffer) -> None:
-        """The follower's append: offsets and epochs are the leader's and already in the bytes."""
+        """The follower's append: offsets and epochs are the leader's and already in the bytes.
+
+        Malformed when the batches cannot follow this log, which is left as it was.
+        """
         placement = place_replicated(batches, self.producers, self.end_offset)
         if not placement.batches:
             return
         newest, (_, _, first) = placement.newest, placement.batches[0]
-        self._segment_for(len(batches), first, placement.end_offset, newest, newest)
+        segment = self._segment_for(len(batches), first, placement.end_offset, newest, newest)
         for _, header, base_offset in placement.batches:
             self.epochs.assign(LeaderEpoch(header.leader_epoch), base_offset)
-        self._write(batches, placement)
+        position = self._write(segment, batches, first, placement.end_offset, placement.staged)
+        interval_bytes = self.settings.index_interval_bytes
+        for at, header, base_offset in placement.batches:
+            segment.note_batch(position + at, header, base_offset, interval_bytes)
 
     def _segment_for(
-        self, size_bytes: int, first: Offset, end_offset: Offset, newest: Millis, now: Millis
+        self, size_bytes: int, first: Offset, end_offset: Offset, newest: int, now: Millis
     ) -> Segment:
         """Where batches of these offsets go: the active segment, or a new one."""
+        active = self._segments.active
+        full_at, last_end, too_old = active.room
+        if (
+            active.log.size_bytes + size_bytes <= full_at
+            and end_offset <= last_end
+            and 0 <= newest <= too_old
+        ):
+            return active
         if self.sync_failure is not None:
             raise self.sync_failure.refusal()
-        active = self._segments.active
-        if must_roll(active, self.settings, size_bytes, end_offset, newest, now):
+        if must_roll(active, self.settings, size_bytes, end_offset, Millis(newest), now):
             self._roll_at(first, now)
             return self._segments.active
         active.room = room_in(active, self.settings)
         return active
 
-    def _write(self, batches: Buffer, placement: Placement) -> None:
-        segment = self._segments.active
-        staged = placement.staged
-        aborted = self.producers.aborted_by(staged) if staged is not None else []
+    def _write(
+        self,
+        segment: Segment,
+        batches: Buffer,
+        first: Offset,
+        end_offset: Offset,
+        staged: Staged | None,
+    ) -> int:
+        """Write at the end, all or nothing; the position in the segment."""
+        aborted = self.producers.aborted_by(staged) if staged is not None and staged.ended else ()
         try:
             for transaction in aborted:
                 segment.transaction_index.append(transaction)
@@ -237,13 +209,11 @@ class PartitionLog(ReadableLog):
             if aborted:
                 segment.transaction_index.cut(self.end_offset)
             raise
-        interval_bytes = self.settings.index_interval_bytes
-        for at, header, base_offset in placement.batches:
-            segment.note_batch(position + at, header, base_offset, interval_bytes)
-        self._segments.appended(placement.batches[0][2], position)
-        self.end_offset = placement.end_offset
+        self._segments.appended(first, position)
+        self.end_offset = end_offset
         if staged is not None:
             self.producers.commit(staged)
+        return position
 
     def roll(self, now: Millis) -> None:
         """Close the active segment and begin another, unless it is empty."""

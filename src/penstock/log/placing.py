@@ -1,31 +1,31 @@
-"""Where batches about to be appended will lie, and what they will do to the producer table.
+"""What batches about to be appended will do to the producer table, and where replicated ones go.
 
 Reads headers and decides; changes nothing, so that a refusal or a failed write leaves no trace.
-This runs for every append: numbers stay plain until they leave.
 """
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.log.producers import BatchMark, Origin, ProducerTable, Staged
-from penstock.model import LeaderEpoch, Millis, Offset
-from penstock.protocol.batch import LOG_OVERHEAD_BYTES, BatchHeader, read_header, stamp
+from penstock.errors import Malformed
+from penstock.log.producers import Origin, ProducerTable, Staged
+from penstock.model import Millis, Offset
+from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.control import read_marker
-from penstock.protocol.primitives import Buffer, WritableBuffer
+from penstock.protocol.primitives import Buffer
 
-PlacedBatch: TypeAlias = tuple[int, BatchHeader, Offset]  # where in the buffer; its first offset
+PlacedBatch: TypeAlias = tuple[int, BatchHeader, Offset]  # position in the buffer; first offset
 
 
 class Appended(NamedTuple):
-    """Where the batches of an append lie; a duplicate's place is the first one's."""
+    """The offsets of an appended batch; those of the first copy if it is a duplicate."""
 
     base_offset: Offset
     end_offset: Offset
-    duplicate: bool
-    start_offset: Offset
+    is_duplicate: bool
+    log_start_offset: Offset
 
 
 class Placement(NamedTuple):
-    """All batches of one append."""
+    """The batches of one replicated append."""
 
     batches: list[PlacedBatch]
     end_offset: Offset
@@ -33,70 +33,30 @@ class Placement(NamedTuple):
     staged: Staged | None  # None when no batch has a producer id
 
 
-def place_produced(
-    batches: Buffer, table: ProducerTable, first: Offset, origin: Origin
-) -> Placement | BatchMark:
-    """The leader's placement: one after the other from `first`; a repeat gives the earlier batch.
-
-    Refused when a producer may not write this.
-    """
-    placed: list[PlacedBatch] = []
-    staged: Staged | None = None
-    at, offset, newest, end = 0, first, -1, len(batches)
-    while at < end:
-        header = read_header(batches, at)
-        if header.producer_id >= 0:
-            if origin == "client" and (repeated := table.duplicate_of(header)) is not None:
-                return repeated
-            if staged is None:
-                staged = Staged(table)
-            _stage(staged, batches, at, header, offset, origin)
-        placed.append((at, header, offset))
-        if header.max_timestamp > newest:
-            newest = header.max_timestamp
-        offset = Offset(offset + header.last_offset_delta + 1)
-        at += header.length + LOG_OVERHEAD_BYTES
-    assert at == end, "only whole batches are appended"
-    return Placement(placed, offset, Millis(newest), staged)
-
-
-def stage_one(header: BatchHeader, table: ProducerTable, first: Offset) -> Staged | BatchMark:
-    """What one batch of a client with a producer id will change; a repeat gives the earlier one."""
-    repeated = table.duplicate_of(header)
-    if repeated is not None:
-        return repeated
-    staged = Staged(table)
-    staged.add_batch(header, first, "client")
-    return staged
-
-
 def place_replicated(batches: Buffer, table: ProducerTable, end_offset: Offset) -> Placement:
-    """The follower's placement: as the leader wrote it, gaps and all."""
+    """Batches as the leader wrote them, gaps included. Malformed: they cannot follow this log."""
     placed: list[PlacedBatch] = []
     staged: Staged | None = None
     at, newest, end = 0, -1, len(batches)
     while at < end:
         header = read_header(batches, at)
         base_offset = Offset(header.base_offset)
-        assert base_offset >= end_offset, "batches from a leader are in order"
+        if base_offset < end_offset:
+            raise Malformed(f"the leader sent offset {base_offset} after {end_offset - 1}", at)
         if header.producer_id >= 0:
             if staged is None:
                 staged = Staged(table)
-            _stage(staged, batches, at, header, base_offset, "replica")
+            stage(staged, batches, at, header, base_offset, "replica")
         placed.append((at, header, base_offset))
         newest = max(newest, header.max_timestamp)
         end_offset = header.end_offset
         at += header.size_bytes
-    assert at == end, "only whole batches are appended"
+    if at != end:
+        raise Malformed("the leader sent a batch that is cut short", at)
     return Placement(placed, end_offset, Millis(newest), staged)
 
 
-def stamp_all(batches: WritableBuffer, placement: Placement, leader_epoch: LeaderEpoch) -> None:
-    for at, _, base_offset in placement.batches:
-        stamp(batches, at, base_offset, leader_epoch)
-
-
-def _stage(
+def stage(
     staged: Staged,
     batches: Buffer,
     at: int,
@@ -104,6 +64,7 @@ def _stage(
     base_offset: Offset,
     origin: Origin,
 ) -> None:
+    """Add one batch of a producer, or the marker that ends its transaction."""
     if header.is_control:
         staged.add_marker(header, base_offset, read_marker(batches, at), origin)
     else:

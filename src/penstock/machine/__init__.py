@@ -1,5 +1,6 @@
 """The runtime of every stateful service: a pure machine over a log. See `outcome` and `runner`."""
 
+from penstock.machine.deferred import Deferred
 from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
 from penstock.machine.outcome import CallerId, Machine, Outcome, Reply
 from penstock.machine.runner import NOT_YET, Runner
@@ -7,6 +8,7 @@ from penstock.machine.runner import NOT_YET, Runner
 __all__ = [
     "NOT_YET",
     "CallerId",
+    "Deferred",
     "Journal",
     "JournalRecord",
     "Machine",

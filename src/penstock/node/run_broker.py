@@ -31,7 +31,8 @@ from penstock.broker.flushing import Flusher
 from penstock.broker.groups import Groups
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
-from penstock.broker.partitions import Leadership, Partition, Partitions, TopicSettings
+from penstock.broker.partition import Leadership, Partition, TopicSettings
+from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import Quotas
 from penstock.broker.serving import Server
 from penstock.broker.transactions import Transactions

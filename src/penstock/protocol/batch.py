@@ -1,11 +1,10 @@
-"""The record batch, format v2: a 61-byte header and bytes that nobody here opens.
+"""The record batch, format v2: a 61-byte header and records that are not opened here.
 
-Reads, checks and stamps headers in place. Never decompresses, never copies a batch. Every function
-takes the buffer a batch lies in and the position of its first byte; what cannot be a batch raises
-Malformed with that position.
+Reads, checks and changes headers in place. Never decompresses, never copies a batch. What cannot
+be a batch raises Malformed with its position in the buffer.
 
-`check_batch` is for what a client sends: one record per offset. `check_stored_batch` is for what
-lies in a log, where compaction may have taken records out and left the offsets.
+`check_client_batch` is for what a client sends: one record per offset. `check_stored_batch` is for
+what is in a log, where compaction may have removed records and left the offsets.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from penstock.errors import Malformed
-from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.model import Millis, Offset
 from penstock.protocol.primitives import Buffer, WritableBuffer
 
 _HEADER: Final = Struct(
@@ -39,33 +38,29 @@ LOG_OVERHEAD_BYTES: Final = 12  # base_offset and length: what `length` does not
 CRC_FROM: Final = 21
 MAGIC: Final = 2
 assert _HEADER.size == HEADER_BYTES
-unpack_header: Final = (
-    _HEADER.unpack_from
-)  # the bare fields, for loops that check them on their own
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40  # base_timestamp is when tombstones and markers here may go
+_CLIENT_ATTRIBUTES: Final = CODEC_MASK | TRANSACTIONAL
 
 _LEADER_FIELDS: Final = Struct(
     ">"
     "q"  # base_offset
-    "i"  # length  as it is: it lies between the two
+    "i"  # length        unchanged: it is between the two
     "i"  # leader_epoch
 )
-stamp_first: Final = _LEADER_FIELDS.pack_into  # as `stamp`, of a batch whose length is known
+# Takes buffer, position and the three fields; the checksum does not cover them.
+write_leader_fields: Final = _LEADER_FIELDS.pack_into
 
 _CODEC_LAST: Final = 4
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
-_BASE_OFFSET: Final = Struct(">q")
-_LEADER_EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
-_LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
@@ -150,68 +145,47 @@ def write_header(buffer: WritableBuffer, position: int, header: BatchHeader) -> 
     _HEADER.pack_into(buffer, position, *header)
 
 
-def check_batch(
-    buffer: Buffer, position: int = 0, *, header: BatchHeader | None = None
-) -> BatchHeader:
-    """A whole batch with a true checksum and one record for each of its offsets."""
-    header = check_stored_batch(buffer, position, header=header)
-    if header.record_count != header.last_offset_delta + 1:
-        raise Malformed(
-            f"{header.record_count} records for {header.last_offset_delta + 1} offsets", position
-        )
-    return header
+def check_client_batch(records: Buffer) -> BatchHeader:
+    """The header of what a client sent for one partition: exactly one batch that it may write.
 
-
-def read_plain(buffer: Buffer) -> BatchHeader | None:
-    """The header, if all of the buffer is one batch as most are: sound, and nothing rare about it.
-
-    None says nothing about the batch yet: `check_produced` does.
+    Runs for every produced batch, so the fields are checked before they become a BatchHeader.
     """
-    size_bytes = len(buffer)
+    size_bytes = len(records)
     if size_bytes < HEADER_BYTES:
-        return None
-    fields = _HEADER.unpack_from(buffer, 0)
-    base_offset, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = (
-        fields
-    )
-    if (
-        base_offset == 0
-        and length + LOG_OVERHEAD_BYTES == size_bytes
-        and magic == MAGIC
-        and count == delta + 1 > 0
-        and 0 <= attributes <= _CODEC_LAST  # so neither transactional, nor anything rarer
-        and (producer_id < 0 or sequence >= 0)
-        and crc32c(memoryview(buffer)[CRC_FROM:]) == crc
-    ):
-        return tuple.__new__(BatchHeader, fields)
-    return None
+        raise Malformed("a batch header is cut short", 0)
+    fields = _HEADER.unpack_from(records, 0)
+    base, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
+    if magic != MAGIC:
+        raise Malformed(f"batch magic is {magic}, not {MAGIC}", 0)
+    if length + LOG_OVERHEAD_BYTES != size_bytes:
+        claimed_bytes = length + LOG_OVERHEAD_BYTES
+        raise Malformed(f"one batch of {size_bytes} bytes was expected, it says {claimed_bytes}", 0)
+    if crc32c(memoryview(records)[CRC_FROM:]) != crc:
+        raise CorruptBatch("the batch's checksum does not match its bytes", 0)
+    if base != 0:
+        raise Malformed(f"a produced batch starts at offset {base}, not 0", 0)
+    if count != delta + 1 or count <= 0:
+        raise Malformed(f"{count} records for {delta + 1} offsets", 0)
+    _check_client_producer(attributes, producer_id, sequence)
+    return tuple.__new__(BatchHeader, fields)
 
 
-def check_produced(buffer: Buffer, position: int, end: int) -> BatchHeader:
-    """The records of one partition in a produce request.
-
-    Exactly one batch that a client may write.
-    """
-    header = read_header(buffer, position)
-    if position + header.size_bytes != end:
-        raise Malformed(
-            f"one batch of {end - position} bytes was expected, it says {header.size_bytes}",
-            position,
-        )
-    check_batch(buffer, position, header=header)
-    if header.base_offset != 0:
-        raise Malformed(f"a produced batch starts at offset {header.base_offset}, not 0", position)
-    if header.attributes & (CONTROL | LOG_APPEND_TIME | DELETE_HORIZON):
-        raise Malformed(f"attributes {header.attributes:#x} are not for clients to set", position)
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise Malformed(f"producer {header.producer_id} gave no sequence", position)
-    return header
+def _check_client_producer(attributes: int, producer_id: int, sequence: int) -> None:
+    if attributes & ~_CLIENT_ATTRIBUTES:
+        raise Malformed(f"attributes {attributes:#x} are not for clients to set", 0)
+    if attributes & CODEC_MASK > _CODEC_LAST:
+        raise Malformed(f"codec {attributes & CODEC_MASK} is unknown", 0)
+    if producer_id < 0:
+        if attributes & TRANSACTIONAL:
+            raise Malformed("a transactional batch has no producer id", 0)
+    elif sequence < 0:
+        raise Malformed(f"producer {producer_id} gave no sequence", 0)
 
 
 def check_stored_batch(
     buffer: Buffer, position: int = 0, *, header: BatchHeader | None = None
 ) -> BatchHeader:
-    """As `check_batch`, but records may be missing where compaction took them."""
+    """A whole batch with a matching checksum; records may be missing after compaction."""
     if header is None:
         header = read_header(buffer, position)
     end = position + header.length + LOG_OVERHEAD_BYTES
@@ -258,23 +232,14 @@ def iterate_headers(
         position = following
 
 
-def stamp(
-    buffer: WritableBuffer, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
-) -> None:
-    """The leader's two fields, in place; the checksum does not cover them."""
-    _BASE_OFFSET.pack_into(buffer, position, base_offset)
-    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
-
-
-def stamp_append_time(buffer: WritableBuffer, position: int, now: Millis) -> None:
-    """LogAppendTime in place.
-
-    Every record of the batch now has this time; the checksum is rewritten.
-    """
-    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + _ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, now)
-    seal(buffer, position)
+def set_append_time(batch: WritableBuffer, header: BatchHeader, now: Millis) -> BatchHeader:
+    """LogAppendTime in place: every record of the batch has this time. The header as it is now."""
+    attributes = header.attributes | LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now)
+    checksum = crc32c(memoryview(batch)[CRC_FROM:])
+    _CRC.pack_into(batch, _CRC_AT, checksum)
+    return header._replace(attributes=attributes, max_timestamp=now, crc=checksum)
 
 
 def seal(buffer: WritableBuffer, position: int = 0) -> None:

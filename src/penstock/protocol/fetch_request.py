@@ -9,7 +9,7 @@ from struct import error as StructError
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import Malformed
-from penstock.protocol.compact import TopicKey, read_count, read_string, read_topic_key
+from penstock.protocol.fields import FLEXIBLE, TopicKey
 from penstock.protocol.headers import skip_tagged_fields
 
 FLEXIBLE_FROM: Final = 12
@@ -71,7 +71,7 @@ def read_fetch_request(frame: memoryview, position: int, version: int) -> tuple[
         start = _START.unpack_from(frame, position)
         topics, position = _read_topics(frame, position + _START.size, by_id)
         forgotten, position = _read_forgotten(frame, position, by_id)
-        _, position = read_string(frame, position)  # rack_id
+        _, position = FLEXIBLE.read_string(frame, position)  # rack_id
         position = skip_tagged_fields(frame, position, len(frame))
     except StructError as error:  # a number of fixed size does not fit: cheaper than asking first
         raise Malformed("a fetch request is cut short", len(frame)) from error
@@ -117,11 +117,11 @@ def _read_topics(
     frame: memoryview, position: int, by_id: bool
 ) -> tuple[list[tuple[TopicKey, list[WantedPartition]]], int]:
     end = len(frame)
-    count, position = read_count(frame, position)
+    count, position = FLEXIBLE.read_count(frame, position)
     topics: list[tuple[TopicKey, list[WantedPartition]]] = []
     for _ in range(count):
-        topic, position = read_topic_key(frame, position, by_id)
-        partition_count, position = read_count(frame, position)
+        topic, position = FLEXIBLE.read_topic(frame, position, by_id)
+        partition_count, position = FLEXIBLE.read_count(frame, position)
         partitions = []
         for _ in range(partition_count):
             partitions.append(
@@ -140,11 +140,11 @@ def _read_topics(
 def _read_forgotten(
     frame: memoryview, position: int, by_id: bool
 ) -> tuple[list[tuple[TopicKey, list[int]]], int]:
-    count, position = read_count(frame, position)
+    count, position = FLEXIBLE.read_count(frame, position)
     topics: list[tuple[TopicKey, list[int]]] = []
     for _ in range(count):
-        topic, position = read_topic_key(frame, position, by_id)
-        partition_count, position = read_count(frame, position)
+        topic, position = FLEXIBLE.read_topic(frame, position, by_id)
+        partition_count, position = FLEXIBLE.read_count(frame, position)
         partitions = [
             _INT_32.unpack_from(frame, position + index * _INT_32.size)[0]
             for index in range(partition_count)

@@ -239,11 +239,11 @@ def test_a_marker_is_tried_until_it_is_written(
         def __getattr__(self, name: str) -> Any:
             return getattr(log, name)
 
-        def append(self, batches: Any, **fields: Any) -> Any:
+        def append(self, batch: Any, header: Any, **fields: Any) -> Any:
             if fields["origin"] == "marker" and len(refused) < 3:
                 refused.append(1)
                 raise OSError("no space left on device")
-            return log.append(batches, **fields)
+            return log.append(batch, header, **fields)
 
     prepared.call(lambda: setattr(partition, "log", FullDisk()))
     assert writer.end(commit=True) == ErrorCode.none

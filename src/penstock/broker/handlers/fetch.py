@@ -7,27 +7,24 @@ it is woken. Records leave as views of the page cache; nothing is copied.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from penstock.broker.fetch_sessions import NO_SESSION, Asked, Wanted
-from penstock.broker.handler import Answer, Context, Handler, Packed, RequestReader
-from penstock.broker.partitions import Partition
+from penstock.broker.handler import Answer, Answered, Context, Handler, Packed, RequestReader
+from penstock.broker.partition import Partition
 from penstock.broker.quotas import Kind
 from penstock.broker.waiting import LongPoll
 from penstock.errors import ErrorCode, Refused
 from penstock.log.partition import PartitionLog
 from penstock.model import LeaderEpoch, Offset
-from penstock.protocol.answers.dialect import NO_TOPIC_ID
 from penstock.protocol.answers.fetch import (
     EpochEnd,
     PartitionAnswer,
     TopicAnswer,
     pack_fetch,
 )
-from penstock.protocol.compact import TopicKey
 from penstock.protocol.fetch_request import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -35,6 +32,7 @@ from penstock.protocol.fetch_request import (
     from_entity,
     read_fetch_request,
 )
+from penstock.protocol.fields import NO_TOPIC_ID, TopicKey
 from penstock.protocol.messages import request_reader
 
 FETCH: Final = 1
@@ -75,13 +73,13 @@ def fetch(context: Context, request: FetchRequest) -> Answer:
         committed_only=attempt.committed_only,
         missing_bytes=request.min_bytes - attempt.size_bytes,
         wait_s=wait_s,
-        on_end=partial(_read_again, attempt),
-    ).answer
+        read=partial(_read_again, attempt),
+    ).deferred
 
 
-def _read_again(attempt: _Attempt, answer: asyncio.Future[object]) -> None:
+def _read_again(attempt: _Attempt) -> Answered:
     attempt.read()
-    answer.set_result(attempt.answer())
+    return attempt.answer()
 
 
 class _Attempt:
@@ -120,7 +118,7 @@ class _Attempt:
             end_offset = log.last_stable_offset if self.committed_only else log.high_watermark
             if not end_offset <= wanted.fetch_offset <= log.end_offset:
                 return False
-            if wanted.last_fetched_epoch not in (-1, partition.leadership.leader_epoch):
+            if wanted.last_fetched_epoch not in (-1, partition.leader_epoch):
                 return False
             self.partitions.append(partition)
         return True
@@ -133,7 +131,7 @@ class _Attempt:
             partition = wanted.partition = _find(self._context, wanted)
             wanted.generation = table.generation
         epoch = wanted.current_leader_epoch
-        if not partition.takes_writes or epoch not in (-1, partition.leadership.leader_epoch):
+        if not partition.is_leader or epoch not in (-1, partition.leader_epoch):
             partition.check_leader(epoch)
         return partition
 

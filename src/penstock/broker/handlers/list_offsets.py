@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.opening import memory_to_open
-from penstock.broker.partitions import Partition
+from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.partition import PartitionLog
 from penstock.log.timestamps import Candidate, Found, find_candidate, newest_timestamp

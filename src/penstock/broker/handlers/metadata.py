@@ -8,13 +8,12 @@ from typing import Any, Final
 from penstock.broker.cluster import INTERNAL_TOPICS, ClusterController, KnownTopic
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.controlling import controller_of, respond
-from penstock.broker.partitions import Leadership
+from penstock.broker.partition import Leadership
 from penstock.coordination.controller.commands import CreateTopics
 from penstock.coordination.controller.state import NO_LEADER
 from penstock.coordination.controller.topics import check_topic_name
 from penstock.errors import ErrorCode, Refused
 from penstock.model import TopicId
-from penstock.protocol.answers.dialect import NO_TOPIC_ID, Node
 from penstock.protocol.answers.metadata import (
     METADATA,
     OPERATIONS_UNASKED,
@@ -23,6 +22,7 @@ from penstock.protocol.answers.metadata import (
     pack_metadata,
     pack_topic,
 )
+from penstock.protocol.fields import NO_TOPIC_ID, Node
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.groups import OFFSETS_TOPIC
-from penstock.broker.handler import Answer, Answered, Context, Handler, Held, RequestReader
-from penstock.broker.handlers.commit_one import EPOCHS_FROM, commit_one
+from penstock.broker.handler import Answer, Answered, Context, Handler, RequestReader, hold
 from penstock.broker.handlers.controlling import respond
 from penstock.broker.handlers.gathering import when_all_decided
 from penstock.broker.handlers.groups import when_answered
@@ -27,31 +27,45 @@ from penstock.coordination.groups.offset_records import NO_TOPIC_ID
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import TransactionStamp
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
-from penstock.protocol.answers import offset_commit as commit_answers
-from penstock.protocol.answers import offset_fetch as fetch_answers
-from penstock.protocol.commit_request import OneCommit, read_one_commit
-from penstock.protocol.messages import request_reader
+from penstock.protocol.fields import TopicKey
+from penstock.protocol.offsets import (
+    GROUPS_FROM,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    TOPIC_IDS_FROM,
+    CommittedPartition,
+    CommitTopic,
+    CommitTopicResult,
+    FetchedGroup,
+    FetchedPartition,
+    FetchedTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+    committed_partitions,
+    read_commit_request,
+    write_commit_response,
+    write_fetch_response,
+)
 
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
 TXN_OFFSET_COMMIT: Final = 28
 OFFSET_DELETE: Final = 47
 
-_TOPIC_IDS_FROM: Final = 10  # OffsetCommit and OffsetFetch
-_GROUPS_FROM: Final = 8  # OffsetFetch asks for several groups
+_EPOCHS_FROM: Final = 9  # OffsetCommit: knows STALE_MEMBER_EPOCH
 _GROUP_ERROR_FROM: Final = 2  # OffsetFetch: before, each partition says it
 _ADDS_PARTITION_FROM: Final = 5  # TxnOffsetCommit: AddOffsetsToTxn is no longer sent
 _ABORTABLE_FROM: Final = 4  # TxnOffsetCommit: knows TRANSACTION_ABORTABLE
 
 
-class _AskedTopic(NamedTuple):
-    """A topic of a commit, whichever way it was named."""
+class _Topic(NamedTuple):
+    """A topic of a commit, and what the cluster knows of it."""
 
+    key: TopicKey  # as the request names it
     name: str
     topic_id: UUID
     code: ErrorCode  # why nothing can be committed to it
-    partitions: Any
-    partition_count: int = 0  # how many there are
+    partition_count: int
+    partitions: Sequence[CommittedPartition]
 
     def code_of(self, index: int) -> ErrorCode:
         """Why nothing can be committed to one of its partitions."""
@@ -60,125 +74,113 @@ class _AskedTopic(NamedTuple):
         return self.code
 
 
-def _asked_topics(context: Context, topics: Iterable[Any]) -> list[_AskedTopic]:
+def _find_topics(context: Context, topics: Iterable[CommitTopic]) -> list[_Topic]:
     cluster = context.broker.cluster
-    asked = []
-    for topic in topics:
-        if context.api_key == OFFSET_COMMIT and context.api_version >= _TOPIC_IDS_FROM:
-            topic_id = topic.topic_id or NO_TOPIC_ID
-            known = cluster.topic_by_id(TopicId(topic_id))
-            code = ErrorCode.unknown_topic_id
+    found = []
+    for key, partitions in topics:
+        if isinstance(key, str):
+            known, code = cluster.topic(key), ErrorCode.unknown_topic_or_partition
         else:
-            topic_id = NO_TOPIC_ID
-            known = cluster.topic(topic.name)
-            code = ErrorCode.unknown_topic_or_partition
+            known = cluster.topic_by_id(TopicId(UUID(bytes=key)))
+            code = ErrorCode.unknown_topic_id
         if known is None:
-            name = getattr(topic, "name", "")
-            asked.append(_AskedTopic(name, topic_id, code, topic.partitions))
+            found.append(_Topic(key, "", NO_TOPIC_ID, code, 0, partitions))
         else:
             count = len(known.partitions)
-            row = _AskedTopic(known.name, known.topic_id, ErrorCode.none, topic.partitions, count)
-            asked.append(row)
-    return asked
+            row = (key, known.name, known.topic_id, ErrorCode.none, count, partitions)
+            found.append(tuple.__new__(_Topic, row))
+    return found
 
 
-def _offsets_of(asked: Sequence[_AskedTopic]) -> tuple[OffsetToCommit, ...]:
-    return tuple(
-        [
-            OffsetToCommit(
-                topic.name,
-                entry.partition_index,
-                entry.committed_offset,
-                getattr(entry, "committed_leader_epoch", -1),
-                entry.committed_metadata or "",
-                topic.topic_id,
-            )
-            for topic in asked
-            for entry in topic.partitions
-            if topic.code_of(entry.partition_index) is ErrorCode.none
-        ]
-    )
+def _offsets_of(topics: Sequence[_Topic]) -> tuple[OffsetToCommit, ...]:
+    offsets = []
+    for topic in topics:
+        for index, offset, leader_epoch, metadata in topic.partitions:
+            if topic.code_of(index) is ErrorCode.none:
+                row = (topic.name, index, offset, leader_epoch, metadata, topic.topic_id)
+                offsets.append(tuple.__new__(OffsetToCommit, row))
+    return tuple(offsets)
 
 
-def _codes_by_topic(
-    asked: Sequence[_AskedTopic], result: Committed | Refused
-) -> list[tuple[_AskedTopic, list[tuple[int, ErrorCode]]]]:
+def _results_of(
+    topics: Sequence[_Topic], result: Committed | Refused
+) -> list[tuple[TopicKey, list[tuple[int, ErrorCode]]]]:
+    """Partition and error code of each commit, by topic as the request named it."""
     codes = repeat(result.code) if isinstance(result, Refused) else iter(result.codes)
-    rows = []
-    for topic in asked:
+    results = []
+    for topic in topics:
         row = []
         for entry in topic.partitions:
-            code = topic.code_of(entry.partition_index)
-            row.append((entry.partition_index, next(codes) if code is ErrorCode.none else code))
-        rows.append((topic, row))
-    return rows
+            code = topic.code_of(entry.partition)
+            row.append((entry.partition, next(codes) if code is ErrorCode.none else code))
+        results.append((topic.key, row))
+    return results
 
 
-def offset_commit(context: Context, request: Any) -> Answer:
-    """Where a group is; from a live member, or from anybody while there are none."""
-    if type(request) is OneCommit:
-        return commit_one(context, request)
-    asked = _asked_topics(context, request.topics)
-    groups, group_id = context.broker.groups, request.group_id
+def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer:
+    """Commit offsets of a group: by a live member, or by any client while there are none."""
+    group_id, generation, member_id, instance_id, requested = request
+    topics = _find_topics(context, requested)
+    groups = context.broker.groups
     decided = groups.ask(
         group_id,
         lambda caller: CommitOffsets(
             caller,
             group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            getattr(request, "group_instance_id", None),
-            _offsets_of(asked),
+            generation,
+            member_id,
+            instance_id,
+            _offsets_of(topics),
             None,
-            context.api_version >= EPOCHS_FROM,
+            context.api_version >= _EPOCHS_FROM,
             groups.rules_of(group_id).is_monotonic,
         ),
     )
+    return when_answered(decided, partial(_commit_response, topics))
 
-    def answer(result: Any) -> Answered:
-        version, throttle_ms = context.api_version, context.throttle_ms
-        by_id = version >= _TOPIC_IDS_FROM
-        topics = [
-            commit_answers.TopicAnswer(topic.name, codes, topic.topic_id.bytes if by_id else b"")
-            for topic, codes in _codes_by_topic(asked, result)
-        ]
-        return commit_answers.pack_offset_commit(version, topics, throttle_ms=throttle_ms)
 
-    return when_answered(decided, answer)
+def _commit_response(topics: Sequence[_Topic], result: Committed | Refused) -> OffsetCommitResponse:
+    rows = [CommitTopicResult(*row) for row in _results_of(topics, result)]
+    return OffsetCommitResponse(rows)
 
 
 def txn_offset_commit(context: Context, request: Any) -> Answer:
     """Offsets that count when the producer's transaction commits."""
-    asked = _asked_topics(context, request.topics)
+    topics = _find_topics(context, _named_topics(request.topics))
 
     def answer(result: Any) -> Answered:
-        rows = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": index, "error_code": code} for index, code in row
-                ],
-            }
-            for topic, row in _codes_by_topic(asked, _for_producers(context, result))
-        ]
-        return respond(context, topics=rows)
+        return respond(context, topics=_rows(topics, _for_producers(context, result)))
 
     try:
         verified = _verified(context, request)
     except Refused as refusal:
         return answer(refusal)
     if verified is None:
-        return when_answered(_commit_in_transaction(context, request, asked), answer)
+        return when_answered(_commit_in_transaction(context, request, topics), answer)
 
     async def commit_when_verified() -> Answered:
         try:
             await verified
-            result = await _commit_in_transaction(context, request, asked)
+            result = await _commit_in_transaction(context, request, topics)
         except Refused as refusal:
             result = refusal
         return answer(result)
 
-    return Held(asyncio.get_running_loop().create_task(commit_when_verified()))
+    return hold(lambda _: commit_when_verified())
+
+
+def _named_topics(topics: Iterable[Any]) -> list[CommitTopic]:
+    return [CommitTopic(topic.name, committed_partitions(topic)) for topic in topics]
+
+
+def _rows(topics: Sequence[_Topic], result: Committed | Refused) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "partitions": [{"partition_index": index, "error_code": code} for index, code in row],
+        }
+        for name, row in _results_of(topics, result)
+    ]
 
 
 def _verified(context: Context, request: Any) -> asyncio.Future[Any] | None:
@@ -207,7 +209,7 @@ def _for_producers(context: Context, result: Any) -> Any:
 
 
 def _commit_in_transaction(
-    context: Context, request: Any, asked: Sequence[_AskedTopic]
+    context: Context, request: Any, topics: Sequence[_Topic]
 ) -> asyncio.Future[Any]:
     stamp = TransactionStamp(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
     groups = context.broker.groups
@@ -219,7 +221,7 @@ def _commit_in_transaction(
             getattr(request, "generation_id", -1),
             getattr(request, "member_id", ""),
             getattr(request, "group_instance_id", None),
-            _offsets_of(asked),
+            _offsets_of(topics),
             stamp,
             is_monotonic=groups.rules_of(request.group_id).is_monotonic,
         ),
@@ -237,7 +239,7 @@ class _AskedGroup(NamedTuple):
 
 def offset_fetch(context: Context, request: Any) -> Answer:
     """Where groups are. Nothing committed is no error."""
-    if context.api_version >= _GROUPS_FROM:
+    if context.api_version >= GROUPS_FROM:
         asked = [
             _AskedGroup(
                 group.group_id,
@@ -257,14 +259,13 @@ def offset_fetch(context: Context, request: Any) -> Answer:
             _fetched_group(context, group, result)
             for group, result in zip(asked, results, strict=True)
         ]
-        version, throttle_ms = context.api_version, context.throttle_ms
-        return [fetch_answers.pack_offset_fetch(version, groups, throttle_ms=throttle_ms)]
+        return OffsetFetchResponse(groups)
 
     return when_all_decided(decided, answer)
 
 
 def _name_of(context: Context, topic: Any) -> str | None:
-    if context.api_version < _TOPIC_IDS_FROM:
+    if context.api_version < TOPIC_IDS_FROM:
         return str(topic.name)
     known = context.broker.cluster.topic_by_id(TopicId(topic.topic_id or NO_TOPIC_ID))
     return None if known is None else known.name
@@ -283,52 +284,32 @@ def _fetch(context: Context, group: _AskedGroup, *, require_stable: bool) -> asy
     )
 
 
-def _fetched_group(
-    context: Context, group: _AskedGroup, result: Fetched | Refused
-) -> fetch_answers.GroupAnswer:
+def _fetched_group(context: Context, group: _AskedGroup, result: Fetched | Refused) -> FetchedGroup:
     if isinstance(result, Refused):
         if context.api_version >= _GROUP_ERROR_FROM:
-            return fetch_answers.GroupAnswer(group.group_id, (), result.code)
-        return fetch_answers.GroupAnswer(group.group_id, _failed(group, result.code))
-    by_name: dict[str, list[fetch_answers.PartitionAnswer]] = {}
+            return FetchedGroup(group.group_id, (), result.code)
+        return FetchedGroup(group.group_id, _failed(group.topics, result.code))
+    by_name: dict[str, list[FetchedPartition]] = {}
     for topic, partition, offset, leader_epoch, metadata, code in result.offsets:
-        row = fetch_answers.PartitionAnswer(partition, offset, leader_epoch, metadata, code)
+        row = FetchedPartition(partition, offset, leader_epoch, metadata, code)
         by_name.setdefault(topic, []).append(row)
-    if context.api_version < _TOPIC_IDS_FROM:
-        topics = [fetch_answers.TopicAnswer(name, held) for name, held in by_name.items()]
-        return fetch_answers.GroupAnswer(group.group_id, topics)
+    if context.api_version < TOPIC_IDS_FROM:
+        topics = [FetchedTopic(name, rows) for name, rows in by_name.items()]
+        return FetchedGroup(group.group_id, topics)
     topics = []
-    for name, held in by_name.items():
+    for name, rows in by_name.items():
         known = context.broker.cluster.topic(name)
         if known is not None:  # what is left of a deleted topic has no id to be shown under
-            topics.append(fetch_answers.TopicAnswer(name, held, known.topic_id.bytes))
+            topics.append(FetchedTopic(known.topic_id.bytes, rows))
     unknown = [topic for topic in group.topics or () if _name_of(context, topic) is None]
-    topics += _unknown(unknown)
-    return fetch_answers.GroupAnswer(group.group_id, topics)
+    return FetchedGroup(group.group_id, topics + _failed(unknown, ErrorCode.unknown_topic_id))
 
 
-def _failed(group: _AskedGroup, code: ErrorCode) -> list[fetch_answers.TopicAnswer]:
+def _failed(topics: Iterable[Any], code: ErrorCode) -> list[FetchedTopic]:
     return [
-        fetch_answers.TopicAnswer(
-            topic.name,
-            [
-                fetch_answers.PartitionAnswer(index, error_code=code)
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in group.topics
-    ]
-
-
-def _unknown(topics: Iterable[Any]) -> list[fetch_answers.TopicAnswer]:
-    return [
-        fetch_answers.TopicAnswer(
-            "",
-            [
-                fetch_answers.PartitionAnswer(index, error_code=ErrorCode.unknown_topic_id)
-                for index in topic.partition_indexes
-            ],
-            (topic.topic_id or NO_TOPIC_ID).bytes,
+        FetchedTopic(
+            topic.name if hasattr(topic, "name") else (topic.topic_id or NO_TOPIC_ID).bytes,
+            [FetchedPartition(index, error_code=code) for index in topic.partition_indexes],
         )
         for topic in topics
     ]
@@ -336,47 +317,47 @@ def _unknown(topics: Iterable[Any]) -> list[fetch_answers.TopicAnswer]:
 
 def offset_delete(context: Context, request: Any) -> Answer:
     """Forget offsets of topics that nobody in the group is subscribed to."""
-    asked = _asked_topics(context, request.topics)
-    wanted = tuple(
-        (topic.name, entry.partition_index)
-        for topic in asked
+    topics = _find_topics(
+        context,
+        [
+            CommitTopic(
+                topic.name,
+                [CommittedPartition(row.partition_index, -1) for row in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+    existing = tuple(
+        (topic.name, row.partition)
+        for topic in topics
         if topic.code is ErrorCode.none
-        for entry in topic.partitions
+        for row in topic.partitions
     )
     decided = context.broker.groups.ask(
-        request.group_id, lambda caller: DeleteOffsets(caller, request.group_id, wanted)
+        request.group_id, lambda caller: DeleteOffsets(caller, request.group_id, existing)
     )
 
     def answer(result: Any) -> Answered:
         if isinstance(result, Refused):
             return respond(context, error_code=result.code, topics=[])
-        rows = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": index, "error_code": code} for index, code in row
-                ],
-            }
-            for topic, row in _codes_by_topic(asked, result)
-        ]
-        return respond(context, error_code=ErrorCode.none, topics=rows)
+        return respond(context, error_code=ErrorCode.none, topics=_rows(topics, result))
 
     return when_answered(decided, answer)
 
 
 def _commit_reader(version: int) -> RequestReader:
-    read_any = request_reader(OFFSET_COMMIT, version)
-
-    def read(frame: memoryview, position: int) -> tuple[Any, int]:
-        one = read_one_commit(frame, position, version)
-        return read_any(frame, position) if one is None else (one, len(frame))
-
-    return read
+    return lambda frame, position: (read_commit_request(frame, position, version), len(frame))
 
 
 HANDLERS = (
-    Handler(OFFSET_COMMIT, versions=(2, 10), handle=offset_commit, read=_commit_reader),
-    Handler(OFFSET_FETCH, versions=(1, 10), handle=offset_fetch),
+    Handler(
+        OFFSET_COMMIT,
+        versions=(2, 10),
+        handle=offset_commit,
+        read=_commit_reader,
+        write=write_commit_response,
+    ),
+    Handler(OFFSET_FETCH, versions=(1, 10), handle=offset_fetch, write=write_fetch_response),
     Handler(TXN_OFFSET_COMMIT, versions=(0, 5), handle=txn_offset_commit),
     Handler(OFFSET_DELETE, versions=(0, 0), handle=offset_delete),
 )

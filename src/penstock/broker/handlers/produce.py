@@ -1,16 +1,15 @@
 """Produce: batches into logs, by what their headers say.
 
-Every partition of a request is decided for itself: one refusal does not touch its neighbours. All
-checks come first, in one pass over the headers; then everything is appended in one breath. Only a
-request that must open records or ask a transaction's coordinator waits before it acts, and holds
-its connection while it does.
+One loop. Each partition of a request is appended, refused, or held while its records are opened in
+a thread or its transaction is verified. The response leaves when every partition has its result:
+now, or when the high watermark has passed the last append.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from penstock.broker import accepting
 from penstock.broker.accepting import RefusedRecords
@@ -23,32 +22,31 @@ from penstock.broker.handler import (
     Handler,
     Held,
     RequestReader,
+    hold,
 )
-from penstock.broker.handlers.produce_one import produce_one
-from penstock.broker.partitions import HostedTopic, Partition
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import HostedTopic
 from penstock.broker.quotas import Kind
 from penstock.errors import ErrorCode, Refused
-from penstock.log.placing import Appended
-from penstock.model import Millis, ProducerEpoch, ProducerId
-from penstock.protocol.answers.dialect import NO_TOPIC_ID
-from penstock.protocol.answers.produce import PartitionAnswer, TopicAnswer, pack_produce
-from penstock.protocol.batch import TRANSACTIONAL, BatchHeader
-from penstock.protocol.produce_request import (
-    OneBatch,
+from penstock.machine import Deferred
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
+from penstock.protocol.batch import TRANSACTIONAL, BatchHeader, read_header, set_append_time
+from penstock.protocol.fields import TopicKey
+from penstock.protocol.produce import (
+    ALL_IN_SYNC,
+    PRODUCE,
+    TRANSACTIONS_FROM,
+    PartitionResult,
     ProduceRequest,
-    TopicRecords,
-    read_one_batch,
-    read_produce_request,
+    ProduceResponse,
+    TopicResult,
+    read_request,
+    write_response,
 )
 
-PRODUCE: Final = 0
-ALL_IN_SYNC: Final = -1
-ADDS_PARTITIONS_FROM: Final = 12  # a transactional produce adds its partition from this version on
 ABORTABLE_FROM: Final = 11  # older clients know no TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3
 
-# What a producer makes of a coordinator that is away: it retries on NOT_ENOUGH_REPLICAS, while the
-# coordinator's own codes mean nothing to it.
 _RETRIED: Final = frozenset(
     (
         ErrorCode.coordinator_not_available,
@@ -58,320 +56,328 @@ _RETRIED: Final = frozenset(
 )
 
 
-class _Part:
-    """One partition of a request on its way from bytes to an answer."""
+class _Write:
+    """One partition of a request on its way from bytes to a result."""
 
     __slots__ = (
-        "appended",
         "batch",
+        "end_offset",
         "header",
         "index",
-        "log_append_time",
+        "leader_epoch",
         "markers_seen",
         "must_open",
         "partition",
-        "refusal",
+        "result",
     )
+
+    batch: memoryview | bytearray
+    header: BatchHeader
+    leader_epoch: LeaderEpoch  # under which it was admitted
+    must_open: bool
+    partition: Partition
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.partition: Partition | None = None
-        self.batch: memoryview | bytearray = _EMPTY
-        self.header: BatchHeader | None = None
-        self.refusal: Refused | None = None
-        self.appended: Appended | None = None
-        self.log_append_time = -1
-        self.must_open = False
-        self.markers_seen = 0
+        self.end_offset = Offset(0)
+        self.markers_seen = -1
+        self.result: PartitionResult | None = None
+
+    def admit(
+        self, partition: Partition, records: memoryview | None, acks: int, now: Millis
+    ) -> bool:
+        """Check all that the header says. False: open the records or verify the transaction."""
+        if not partition.is_leader:
+            partition.check_leader(-1)
+        if acks == ALL_IN_SYNC and not partition.has_min_insync:
+            partition.check_min_insync()
+        if records is None:
+            raise Refused(ErrorCode.invalid_record, "no records were sent")
+        self.partition, self.batch = partition, records
+        self.leader_epoch = partition.leader_epoch
+        self.header, self.must_open = partition.admission.check(records, now)
+        return not (
+            self.must_open or (self.header.attributes & TRANSACTIONAL and self.is_unverified)
+        )
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether its producer has no transaction open in this partition yet."""
+        header = self.header
+        if not header.attributes & TRANSACTIONAL:
+            return False
+        producer = self.partition.log.producers.producers.get(ProducerId(header.producer_id))
+        return (
+            producer is None
+            or producer.transaction_start < 0
+            or producer.producer_epoch != header.producer_epoch
+        )
+
+    def append(self, now: Millis) -> bool:
+        """True: committed by that. Refused and OSError leave the log as it was."""
+        partition, append_time = self.partition, -1
+        if partition.admission.sets_append_time:
+            self.header, append_time = set_append_time(self.batch, self.header, now), now
+        base_offset, self.end_offset, _, log_start_offset = partition.append(
+            self.batch, self.header, now=now, epoch=self.leader_epoch
+        )
+        self.result = tuple.__new__(
+            PartitionResult,
+            (self.index, 0, base_offset, append_time, log_start_offset, (), None, None),
+        )
+        return self.end_offset <= partition.log.high_watermark
+
+    def refuse(self, error: Refused | OSError) -> None:
+        """Keeps what the client is told, not the error: its frames hold buffers."""
+        if isinstance(error, OSError):
+            error = Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}")
+        indexes = error.indexes if isinstance(error, RefusedRecords) else ()
+        self.result = PartitionResult(
+            self.index,
+            error.code,
+            record_errors=[(int(index), error.message) for index in indexes],
+            error_message=error.message,
+        )
 
 
-_EMPTY: Final = bytearray()
-_Topics = list[tuple[TopicRecords, list[_Part]]]
+_Writes = list[tuple[TopicKey, list[_Write]]]
 
 
-def produce(context: Context, request: ProduceRequest | OneBatch) -> Answer:
-    """Append what may be appended; answer for every partition."""
-    if isinstance(request, OneBatch):
-        try:
-            answered = produce_one(context, request)
-        except OSError as error:
-            return _refuse_one(context, request, _storage_error(error))
-        return _produce_any(context, request.as_any()) if answered is None else answered
-    return _produce_any(context, request)
-
-
-def _produce_any(context: Context, request: ProduceRequest) -> Answer:
-    now = context.broker.clock()
-    waits = False
-    size_bytes = 0
-    topics: _Topics = []
-    for topic in request.topics:
-        hosted = _find_topic(context, topic)
-        parts = []
-        for index, records in topic.partitions:
-            part = _Part(index)
-            parts.append(part)
-            if records is not None:
-                size_bytes += len(records)
+def produce(context: Context, request: ProduceRequest) -> Answer:
+    """The one loop: each partition is appended, refused, or held."""
+    broker, acks = context.broker, request.acks
+    now = broker.clock()
+    writes: _Writes = []
+    held: list[_Write] = []
+    uncommitted: list[_Write] = []
+    for key, partitions in request.topics:
+        topic = broker.partitions.topic(key)
+        row: list[_Write] = []
+        for index, records in partitions:
+            row.append(write := _Write(index))
             try:
-                _check(part, topic, hosted, records, request.acks, now)
-            except Refused as refusal:
-                part.refusal = refusal.without_frames()
-            else:
-                if part.must_open or _is_unverified(part):
-                    waits = True
-        topics.append((topic, parts))
-    context.throttle_ms = context.broker.quotas.charge(
+                partition = _find_partition(topic, key, index, acks)
+                if not write.admit(partition, records, acks, now):
+                    held.append(write)
+                elif not write.append(now):
+                    uncommitted.append(write)
+            except (Refused, OSError) as error:
+                write.refuse(error)
+        writes.append((key, row))
+    if broker.quotas.limits_bytes:
+        context.throttle_ms = _charge(context, request)
+    if held:
+        for write in held:
+            write.batch = bytearray(write.batch)  # the connection's buffer will be used again
+        return hold(partial(_append_held, context, request, writes, held, uncommitted, now))
+    if uncommitted or acks == 0:
+        return _answer(request, writes, uncommitted)
+    return _response(writes)
+
+
+def _charge(context: Context, request: ProduceRequest) -> int:
+    size_bytes = sum(
+        len(data.records or b"") for topic in request.topics for data in topic.partitions
+    )
+    return context.broker.quotas.charge(
         Kind.PRODUCE_BYTES, context.principal, context.client_id, size_bytes
     )
-    if waits:
-        return _hold(context, request, topics, now)
-    return _append_and_answer(context, request, topics, now)
 
 
-def _find_topic(context: Context, topic: TopicRecords) -> HostedTopic | None:
-    partitions = context.broker.partitions
-    if topic.topic_id is not None:
-        return partitions.topics_by_id.get(topic.topic_id)
-    return partitions.topics.get(topic.name or "")
-
-
-def _check(
-    part: _Part,
-    topic: TopicRecords,
-    hosted: HostedTopic | None,
-    records: memoryview | None,
-    acks: int,
-    now: Millis,
-) -> None:
-    """All that can be told from the request and the header alone."""
+def _find_partition(topic: HostedTopic | None, key: TopicKey, index: int, acks: int) -> Partition:
     if not -1 <= acks <= 1:
         raise Refused(ErrorCode.invalid_required_acks, f"acks={acks} is not one of -1, 0, 1")
-    partition = None if hosted is None else hosted.partitions.get(part.index)
-    if partition is None:
-        raise _unknown(topic, hosted)
-    if partition.topic_partition.topic in INTERNAL_TOPICS:
-        # Compacted, so `produce_one` leaves them to this function.
+    if topic is None:
+        if isinstance(key, bytes):
+            raise Refused(ErrorCode.unknown_topic_id, "no topic has this id")
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {key}")
+    if topic.name in INTERNAL_TOPICS:
         raise Refused(ErrorCode.invalid_topic_exception, "clients cannot write to internal topics")
-    if records is None:
-        raise Refused(ErrorCode.invalid_record, "no records were sent")
-    if not (partition.takes_all_in_sync if acks == ALL_IN_SYNC else partition.takes_writes):
-        partition.check_writable()
-    accept = partition.settings.accept
-    part.partition = partition
-    part.batch = records
-    part.header = header = accepting.check(records, accept)
-    part.must_open = accepting.must_open(header, accept, now)
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise Refused(
+            ErrorCode.unknown_topic_or_partition, f"topic {topic.name} has no partition {index}"
+        )
+    return partition
 
 
-def _unknown(topic: TopicRecords, hosted: HostedTopic | None) -> Refused:
-    if topic.topic_id is not None and hosted is None:
-        return Refused(ErrorCode.unknown_topic_id, "no topic has this id")
-    return Refused(ErrorCode.unknown_topic_or_partition, "this broker has no such partition")
+# Responses.
 
 
-def _is_unverified(part: _Part) -> bool:
-    """A transactional batch whose producer has no transaction open in this partition yet."""
-    header = part.header
-    if header is None or not header.attributes & TRANSACTIONAL:
-        return False
-    assert part.partition is not None
-    producer = part.partition.log.producers.producers.get(ProducerId(header.producer_id))
-    return (
-        producer is None
-        or producer.transaction_start < 0
-        or producer.producer_epoch != header.producer_epoch
-    )
+def _answer(
+    request: ProduceRequest, writes: _Writes, uncommitted: list[_Write]
+) -> Answered | Deferred[Answered]:
+    """The response: now if everything is as safe as the client wants it, else when it is."""
+    if request.acks == 0:
+        _disconnect_if_refused(writes)
+        return None
+    late = [
+        write
+        for write in uncommitted
+        if request.acks == ALL_IN_SYNC or write.partition.waits_for_flush
+    ]
+    return _Waiting(request, writes, late).deferred if late else _response(writes)
 
 
-def _append_and_answer(
-    context: Context, request: ProduceRequest, topics: _Topics, now: Millis
-) -> Answered | asyncio.Future[Any]:
-    for _, parts in topics:
-        for part in parts:
-            if part.refusal is None:
-                try:
-                    _append(part, now)
-                except Refused as refusal:
-                    part.refusal = refusal.without_frames()
-    if request.acks:
-        waiting = _waiting(request.acks, topics)
-        if waiting:
-            return asyncio.get_running_loop().create_task(
-                _await_in_sync(context, request, topics, waiting)
+def _response(writes: _Writes) -> ProduceResponse:
+    topics = []
+    for key, row in writes:
+        results = [write.result for write in row]
+        topics.append(tuple.__new__(TopicResult, (key, results)))
+    return tuple.__new__(ProduceResponse, (topics, ()))
+
+
+def _disconnect_if_refused(writes: _Writes) -> None:
+    """There is no response with acks=0: the end of the connection says that something failed."""
+    for _, row in writes:
+        for write in row:
+            result = write.result
+            if result is not None and result.error_code:
+                raise Disconnect(
+                    "a produce with acks=0 failed: "
+                    f"{ErrorCode(result.error_code).name}: {result.error_message}"
+                )
+
+
+class _Waiting:
+    """A request whose appends are not committed yet: one timer, no task and no future."""
+
+    __slots__ = ("_left", "_timer", "_writes", "deferred")
+
+    def __init__(self, request: ProduceRequest, writes: _Writes, late: list[_Write]) -> None:
+        self.deferred: Deferred[Answered] = Deferred(self._on_cancel)
+        self._writes = writes
+        self._left = set(late)
+        timeout_s = max(request.timeout_ms, 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout)
+        for write in late:
+            write.partition.call_when_committed(
+                write.end_offset, partial(self._on_committed, write)
             )
-    return _answer(context, request, topics)
+
+    def _on_committed(self, write: _Write, refusal: Refused | None) -> None:
+        if write not in self._left:
+            return  # the response has left: the request timed out
+        self._left.discard(write)
+        if refusal is not None:
+            write.refuse(refusal)
+        if not self._left:
+            self._finish()
+
+    def _on_timeout(self) -> None:
+        for write in self._left:
+            write.refuse(
+                Refused(
+                    ErrorCode.request_timed_out,
+                    "appended, but not committed on all in-sync replicas within the timeout",
+                )
+            )
+        self._left.clear()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._timer.cancel()
+        self.deferred.resolve(_response(self._writes))
+
+    def _on_cancel(self) -> None:
+        self._timer.cancel()
 
 
-def _append(part: _Part, now: Millis) -> None:
-    partition = part.partition
-    assert partition is not None
-    if accepting.stamp_times(part.batch, partition.settings.accept, now):
-        part.log_append_time = now
-    try:
-        part.appended = partition.append(part.batch, now=now)
-    except OSError as error:
-        raise _storage_error(error) from error
+# Writes that wait before they are appended.
 
 
-def _storage_error(error: OSError) -> Refused:
-    return Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}")
-
-
-def _refuse_one(context: Context, one: OneBatch, refusal: Refused) -> Answered:
-    request = one.as_any()
-    part = _Part(one.partition)
-    part.refusal = refusal
-    return _answer(context, request, [(request.topics[0], [part])])
-
-
-def _waiting(acks: int, topics: _Topics) -> dict[asyncio.Future[None], _Part]:
-    """What is not yet as safe as the client asks, or the topic's flush policy does."""
-    waiting = {}
-    for _, parts in topics:
-        for part in parts:
-            partition, appended = part.partition, part.appended
-            if appended is None or partition is None:
-                continue
-            if appended.end_offset <= partition.log.high_watermark:
-                continue
-            if acks == ALL_IN_SYNC or partition.waits_for_flush:
-                committed = partition.when_committed(appended.end_offset)
-                if committed is not None:
-                    waiting[committed] = part
-    return waiting
-
-
-async def _await_in_sync(
+async def _append_held(
     context: Context,
     request: ProduceRequest,
-    topics: _Topics,
-    waiting: dict[asyncio.Future[None], _Part],
+    writes: _Writes,
+    held: list[_Write],
+    uncommitted: list[_Write],
+    now: Millis,
+    answer: Held,
 ) -> Answered:
-    """Answer when every in-sync replica has all of it, or the client's patience ends."""
-    await asyncio.wait(waiting, timeout=max(request.timeout_ms, 0) / 1000)
-    for committed, part in waiting.items():
-        if not committed.done():
-            part.refusal = Refused(ErrorCode.request_timed_out, "not on all replicas in time")
-        elif isinstance(error := committed.exception(), Refused):
-            part.refusal = error.without_frames()
-    return _answer(context, request, topics)
-
-
-def _answer(context: Context, request: ProduceRequest, topics: _Topics) -> Answered:
-    if request.acks == 0:
-        for _, parts in topics:
-            for part in parts:
-                if part.refusal is not None:
-                    raise Disconnect(f"a produce with acks=0 failed: {part.refusal}")
-        return None
-    return pack_produce(
-        context.api_version,
-        [
-            TopicAnswer(
-                topic.name or "", [_row(part) for part in parts], topic.topic_id or NO_TOPIC_ID
-            )
-            for topic, parts in topics
-        ],
-        throttle_ms=context.throttle_ms,
-    )
-
-
-def _row(part: _Part) -> PartitionAnswer:
-    appended, refusal = part.appended, part.refusal
-    if refusal is not None:
-        indexes = refusal.indexes if isinstance(refusal, RefusedRecords) else ()
-        return PartitionAnswer(
-            part.index,
-            refusal.code,
-            -1,
-            -1,
-            -1,
-            [(int(index), refusal.message) for index in indexes],
-            refusal.message,
-        )
-    assert appended is not None
-    return PartitionAnswer(
-        part.index, 0, appended.base_offset, part.log_append_time, appended.start_offset
-    )
-
-
-# The slow way: what must be asked or opened first.
-
-
-def _hold(context: Context, request: ProduceRequest, topics: _Topics, now: Millis) -> Held:
-    for _, parts in topics:
-        for part in parts:
-            part.batch = bytearray(part.batch)  # the connection's buffer will be used again
-    task = asyncio.get_running_loop().create_task(_produce_slowly(context, request, topics, now))
-    return Held(task)
-
-
-async def _produce_slowly(
-    context: Context, request: ProduceRequest, topics: _Topics, now: Millis
-) -> Answered:
-    parts = [part for _, parts in topics for part in parts if part.refusal is None]
-    for part in parts:
-        if part.must_open:
-            await _open(context, part, now)
-    await _verify(context, request, [part for part in parts if part.refusal is None])
+    for write in held:
+        if write.must_open:
+            await _open(context, write, now)
+    await _verify(context, request, [write for write in held if write.result is None])
     # No await from here to the append: what was verified is still true.
-    answered = _append_and_answer(context, request, topics, now)
-    return await answered if isinstance(answered, asyncio.Future) else answered
+    for write in held:
+        if write.result is None:
+            try:
+                if not write.append(now):
+                    uncommitted.append(write)
+            except (Refused, OSError) as error:
+                write.refuse(error)
+    answer.release()
+    response = _answer(request, writes, uncommitted)
+    if not isinstance(response, Deferred):
+        return response
+    committed: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+    response.listen(partial(_set_result, committed))
+    return await committed
 
 
-async def _open(context: Context, part: _Part, now: Millis) -> None:
-    assert part.partition is not None
-    assert part.header is not None
-    assert isinstance(part.batch, bytearray)
-    batch, header, accept = part.batch, part.header, part.partition.settings.accept
-    broker = context.broker
-    work = partial(accepting.open_and_check, batch, header, accept, now, broker.inspector)
+def _set_result(future: asyncio.Future[Answered], result: Answered | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+async def _open(context: Context, write: _Write, now: Millis) -> None:
+    broker, batch, accept = context.broker, write.batch, write.partition.settings.accept
+    assert isinstance(batch, bytearray)
+    work = partial(accepting.open_and_check, batch, write.header, accept, now, broker.inspector)
     try:
-        memory_bytes = accepting.memory_to_open(batch, header, accept)
-        part.batch = await broker.opening.run(memory_bytes, work)
+        memory_bytes = accepting.memory_to_open(batch, write.header, accept)
+        write.batch = await broker.opening.run(memory_bytes, work)
+        write.header = read_header(write.batch)  # it may have been compressed again
     except Refused as refusal:
-        part.refusal = refusal.without_frames()
+        write.refuse(refusal)
 
 
-async def _verify(context: Context, request: ProduceRequest, parts: list[_Part]) -> None:
-    """Ask the coordinator until the answer holds: a marker written meanwhile makes it stale."""
+async def _verify(context: Context, request: ProduceRequest, writes: list[_Write]) -> None:
+    """Ask the coordinator until its answer holds: a marker written meanwhile makes it stale."""
     for _ in range(VERIFY_TRIES_MAX):
-        unverified = [part for part in parts if part.refusal is None and _is_unverified(part)]
-        stale = [part for part in unverified if part.markers_seen != _markers(part) + 1]
+        stale = [
+            write
+            for write in writes
+            if write.is_unverified and write.markers_seen != write.partition.markers_written
+        ]
         if not stale:
             return
-        for part in stale:
-            part.markers_seen = _markers(part) + 1
+        for write in stale:
+            write.markers_seen = write.partition.markers_written
         try:
             await _ask_coordinator(context, request, stale)
         except Refused as refusal:
-            for part in stale:
-                part.refusal = _as_producer_sees(refusal, context.api_version)
+            for write in stale:
+                write.refuse(_as_producer_sees(refusal, context.api_version))
             return
-    for part in parts:
-        if part.refusal is None and _is_unverified(part):
-            part.refusal = Refused(ErrorCode.invalid_txn_state, "transactions end too fast here")
+    for write in writes:
+        if write.is_unverified:
+            write.refuse(
+                Refused(
+                    ErrorCode.invalid_txn_state,
+                    "could not verify the transaction because its markers kept arriving; retry",
+                )
+            )
 
 
-def _markers(part: _Part) -> int:
-    assert part.partition is not None
-    return part.partition.markers_written
-
-
-async def _ask_coordinator(context: Context, request: ProduceRequest, parts: list[_Part]) -> None:
-    header = parts[0].header
-    assert header is not None
+async def _ask_coordinator(context: Context, request: ProduceRequest, writes: list[_Write]) -> None:
+    header = writes[0].header
+    producer = header.producer_id, header.producer_epoch
     if request.transactional_id is None:
         raise Refused(ErrorCode.invalid_txn_state, "a transactional batch without its id")
-    if any(part.header is None or part.header[9:11] != header[9:11] for part in parts):
+    if any((write.header.producer_id, write.header.producer_epoch) != producer for write in writes):
         raise Refused(ErrorCode.invalid_producer_id_mapping, "two producers in one request")
     verified = context.broker.transactions.verify(
         request.transactional_id,
         ProducerId(header.producer_id),
         ProducerEpoch(header.producer_epoch),
-        [part.partition.topic_partition for part in parts if part.partition is not None],
-        add=context.api_version >= ADDS_PARTITIONS_FROM,
+        [write.partition.topic_partition for write in writes],
+        add=context.api_version >= TRANSACTIONS_FROM,
     )
     if verified is not None:
         await verified
@@ -380,7 +386,7 @@ async def _ask_coordinator(context: Context, request: ProduceRequest, parts: lis
 def _as_producer_sees(refusal: Refused, api_version: int) -> Refused:
     code = refusal.code
     if code in _RETRIED or (
-        code == ErrorCode.concurrent_transactions and api_version < ADDS_PARTITIONS_FROM
+        code == ErrorCode.concurrent_transactions and api_version < TRANSACTIONS_FROM
     ):
         code = ErrorCode.not_enough_replicas
     elif code == ErrorCode.producer_fenced:
@@ -391,11 +397,7 @@ def _as_producer_sees(refusal: Refused, api_version: int) -> Refused:
 
 
 def _reader(version: int) -> RequestReader:
-    def read(frame: memoryview, position: int) -> tuple[ProduceRequest | OneBatch, int]:
-        one = read_one_batch(frame, position, version)
-        return read_produce_request(frame, position, version) if one is None else (one, len(frame))
-
-    return read
+    return lambda frame, position: (read_request(frame, position, version), len(frame))
 
 
 HANDLERS = (
@@ -404,6 +406,7 @@ HANDLERS = (
         versions=(3, 13),
         handle=produce,
         read=_reader,
+        write=write_response,
         # librdkafka before 2 judges what a broker can do by the least version it sees.
         least_advertised=0,
     ),

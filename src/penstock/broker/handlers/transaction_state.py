@@ -159,20 +159,24 @@ def _write(context: Context, wanted: Any, topic: str, index: int) -> asyncio.Fut
         wanted.coordinator_epoch,
     )
     partition = context.broker.partitions.find(topic, index)
+
+    def on_committed(refusal: Refused | None) -> None:
+        if written.done():
+            return
+        if refusal is None:
+            written.set_result(None)
+        else:
+            written.set_exception(refusal)
+
     try:
         if partition is None:
             raise Refused(ErrorCode.unknown_topic_or_partition, "not on this broker")
         partition.check_leader(-1)
-        committed = write_marker(partition, marker, context.broker.clock())
+        write_marker(partition, marker, context.broker.clock(), on_committed)
     except Refused as refusal:
-        written.set_exception(refusal)
-        return written
+        on_committed(refusal)
     except OSError as error:
-        written.set_exception(Refused(ErrorCode.kafka_storage_error, str(error)))
-        return written
-    if committed is not None:
-        return committed
-    written.set_result(None)
+        on_committed(Refused(ErrorCode.kafka_storage_error, str(error)))
     return written
 
 

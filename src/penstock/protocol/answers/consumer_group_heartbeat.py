@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import FLEXIBLE
+from penstock.protocol.fields import FLEXIBLE
 
 _START: Final = Struct(
     ">"

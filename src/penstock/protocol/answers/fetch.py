@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import (
+from penstock.protocol.fields import (
     NO_TOPIC_ID,
-    Dialect,
+    Encoding,
     LeaderAndEpoch,
     Node,
-    dialect_of,
+    encoding_of,
     leader_field,
     nodes_field,
     tagged,
@@ -117,61 +117,61 @@ def pack_fetch(
     nodes: Sequence[Node] = (),
 ) -> list[Buffer]:
     """The body in pieces. `nodes` are those that any `current_leader` names."""
-    dialect = dialect_of(FETCH, version)
-    is_flexible = dialect.flexible
+    encoding = encoding_of(FETCH, version)
+    is_flexible = encoding.is_flexible
     pieces: list[Buffer] = []
     own = bytearray(_THROTTLE.pack(throttle_ms))
     if version >= _SESSIONS_FROM:
         own += _SESSION.pack(error_code, session_id)
-    own += dialect.count(len(topics))
+    own += encoding.count(len(topics))
     for topic in topics:
-        own += topic.topic_id if version >= _TOPIC_IDS_FROM else dialect.string(topic.name)
-        own += dialect.count(len(topic.partitions))
+        own += topic.topic_id if version >= _TOPIC_IDS_FROM else encoding.string(topic.name)
+        own += encoding.count(len(topic.partitions))
         for answer in topic.partitions:
-            own += _pack_partition(version, dialect, answer)
+            own += _pack_partition(version, encoding, answer)
             records = answer.records
             if records:
-                own += dialect.size(len(records))
+                own += encoding.size(len(records))
                 pieces += (own, records)
-                own = bytearray(_pack_tags(dialect, answer))
+                own = bytearray(_pack_tags(encoding, answer))
             elif is_flexible and answer[-2:] == _NO_TAGGED_FIELDS:
                 own += _NO_RECORDS_NOR_TAGS
             else:
-                own += dialect.size(0)
-                own += _pack_tags(dialect, answer)
-        own += dialect.no_tags
-    own += tagged(nodes_field(0, nodes)) if nodes and version >= _NODES_FROM else dialect.no_tags
+                own += encoding.size(0)
+                own += _pack_tags(encoding, answer)
+        own += encoding.no_tags
+    own += tagged(nodes_field(0, nodes)) if nodes and version >= _NODES_FROM else encoding.no_tags
     if own:
         pieces.append(own)
     return pieces
 
 
-def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
+def _pack_partition(version: int, encoding: Encoding, answer: PartitionAnswer) -> bytes:
     """Everything up to the size of the records."""
     aborted = answer.aborted
-    if dialect.flexible and not aborted:
+    if encoding.is_flexible and not aborted:
         return _PARTITION_12.pack(*answer[:5], aborted is not None, answer.preferred_read_replica)
     if version >= _LOG_START_FROM:
         fixed = _PARTITION_5.pack(*answer[:5])
     else:
         fixed = _PARTITION_4.pack(*answer[:4])
-    listed = dialect.null_array if aborted is None else _pack_aborted(dialect, aborted)
+    listed = encoding.null_array if aborted is None else _pack_aborted(encoding, aborted)
     if version < _PREFERRED_REPLICA_FROM:
         return fixed + listed
     return fixed + listed + _PREFERRED_REPLICA.pack(answer.preferred_read_replica)
 
 
-def _pack_aborted(dialect: Dialect, aborted: Sequence[tuple[int, int]]) -> bytes:
-    tags = dialect.no_tags
-    return dialect.count(len(aborted)) + b"".join(
+def _pack_aborted(encoding: Encoding, aborted: Sequence[tuple[int, int]]) -> bytes:
+    tags = encoding.no_tags
+    return encoding.count(len(aborted)) + b"".join(
         [_ABORTED.pack(producer_id, first_offset) + tags for producer_id, first_offset in aborted]
     )
 
 
-def _pack_tags(dialect: Dialect, answer: PartitionAnswer) -> bytes:
+def _pack_tags(encoding: Encoding, answer: PartitionAnswer) -> bytes:
     diverging, leader = answer.diverging_epoch, answer.current_leader
-    if not dialect.flexible or (diverging is None and leader is None):
-        return dialect.no_tags
+    if not encoding.is_flexible or (diverging is None and leader is None):
+        return encoding.no_tags
     fields = []
     if diverging is not None:
         fields.append((0, _DIVERGING.pack(diverging.epoch, diverging.end_offset)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import dialect_of
+from penstock.protocol.fields import encoding_of
 
 JOIN_GROUP: Final = 11
 _THROTTLE_FROM: Final = 2
@@ -44,8 +44,8 @@ class JoinAnswer(NamedTuple):
 
 def pack_join_group(version: int, joined: JoinAnswer, *, throttle_ms: int = 0) -> bytes:
     """The body."""
-    dialect = dialect_of(JOIN_GROUP, version)
-    string = dialect.string
+    encoding = encoding_of(JOIN_GROUP, version)
+    string = encoding.string
     parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
     parts.append(_START.pack(joined.error_code, joined.generation))
     if version >= _TYPE_FROM:
@@ -55,11 +55,11 @@ def pack_join_group(version: int, joined: JoinAnswer, *, throttle_ms: int = 0) -
     parts.append(string(joined.leader))
     if version >= _SKIP_FROM:
         parts.append(_SKIP.pack(joined.skip_assignment))
-    parts += (string(joined.member_id), dialect.count(len(joined.members)))
+    parts += (string(joined.member_id), encoding.count(len(joined.members)))
     for member in joined.members:
         parts.append(string(member.member_id))
         if version >= _INSTANCES_FROM:
             parts.append(string(member.instance_id))
-        parts += (dialect.size(len(member.metadata)), member.metadata, dialect.no_tags)
-    parts.append(dialect.no_tags)
+        parts += (encoding.size(len(member.metadata)), member.metadata, encoding.no_tags)
+    parts.append(encoding.no_tags)
     return b"".join(parts)

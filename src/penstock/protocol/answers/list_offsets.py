@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import dialect_of
+from penstock.protocol.fields import encoding_of
 
 LIST_OFFSETS: Final = 2
 _THROTTLE_FROM: Final = 2
@@ -49,15 +49,15 @@ def pack_list_offsets(
     version: int, topics: Sequence[TopicAnswer], *, throttle_ms: int = 0
 ) -> bytes:
     """The body."""
-    dialect = dialect_of(LIST_OFFSETS, version)
+    encoding = encoding_of(LIST_OFFSETS, version)
     parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
-    parts.append(dialect.count(len(topics)))
+    parts.append(encoding.count(len(topics)))
     layout = _PARTITION_4 if version >= _LEADER_EPOCH_FROM else _PARTITION_1
     fields = 5 if version >= _LEADER_EPOCH_FROM else 4
     for topic in topics:
-        parts += (dialect.string(topic.name), dialect.count(len(topic.partitions)))
+        parts += (encoding.string(topic.name), encoding.count(len(topic.partitions)))
         for answer in topic.partitions:
-            parts += (layout.pack(*answer[:fields]), dialect.no_tags)
-        parts.append(dialect.no_tags)
-    parts.append(dialect.no_tags)
+            parts += (layout.pack(*answer[:fields]), encoding.no_tags)
+        parts.append(encoding.no_tags)
+    parts.append(encoding.no_tags)
     return b"".join(parts)

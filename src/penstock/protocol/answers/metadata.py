@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.answers.dialect import NO_TOPIC_ID, Dialect, Node, dialect_of
+from penstock.protocol.fields import NO_TOPIC_ID, Encoding, Node, encoding_of
 
 METADATA: Final = 3
 OPERATIONS_UNASKED: Final = -(1 << 31)  # the client did not ask what it is allowed to do
@@ -75,55 +75,55 @@ def pack_metadata(
     error_code: int = 0,
 ) -> bytes:
     """The body."""
-    dialect = dialect_of(METADATA, version)
+    encoding = encoding_of(METADATA, version)
     packed = [topic if isinstance(topic, bytes) else pack_topic(version, topic) for topic in topics]
     parts = [_INT_32.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
-    parts.append(dialect.count(len(brokers)))
-    parts += [_pack_broker(version, dialect, broker) for broker in brokers]
+    parts.append(encoding.count(len(brokers)))
+    parts += [_pack_broker(version, encoding, broker) for broker in brokers]
     if version >= _CLUSTER_ID_FROM:
-        parts.append(dialect.string(cluster_id))
+        parts.append(encoding.string(cluster_id))
     if version >= _RACKS_FROM:
         parts.append(_INT_32.pack(controller_id))
-    parts.append(dialect.count(len(packed)))
+    parts.append(encoding.count(len(packed)))
     parts += packed
     if version in _CLUSTER_OPERATIONS:
         parts.append(_INT_32.pack(authorized_operations))
     if version >= _ERROR_FROM:
         parts.append(_ERROR.pack(error_code))
-    parts.append(dialect.no_tags)
+    parts.append(encoding.no_tags)
     return b"".join(parts)
 
 
 def pack_topic(version: int, topic: TopicAnswer) -> bytes:
     """One topic's part of the body."""
-    dialect = dialect_of(METADATA, version)
-    parts = [_ERROR.pack(topic.error_code), dialect.string(topic.name)]
+    encoding = encoding_of(METADATA, version)
+    parts = [_ERROR.pack(topic.error_code), encoding.string(topic.name)]
     if version >= _TOPIC_IDS_FROM:
         parts.append(topic.topic_id)
     if version >= _RACKS_FROM:
         parts.append(b"\1" if topic.is_internal else b"\0")
-    parts.append(dialect.count(len(topic.partitions)))
-    parts += [_pack_partition(version, dialect, partition) for partition in topic.partitions]
+    parts.append(encoding.count(len(topic.partitions)))
+    parts += [_pack_partition(version, encoding, partition) for partition in topic.partitions]
     if version >= _TOPIC_OPERATIONS_FROM:
         parts.append(_INT_32.pack(topic.authorized_operations))
-    parts.append(dialect.no_tags)
+    parts.append(encoding.no_tags)
     return b"".join(parts)
 
 
-def _pack_broker(version: int, dialect: Dialect, broker: Node) -> bytes:
-    parts = [_INT_32.pack(broker.node_id), dialect.string(broker.host), _INT_32.pack(broker.port)]
+def _pack_broker(version: int, encoding: Encoding, broker: Node) -> bytes:
+    parts = [_INT_32.pack(broker.node_id), encoding.string(broker.host), _INT_32.pack(broker.port)]
     if version >= _RACKS_FROM:
-        parts.append(dialect.string(broker.rack))
-    parts.append(dialect.no_tags)
+        parts.append(encoding.string(broker.rack))
+    parts.append(encoding.no_tags)
     return b"".join(parts)
 
 
-def _pack_partition(version: int, dialect: Dialect, answer: PartitionAnswer) -> bytes:
+def _pack_partition(version: int, encoding: Encoding, answer: PartitionAnswer) -> bytes:
     if version >= _LEADER_EPOCH_FROM:
         fixed = _PARTITION_7.pack(*answer[:4])
     else:
         fixed = _PARTITION_0.pack(*answer[:3])
-    nodes = dialect.ints(answer.replicas) + dialect.ints(answer.in_sync)
+    nodes = encoding.ints(answer.replicas) + encoding.ints(answer.in_sync)
     if version >= _OFFLINE_FROM:
-        nodes += dialect.ints(answer.offline)
-    return fixed + nodes + dialect.no_tags
+        nodes += encoding.ints(answer.offline)
+    return fixed + nodes + encoding.no_tags

@@ -3,7 +3,7 @@
 from struct import Struct
 from typing import Final
 
-from penstock.protocol.answers.dialect import dialect_of
+from penstock.protocol.fields import encoding_of
 
 SYNC_GROUP: Final = 14
 _THROTTLE_FROM: Final = 1
@@ -23,10 +23,10 @@ def pack_sync_group(
     throttle_ms: int = 0,
 ) -> bytes:
     """The body."""
-    dialect = dialect_of(SYNC_GROUP, version)
+    encoding = encoding_of(SYNC_GROUP, version)
     parts = [_THROTTLE.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
     parts.append(_ERROR_CODE.pack(error_code))
     if version >= _PROTOCOL_FROM:
-        parts += (dialect.string(protocol_type), dialect.string(protocol))
-    parts += (dialect.size(len(assignment)), assignment, dialect.no_tags)
+        parts += (encoding.string(protocol_type), encoding.string(protocol))
+    parts += (encoding.size(len(assignment)), assignment, encoding.no_tags)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""The produce reader against kio's writer, on sound and on broken requests."""
+"""Produce messages against kio's codecs, on valid and on broken requests."""
 
 import random
 import uuid
@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from penstock.errors import Malformed
 from penstock.protocol.messages import encode, fill, known_versions, request_reader, request_type
-from penstock.protocol.produce_request import read_one_batch, read_produce_request
+from penstock.protocol.produce import (
+    PartitionData,
+    PartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    TopicData,
+    TopicResult,
+    read_request,
+    read_response,
+    write_request,
+    write_response,
+)
 
 topics = st.lists(
     st.tuples(
@@ -58,22 +69,20 @@ def test_what_kio_writes_is_read(
 ) -> None:
     body = written(version, transactional_id, acks, given_topics)
     frame = memoryview(bytearray(b"head" + body))
-    request, end = read_produce_request(frame, 4, version)
-    assert end == len(frame)
+    request = read_request(frame, 4, version)
     assert (request.transactional_id, request.acks, request.timeout_ms) == (
         transactional_id,
         acks,
         1_234,
     )
     for (name, topic_id, partitions), topic in zip(given_topics, request.topics, strict=True):
-        assert topic.name == (None if version >= 13 else name)
-        assert topic.topic_id == (topic_id if version >= 13 else None)
-        assert topic.partitions == partitions
+        assert topic.topic == (topic_id if version >= 13 else name)
+        assert list(topic.partitions) == partitions
 
 
 def test_records_are_views_of_the_frame_that_can_be_written_to() -> None:
     frame = bytearray(written(9, None, -1, [("t", bytes(15) + b"x", [(0, b"records")])]))
-    request, _ = read_produce_request(memoryview(frame), 0, 9)
+    request = read_request(memoryview(frame), 0, 9)
     records = request.topics[0].partitions[0].records
     assert records is not None
     records[:3] = b"REC"
@@ -85,20 +94,20 @@ def test_every_truncation_and_trailing_byte_is_malformed(version: int) -> None:
     body = written(version, "tx", 1, [("t", bytes(15) + b"x", [(0, b"records"), (1, None)])] * 2)
     for broken in (*(body[:size] for size in range(len(body))), body + b"\0"):
         with pytest.raises(Malformed):
-            read_produce_request(memoryview(broken), 0, version)
+            read_request(memoryview(broken), 0, version)
 
 
 @pytest.mark.parametrize("version", list(known_versions(0)))
 def test_mutations_are_read_as_kio_reads_them_or_are_malformed(version: int) -> None:
     body = written(version, "tx", 1, [("t", bytes(15) + b"x", [(0, b"records"), (1, None)])] * 2)
-    chance = random.Random(version)
+    rng = random.Random(version)
     generated = request_reader(0, version)
     for _ in range(300):
         broken = bytearray(body)
-        for _ in range(chance.randrange(1, 4)):
-            broken[chance.randrange(len(broken))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+        for _ in range(rng.randrange(1, 4)):
+            broken[rng.randrange(len(broken))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
         with suppress(Malformed):
-            request, _ = read_produce_request(memoryview(broken), 0, version)
+            request = read_request(memoryview(broken), 0, version)
             theirs, _ = generated(broken, 0)
             assert (request.acks, len(request.topics)) == (theirs.acks, len(theirs.topic_data))
 
@@ -117,7 +126,7 @@ def test_mutations_are_read_as_kio_reads_them_or_are_malformed(version: int) -> 
 )
 def test_absurd_counts_and_nulls_are_malformed(version: int, body: bytes) -> None:
     with pytest.raises(Malformed):
-        read_produce_request(memoryview(body), 0, version)
+        read_request(memoryview(body), 0, version)
 
 
 def test_a_name_that_is_not_utf8_is_malformed() -> None:
@@ -125,7 +134,7 @@ def test_a_name_that_is_not_utf8_is_malformed() -> None:
         b"tttt", b"\xff\xff\xff\xff"
     )
     with pytest.raises(Malformed, match="UTF-8"):
-        read_produce_request(memoryview(body), 0, 9)
+        read_request(memoryview(body), 0, 9)
 
 
 @settings(deadline=None, max_examples=200)
@@ -135,50 +144,102 @@ def test_a_name_that_is_not_utf8_is_malformed() -> None:
     records=st.none() | st.binary(max_size=300),
     acks=st.sampled_from([-1, 0, 1]),
     transactional_id=st.none() | st.just("x"),
-    partitions=st.integers(1, 2),
 )
-def test_one_batch_reads_as_any_other_request(
-    version: int,
-    name: str,
-    records: bytes | None,
-    acks: int,
-    transactional_id: str | None,
-    partitions: int,
+def test_a_request_for_one_partition_is_read(
+    version: int, name: str, records: bytes | None, acks: int, transactional_id: str | None
 ) -> None:
-    rows = [(5 + index, records) for index in range(partitions)]
-    body = b"head" + written(version, transactional_id, acks, [(name, bytes(15) + b"x", rows)])
-    one = read_one_batch(memoryview(body), 4, version)
-    if one is not None:
-        assert (one.as_any(), len(body)) == read_produce_request(memoryview(body), 4, version)
-    is_short = 0 < len(name.encode()) < 127 or version >= 13
-    is_usual = transactional_id is None and records is not None and partitions == 1
-    assert one is not None or not (
-        version >= 9 and is_short and is_usual and len(records or b"") > 60
-    )
+    topic_id = bytes(15) + b"x"
+    body = b"head" + written(version, transactional_id, acks, [(name, topic_id, [(5, records)])])
+    request = read_request(memoryview(body), 4, version)
+    topic = topic_id if version >= 13 else name
+    assert (request.transactional_id, request.acks) == (transactional_id, acks)
+    assert [(key, list(rows)) for key, rows in request.topics] == [(topic, [(5, records)])]
 
 
 @pytest.mark.parametrize("version", [9, 12, 13])
-def test_one_batch_that_was_mutated_reads_as_any_other_or_is_left_to_it(version: int) -> None:
+def test_a_mutated_request_for_one_partition_is_read_as_kio_reads_it_or_is_malformed(
+    version: int,
+) -> None:
     body = written(version, None, 1, [("t" * 9, bytes(15) + b"x", [(3, b"records" * 9)])])
-    chance = random.Random(version)
-    taken = 0
+    rng = random.Random(version)
+    generated = request_reader(0, version)
+    read = 0
     for _ in range(2000):
         broken = bytearray(body)
-        for _ in range(chance.randrange(1, 3)):
-            broken[chance.randrange(len(broken))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
-        frame = memoryview(broken[: chance.randrange(len(broken) // 2, len(broken) + 40)])
+        for _ in range(rng.randrange(1, 3)):
+            broken[rng.randrange(len(broken))] = rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
         with suppress(Malformed):
-            one = read_one_batch(frame, 0, version)
-            if one is not None:
-                taken += 1
-                assert one.as_any() == read_produce_request(frame, 0, version)[0]
-    assert taken > 100
+            request = read_request(memoryview(broken), 0, version)
+            theirs, _ = generated(broken, 0)
+            rows = [
+                (data.index, data.records)
+                for topic in theirs.topic_data
+                for data in topic.partition_data
+            ]
+            assert request.acks == theirs.acks
+            assert [tuple(data) for topic in request.topics for data in topic.partitions] == rows
+            read += 1
+    assert read > 100
 
 
 @pytest.mark.parametrize("version", [9, 12, 13])
-def test_one_batch_that_was_cut_short_is_never_taken(version: int) -> None:
+def test_a_request_for_one_partition_that_was_cut_short_is_malformed(version: int) -> None:
     body = written(version, None, 1, [("t" * 9, bytes(15) + b"x", [(3, b"records" * 9)])])
-    assert read_one_batch(memoryview(body), 0, version) is not None
     for broken in (*(body[:size] for size in range(len(body))), body + b"\0"):
-        with suppress(Malformed):
-            assert read_one_batch(memoryview(broken), 0, version) is None
+        with pytest.raises(Malformed):
+            read_request(memoryview(broken), 0, version)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    version=st.integers(9, 13),
+    transactional_id=st.none() | st.text(max_size=10),
+    acks=st.sampled_from([-1, 0, 1]),
+    given_topics=topics,
+)
+def test_a_written_request_reads_back(
+    version: int, transactional_id: str | None, acks: int, given_topics: Topics
+) -> None:
+    request = ProduceRequest(
+        transactional_id,
+        acks,
+        1_234,
+        [
+            TopicData(
+                topic_id if version >= 13 else name,
+                [PartitionData(index, memoryview(data or b"")) for index, data in partitions],
+            )
+            for name, topic_id, partitions in given_topics
+        ],
+    )
+    body = memoryview(b"".join(write_request(request, version)))
+    assert read_request(body, 0, version) == request
+
+
+RESULTS = [
+    PartitionResult(7, 0, base_offset=123, log_append_time=-1, log_start_offset=99),
+    PartitionResult(8, 87, record_errors=[(3, "no key"), (4, None)], error_message="refused"),
+    PartitionResult(9, 0, base_offset=1, log_append_time=1_700_000_000_123, log_start_offset=0),
+]
+
+
+@pytest.mark.parametrize("version", list(known_versions(0)))
+@pytest.mark.parametrize("results", [RESULTS[:1], RESULTS[1:2], RESULTS], ids=len)
+@pytest.mark.parametrize("name", ["t", "x" * 200])
+def test_a_written_response_reads_back(
+    version: int, results: list[PartitionResult], name: str
+) -> None:
+    topic = bytes(range(16)) if version >= 13 else name
+    response = ProduceResponse([TopicResult(topic, results)])
+    body = memoryview(bytes(write_response(response, version, throttle_ms=5)))
+    ((read_topic, rows),) = read_response(body, 0, version).topics
+    assert read_topic == topic
+    for row, result in zip(rows, results, strict=True):
+        expected = result
+        if version < 8:  # neither messages nor record errors
+            expected = expected._replace(record_errors=(), error_message=None)
+        if version < 5:
+            expected = expected._replace(log_start_offset=-1)
+        assert row._replace(record_errors=tuple(row.record_errors)) == expected._replace(
+            record_errors=tuple(expected.record_errors)
+        )

@@ -1,0 +1,325 @@
+"""Produce, from the bytes of a request to its response: one way for every request.
+
+A request for one partition is read by a shorter codec than others, so the same batch in either must
+have the same result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.broker.partition import Leadership, Partition
+from penstock.errors import ErrorCode
+from penstock.log.files import OpenFiles
+from penstock.model import LeaderEpoch, NodeId, Offset
+from penstock.protocol.batch import CONTROL, TRANSACTIONAL, read_header, seal, write_header
+
+if TYPE_CHECKING:
+    from penstock.testing.wire import Wire
+    from tests.broker.conftest import RunningBroker
+
+MakeBatch = Callable[..., bytearray]
+
+
+def alone_and_among_others(wire: Wire, batch: bytes | bytearray) -> tuple[Any, Any]:
+    """The answer to the batch alone for partition 0, and among others for partition 1."""
+    alone = wire.produce("t", batch)
+    partitions = [{"index": index, "records": bytes(batch)} for index in (1, 2)]
+    among = wire.ask(
+        0,
+        9,
+        acks=-1,
+        timeout=1000,
+        topic_data=[{"name": "t", "partition_data": partitions}],
+    )
+    return alone, among.responses[0].partition_responses[0]
+
+
+def changed(batch: bytearray, **fields: int) -> bytearray:
+    """With other numbers in its header, and a true checksum."""
+    write_header(batch, 0, read_header(batch)._replace(**fields))
+    seal(batch)
+    return batch
+
+
+def corrupted(batch: bytearray) -> bytearray:
+    batch[-1] ^= 1
+    return batch
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+ODD: dict[str, Callable[[MakeBatch], bytes | bytearray]] = {
+    "nothing": lambda make: b"",
+    "half a header": lambda make: make()[:30],
+    "cut short": lambda make: make()[:-1],
+    "two batches": lambda make: make() + make(),
+    "a wrong checksum": lambda make: corrupted(make()),
+    "an old format": lambda make: make()[:16] + b"\1" * 60,
+    "records missing": lambda make: changed(make(), record_count=2),
+    "no records": lambda make: changed(make(), record_count=0, last_offset_delta=-1),
+    "an offset": lambda make: changed(make(), base_offset=5),
+    "a control batch": lambda make: changed(make(), attributes=CONTROL, producer_id=7),
+    "a codec unheard of": lambda make: changed(make(), attributes=6),
+    "a negative attribute": lambda make: changed(make(), attributes=-1),
+    "no sequence": lambda make: changed(make(), producer_id=7, producer_epoch=0),
+    "a transaction's": lambda make: changed(
+        make(), attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
+    ),
+    "from the future": lambda make: make(timestamp=now_ms() + (48 << 22)),
+    "too large": lambda make: make((b"k", bytes(2 << 20))),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_an_invalid_batch_is_refused_with_the_same_reason_alone_and_among_others(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, what: str
+) -> None:
+    broker.create_topic("t", 3)
+    alone, among = alone_and_among_others(wire, ODD[what](make_batch))
+    assert alone.error_code == among.error_code != ErrorCode.none
+    assert alone.error_message == among.error_message
+    assert alone.record_errors == among.record_errors
+    assert wire.produce("t", make_batch()).base_offset == 0
+
+
+@pytest.mark.parametrize("sequence", [0, 3])
+def test_idempotent_batches_have_the_same_result_alone_and_among_others(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, sequence: int
+) -> None:
+    broker.create_topic("t", 3)
+    for base_sequence in (0, 1, sequence):  # a repeat, and one that leaves a gap
+        batch = make_batch(producer_id=7, producer_epoch=0, base_sequence=base_sequence)
+        alone, among = alone_and_among_others(wire, batch)
+        assert (alone.error_code, alone.base_offset) == (among.error_code, among.base_offset)
+
+
+def test_a_batch_is_appended_alike_alone_and_among_others(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    broker.create_topic("t", 3)
+    alone, among = alone_and_among_others(wire, make_batch())
+    assert alone == dataclasses.replace(among, index=0)
+    assert read_header(wire.fetch("t", 0).records).leader_epoch == 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"message_timestamp_type": "LogAppendTime"},
+        {"compression_type": "zstd"},
+        {"cleanup_policy": "compact"},
+        {"message_timestamp_before_max_ms": "100000"},
+        {"flush_messages": "1"},
+        {"flush_ms": "1000"},
+    ],
+)
+def test_topics_with_rules_of_their_own_take_batches(
+    broker: RunningBroker,
+    wire: Wire,
+    make_batch: MakeBatch,
+    config: dict[str, str],
+) -> None:
+    broker.create_topic("t", 1, **config)
+    assert wire.produce("t", make_batch()).error_code == ErrorCode.none
+
+
+def test_a_failed_write_is_a_storage_error_and_leaves_the_log_as_it_was(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("t")
+
+    def fail(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    assert wire.produce("t", make_batch()).base_offset == 0
+    with monkeypatch.context() as failing:
+        failing.setattr(OpenFiles, "write", staticmethod(fail))
+        answer = wire.produce("t", make_batch())
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.kafka_storage_error, -1)
+    assert answer.error_message == "the log: No space left on device"
+    assert wire.produce("t", make_batch()).base_offset == 1
+
+
+def test_an_append_wakes_a_waiting_fetch(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    broker.create_topic("t")
+    with broker.connect() as writer:
+        wire.send(
+            1,
+            12,
+            max_wait=20_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            session_epoch=-1,
+            topics=[
+                {
+                    "topic": "t",
+                    "partitions": [
+                        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+                    ],
+                }
+            ],
+        )
+        writer.produce("t", make_batch())
+        found = wire.receive().responses[0].partitions[0]
+    assert read_header(found.records).record_count == 1
+
+
+def list_offset(wire: Wire, timestamp: int) -> tuple[int, int]:
+    """What ListOffsets finds for a time: timestamp and offset."""
+    answer = wire.ask(
+        2,
+        7,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            {
+                "name": "t",
+                "partitions": [
+                    {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+                ],
+            }
+        ],
+    )
+    row = answer.topics[0].partitions[0]
+    assert row.error_code == ErrorCode.none
+    return row.timestamp, row.offset
+
+
+def test_under_log_append_time_the_time_index_has_the_append_time(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    """The header was read before the time was set: the index must not get the client's time."""
+    broker.create_topic(
+        "t", message_timestamp_type="LogAppendTime", index_interval_bytes="1", segment_ms="100000"
+    )
+    began = now_ms()
+    client_time = began - 50_000_000
+    for _ in range(5):
+        assert wire.produce("t", make_batch(timestamp=client_time)).error_code == ErrorCode.none
+    partition = broker.partitions.find("t", 0)
+    assert partition is not None
+    largest = broker.call(lambda: partition.log.active.largest)
+    assert largest.timestamp >= began
+    assert len(broker.call(lambda: partition.log.segments)) == 1  # nor does it roll by that time
+    timestamp, offset = list_offset(wire, began)
+    assert (timestamp >= began, offset) == (True, 0)
+    assert list_offset(wire, now_ms() + 1_000)[1] == -1
+
+
+FOLLOWER = NodeId(2)
+
+
+def with_a_follower(broker: RunningBroker, isr: tuple[NodeId, ...]) -> Partition:
+    """The topic's partition with a second replica, which is in sync if it is in `isr`."""
+    broker.create_topic("t", min_insync_replicas="2")
+    partition = broker.partitions.find("t", 0)
+    assert partition is not None
+    leader = partition.node_id
+    leadership = Leadership(leader, LeaderEpoch(0), (leader, FOLLOWER), (leader, *isr))
+    broker.call(lambda: partition.lead(leadership))
+    return partition
+
+
+def send_produce(wire: Wire, batch: bytes | bytearray, *, acks: int, timeout_ms: int) -> None:
+    rows = [{"index": 0, "records": bytes(batch)}]
+    topics = [{"name": "t", "partition_data": rows}]
+    wire.send(0, 9, acks=acks, timeout=timeout_ms, topic_data=topics)
+
+
+def received_row(wire: Wire) -> Any:
+    return wire.receive().responses[0].partition_responses[0]
+
+
+def fetch_as_follower(broker: RunningBroker, partition: Partition, end_offset: int) -> None:
+    broker.call(lambda: partition.on_replica_fetch(FOLLOWER, Offset(end_offset)))
+
+
+def test_acks_all_waits_until_the_follower_has_the_batch(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    send_produce(wire, make_batch((b"k", b"v")), acks=-1, timeout_ms=20_000)
+    with broker.connect() as other:
+        assert other.produce("t", make_batch(), acks=1).base_offset == 1  # appended after it
+        assert broker.call(lambda: partition.log.high_watermark) == 0
+        fetch_as_follower(broker, partition, 1)
+        assert (received_row(wire).error_code, broker.call(lambda: partition.log.end_offset)) == (
+            ErrorCode.none,
+            2,
+        )
+        assert broker.call(lambda: partition.log.high_watermark) == 1
+
+
+def test_acks_all_times_out_while_the_follower_lags(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=50)
+    assert received_row(wire).error_code == ErrorCode.request_timed_out
+    fetch_as_follower(broker, partition, 1)  # too late for the response, not for the record
+    assert broker.call(lambda: partition.log.high_watermark) == 1
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=20_000)
+    fetch_as_follower(broker, partition, 2)
+    assert received_row(wire).base_offset == 1
+
+
+def test_responses_of_one_connection_leave_in_order_while_the_first_waits(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=20_000)
+    send_produce(wire, make_batch(), acks=1, timeout_ms=20_000)
+    while broker.call(lambda: partition.log.end_offset) < 2:
+        time.sleep(0.01)
+    fetch_as_follower(broker, partition, 2)
+    assert [received_row(wire).base_offset, received_row(wire).base_offset] == [0, 1]
+
+
+def test_a_lost_leadership_refuses_what_waits_and_what_comes(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=20_000)
+    while broker.call(lambda: partition.log.end_offset) < 1:
+        time.sleep(0.01)
+    lost = partition.leadership._replace(leader=FOLLOWER, leader_epoch=LeaderEpoch(1))
+    broker.call(lambda: partition.lead(lost))
+    assert received_row(wire).error_code == ErrorCode.not_leader_or_follower
+    send_produce(wire, make_batch(), acks=1, timeout_ms=20_000)
+    assert received_row(wire).error_code == ErrorCode.not_leader_or_follower
+    assert broker.call(lambda: partition.log.end_offset) == 1
+
+
+def test_acks_all_is_refused_below_min_insync_and_acks_1_is_not(
+    broker: RunningBroker, wire: Wire, make_batch: MakeBatch
+) -> None:
+    with_a_follower(broker, ())
+    send_produce(wire, make_batch(), acks=-1, timeout_ms=20_000)
+    assert received_row(wire).error_code == ErrorCode.not_enough_replicas
+    send_produce(wire, make_batch(), acks=1, timeout_ms=20_000)
+    assert received_row(wire).error_code == ErrorCode.none
+
+
+def test_a_client_that_leaves_while_its_produce_waits_costs_nothing(
+    broker: RunningBroker, make_batch: MakeBatch
+) -> None:
+    partition = with_a_follower(broker, (FOLLOWER,))
+    with broker.connect() as leaving:
+        send_produce(leaving, make_batch(), acks=-1, timeout_ms=20_000)
+        while broker.call(lambda: partition.log.end_offset) < 1:
+            time.sleep(0.01)
+    while broker.call(lambda: len(broker.server.connections)):
+        time.sleep(0.01)
+    fetch_as_follower(broker, partition, 1)
+    assert broker.call(lambda: partition.log.high_watermark) == 1
