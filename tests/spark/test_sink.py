@@ -117,6 +117,27 @@ def test_a_new_checkpoint_is_another_writer_though_its_batches_have_the_same_num
     assert sorted(values) == sorted([*range(40), *range(40)])
 
 
+def test_five_queries_of_one_driver_write_at_once(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    frame = stream(spark, tmp_path, rows=30).selectExpr("store AS key", "string(id) AS value")
+    topics = [make_topic(2) for _ in range(5)]
+    queries = [
+        frame.writeStream.foreachBatch(exactly_once(topic, bootstrap_servers=bootstrap))
+        .option("checkpointLocation", str(tmp_path / topic))
+        .trigger(availableNow=True)
+        .start()
+        for topic in topics
+    ]
+    while any(query.isActive for query in queries):
+        exactly_once(topics[0], bootstrap_servers=bootstrap)  # a sixth thread with the same brokers
+    for query in queries:
+        query.awaitTermination()  # raises what the query failed with
+    for topic in topics:
+        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        assert sorted(values) == list(range(60))
+
+
 def test_a_batch_job_is_one_transaction_and_a_layout_with_two_writers_is_refused(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic
 ) -> None:

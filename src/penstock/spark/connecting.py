@@ -46,7 +46,10 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def cluster(properties: Mapping[str, str]) -> Cluster:
-    """The process's connections to the brokers of these properties."""
+    """This thread's connections to the brokers of these properties, kept between tasks.
+
+    A driver runs each streaming query's `foreachBatch` in its own thread.
+    """
     return kept_cluster(properties[BOOTSTRAP], settings_from(properties))
 
 
