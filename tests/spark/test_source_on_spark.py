@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -165,6 +167,53 @@ def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
     with Cluster(bootstrap) as cluster:
         shown = cluster.run(committed_offsets("shown"))
     assert sorted(one.offset for one in shown.values()) == [11, 11]
+
+
+def test_a_topic_created_again_is_read_by_workers_that_know_the_one_before(
+    spark: SparkSession, bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    brokers = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def put(*values: str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap})
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(20) == 0
+
+    def read() -> list[str]:
+        frame = spark.read.format("penstock").options(**brokers).load()
+        rows = frame.repartition(2).selectExpr("string(value) AS value").collect()
+        return sorted(row.value for row in rows)
+
+    put("a", "b")
+    seen: list[str] = []
+
+    def note(batch: DataFrame, _: int) -> None:
+        seen.extend(row.value for row in batch.selectExpr("string(value) AS value").collect())
+
+    stream = spark.readStream.format("penstock").options(**brokers, startingOffsets="earliest")
+    query = (
+        stream.option("failOnDataLoss", "false")
+        .load()
+        .writeStream.foreachBatch(note)
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        for number in range(2):
+            query.processAllAvailable()
+            assert read() == sorted(seen[-2:])
+            admin.delete_topics([topic])[topic].result(20)
+            again = NewTopic(topic, num_partitions=1, replication_factor=1)
+            admin.create_topics([again])[topic].result(20)
+            put(f"c{number}", f"d{number}")
+        query.processAllAvailable()
+        assert read() == ["c1", "d1"]
+    finally:
+        query.stop()
+    assert seen == ["a", "b", "c0", "d0", "c1", "d1"]
 
 
 def test_errors_reach_the_user_in_our_words(

@@ -289,7 +289,7 @@ class Replay:
             return None
         subject = subject_name(SubjectNames.TOPIC, self._source.topic, Side.VALUE, None)
         if schema.lower() == "latest":
-            known = registry(url).latest(subject)
+            known = registry(url).latest(subject, fresh=True)
         elif schema.isdecimal():
             known = registry(url).version(subject, int(schema))
         else:
