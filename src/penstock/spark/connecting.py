@@ -65,6 +65,11 @@ def _kept_apart(bootstrap: str, settings: LinkSettings) -> Cluster:
     return kept
 
 
+def is_classic(session: object) -> bool:
+    """Whether this process has the session's JVM; over Spark Connect it has not."""
+    return hasattr(session, "_jsparkSession")
+
+
 @lru_cache(maxsize=_REGISTRIES_MAX)
 def registry(url: str) -> "Registry":
     """The process's client of a registry; `http://user:password@host` logs in.
