@@ -359,7 +359,7 @@ def batch_name(
         run = str(session.sparkContext.getLocalProperty(_RUN_ID))
     else:
         query_id = None if checkpoint is None else _query_id_in(session, str(checkpoint))
-        run = _process_run()
+        run = _run_of_process()
     if query_id is None:
         why = _NO_BATCH if is_classic(session) else _NO_CHECKPOINT
         raise Refused(ErrorCode.invalid_request, why)
@@ -375,7 +375,7 @@ def _query_id_in(session: "SparkSession", checkpoint: str) -> str:
 
 
 @cache
-def _process_run() -> str:
+def _run_of_process() -> str:
     """Spark Connect starts a process for each start of a query with `foreachBatch`."""
     return uuid.uuid4().hex
 

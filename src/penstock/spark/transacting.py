@@ -23,8 +23,8 @@ one that names another is not ours: batch 0 of a new checkpoint is never taken f
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -187,31 +187,17 @@ def transact(
     returns, all of it is there for read_committed readers. Batches of one `instance` are refused,
     as Superseded, once another has taken the name.
     """
+    known_topics = sorted(topics)
     if instance is None:
         instance = Instance()
-    try:
-        return _transact(cluster, name, write, sorted(topics), timeout_ms, instance)
-    except Refused as refusal:
-        if refusal.code in _FENCED:
-            raise Superseded(name) from refusal
-        raise
-
-
-def _transact(
-    cluster: Cluster,
-    name: BatchName,
-    write: Callable[[OpenTransaction], object],
-    known_topics: list[str],
-    timeout_ms: int,
-    instance: Instance,
-) -> Outcome:
-    handle = instance.handle = take(
-        cluster,
-        name.transactional_id,
-        known_topics,
-        timeout_ms=timeout_ms,
-        previous=instance.handle,
-    )
+    with _stopping_if_fenced(name):
+        handle = instance.handle = take(
+            cluster,
+            name.transactional_id,
+            known_topics,
+            timeout_ms=timeout_ms,
+            previous=instance.handle,
+        )
     if is_written(cluster, name):
         return Outcome.WRITTEN_BEFORE
     transaction = OpenTransaction(name, handle)
@@ -221,15 +207,30 @@ def _transact(
             return Outcome.EMPTY
         check_sequences(cluster, transaction)
         add_marker(cluster, transaction, known_topics)
-    except BaseException as failure:
+    except BaseException:
         try:
-            instance.handle = cluster.run(end_transaction(handle, commit=False))
-        except (Refused, OSError) as refusal:
-            if isinstance(refusal, Refused) and refusal.code in _FENCED:
-                raise Superseded(name) from failure  # which the tasks have failed by
+            # Tasks tell of a fence in words only; the answer to this tells it by its code.
+            with _stopping_if_fenced(name):
+                instance.handle = cluster.run(end_transaction(handle, commit=False))
+        except Superseded:
+            raise
+        except (Refused, OSError):
+            logger.debug("%s could not be aborted; the next to take its id does it", name)
         raise
-    instance.handle = commit(cluster, transaction)
+    with _stopping_if_fenced(name):
+        instance.handle = commit(cluster, transaction)
     return Outcome.WRITTEN
+
+
+@contextmanager
+def _stopping_if_fenced(name: BatchName) -> Iterator[None]:
+    """Superseded, where the block was refused because another has taken the transactional id."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.code in _FENCED:
+            raise Superseded(name) from refusal
+        raise
 
 
 def take(
