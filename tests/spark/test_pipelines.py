@@ -152,7 +152,7 @@ def test_a_pipeline_writes_to_topics(
     assert returncode == 0, said
     for written in (laid_out, one):
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe": written}
-        reader = batch_reader(options, read_schema(options))
+        reader: Any = batch_reader(options, read_schema(options))
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
         values = [int(value) for batch in batches for value in batch.column("value").to_pylist()]
         assert sorted(values) == list(range(30))

@@ -95,7 +95,7 @@ def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:
 def push_down(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     """A session may have filter push-down switched on for other sources."""
     name = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(name)
+    before = str(spark.conf.get(name))
     spark.conf.set(name, request.param)
     yield request.param
     spark.conf.set(name, before)

@@ -83,7 +83,7 @@ def test_a_table_of_a_topic_created_again_has_the_rows_of_the_new_topic(
         producer.produce(topic, value, "key", partition=0)
         assert producer.flush(20) == 0
 
-    def values() -> list[bytes]:
+    def values() -> list[Any]:
         batches = [batch for one in planned for batch in reader.read(one)]
         return [value for batch in batches for value in batch.column("value").to_pylist()]
 
