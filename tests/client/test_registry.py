@@ -57,6 +57,18 @@ def test_a_cold_process_asks_once_per_schema_however_many_threads_ask(counting: 
     assert counting.clients == {"order-service 3"}
 
 
+def test_a_fresh_latest_version_is_asked_for_though_one_is_cached(counting: Counting) -> None:
+    path = "/subjects/orders-value/versions/latest"
+    counting.answers[path] = {**SCHEMA, "id": 1, "version": 1}
+    with Registry(counting.url) as registry:
+        assert registry.latest("orders-value").version == 1
+        counting.answers[path] = {**SCHEMA, "id": 2, "version": 2}
+        assert registry.latest("orders-value").version == 1
+        assert registry.latest("orders-value", fresh=True).version == 2
+        assert registry.latest("orders-value").version == 2
+    assert counting.asked[f"GET {path}"] == 2
+
+
 def test_what_is_cached_works_while_the_registry_is_down(counting: Counting) -> None:
     counting.answers["/schemas/ids/1"] = SCHEMA
     with Registry(counting.url, attempts=2) as registry:

@@ -178,7 +178,7 @@ def test_another_topic_under_the_same_name_is_refused() -> None:
         return begin(request)
 
     world._begin = remade  # type: ignore[method-assign]  # noqa: SLF001 - as above
-    with pytest.raises(Refused, match="deleted and made again"):
+    with pytest.raises(Refused, match="deleted and created again"):
         world.read(0, 10, chunk_bytes=1)
 
 

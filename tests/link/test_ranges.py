@@ -11,12 +11,18 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.columns.opening import open_batches
-from penstock.errors import ErrorCode, Refused
+from penstock.errors import Refused
 from penstock.link import blocking
 from penstock.link.address import read_bootstrap
-from penstock.link.offsets import Isolation, end_offsets
+from penstock.link.offsets import Isolation, end_offsets, partitions_of
 from penstock.link.producing import produce
-from penstock.link.ranges import Chunk, FetchSettings, OffsetGone, fetch_range
+from penstock.link.ranges import (
+    Chunk,
+    FetchSettings,
+    OffsetGone,
+    TopicRecreated,
+    fetch_range,
+)
 from penstock.link.request import Request, plain
 from penstock.link.transactions import end_transaction, init_producer_id
 from penstock.model import Offset, TopicPartition
@@ -174,9 +180,24 @@ def test_a_topic_made_again_under_its_name_is_refused(
     next(chunks)
     remake_topic(server.bootstrap, topic)
     written(server.bootstrap, topic, 1_000)
-    with pytest.raises(Refused, match="deleted and made again") as refused:
+    with pytest.raises(TopicRecreated, match="deleted and created again"):
         list(chunks)
-    assert refused.value.code is ErrorCode.invalid_topic_exception
+
+
+def test_a_topic_created_again_is_read_by_who_knew_the_one_before(
+    server: Any, shell: Any, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    place = TopicPartition(topic, 0)
+    written(server.bootstrap, topic, 10)
+    list(shell.stream(fetch_range(place, Offset(0), Offset(10))))  # the topic's id is cached now
+    remake_topic(server.bootstrap, topic)
+    written(server.bootstrap, topic, 10)
+    with blocking.Cluster(server.bootstrap) as other:
+        other.run(partitions_of([topic]))
+        topic_id = other.routes.topics[topic].topic_id
+    again = fetch_range(place, Offset(0), Offset(10), topic_id=topic_id)
+    assert sum(chunk.end_offset - chunk.start_offset for chunk in shell.stream(again)) == 10
 
 
 def remake_topic(bootstrap: str, topic: str) -> None:

@@ -1,10 +1,13 @@
 """One connection, in both shells, to brokers and to what is none."""
 
 import asyncio
+import gc
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -160,6 +163,33 @@ def test_a_forked_child_makes_its_own_connections(broker: EmbeddedBroker) -> Non
     for _ in range(3):  # the parent's connection was neither closed nor spoken on
         cluster.run(describe_all)
     cluster.close()
+
+
+def test_threads_that_work_at_once_have_connections_of_their_own(broker: EmbeddedBroker) -> None:
+    begin = threading.Barrier(5)
+
+    def work() -> "weakref.ref[blocking.Cluster]":
+        cluster = blocking.kept_cluster(broker.bootstrap)
+        begin.wait(20)
+        for _ in range(50):
+            cluster.run(describe_all)
+        assert blocking.kept_cluster(broker.bootstrap) is cluster
+        return weakref.ref(cluster)
+
+    with ThreadPoolExecutor(5) as threads:
+        known = [one.result() for one in [threads.submit(work) for _ in range(5)]]
+        assert len({id(one()) for one in known}) == 5
+    gc.collect()
+    assert [one() for one in known] == [None] * 5  # closed with their threads
+
+
+def test_a_thread_keeps_the_clusters_that_it_used_last() -> None:
+    first = blocking.kept_cluster("127.0.0.1:1")
+    others = [blocking.kept_cluster(f"127.0.0.1:{port}") for port in range(2, 9)]
+    assert blocking.kept_cluster("127.0.0.1:1") is first
+    blocking.kept_cluster("127.0.0.1:9")
+    assert blocking.kept_cluster("127.0.0.1:1") is first
+    assert blocking.kept_cluster("127.0.0.1:2") is not others[0]
 
 
 def describe_all(routes: Routes) -> Steps[object]:

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from penstock.client.contract import Contract
 from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
+from penstock.spark.source import batch_reader, read_schema
 
 SECONDS_MAX = 540  # a busy machine takes minutes to start what takes seconds
 SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
@@ -47,6 +48,37 @@ def orders():
         .option("columns", "id,_offset")
         .load()
     )
+"""
+
+SINKS = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+from penstock.spark import record_batches
+
+spark = SparkSession.active()
+brokers = {{"kafka.bootstrap.servers": {bootstrap!r}}}
+
+
+def rows():
+    reader = spark.readStream.format("penstock").options(**brokers, subscribe={topic!r})
+    return reader.option("startingOffsets", "earliest").load().select("key", "value")
+
+
+packed = record_batches(rows(), {laid_out!r}, bootstrap_servers={bootstrap!r})
+
+dp.create_sink("laid_out", "penstock", {{**brokers, "query": {laid_out!r}}})
+dp.create_sink("in_one_task", "penstock", {{**brokers, "topic": {one!r}, "query": {one!r}}})
+
+
+@dp.append_flow(target="laid_out")
+def to_laid_out():
+    return packed
+
+
+@dp.append_flow(target="in_one_task")
+def to_one():
+    return rows().coalesce(1)
 """
 
 
@@ -98,3 +130,28 @@ def test_a_pipeline_reads_a_topic_into_a_table(
     files = list(tmp_path.glob("**/orders/*.parquet"))
     ids: list[Any] = [row["id"] for one in files for row in pq.read_table(one).to_pylist()]
     assert sorted(ids) == list(range(10))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX + 60)
+def test_a_pipeline_writes_to_topics(
+    make_topic: Callable[..., str], bootstrap: str, tmp_path: Path
+) -> None:
+    topic, laid_out, one = make_topic(3), make_topic(2), make_topic(2)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(30):
+        producer.produce(topic, str(number), f"key-{number}", partition=number % 3)
+    assert producer.flush(20) == 0
+    (tmp_path / "spark-pipeline.yml").write_text(PROJECT.format(folder=tmp_path))
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "sinks.py").write_text(
+        SINKS.format(bootstrap=bootstrap, topic=topic, laid_out=laid_out, one=one)
+    )
+    returncode, said = run_pipeline(tmp_path)
+    assert returncode == 0, said
+    for written in (laid_out, one):
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": written}
+        reader: Any = batch_reader(options, read_schema(options))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        values = [int(value) for batch in batches for value in batch.column("value").to_pylist()]
+        assert sorted(values) == list(range(30))

@@ -48,10 +48,10 @@ def test_ranges_are_what_lies_between_and_a_new_partition_begins_at_its_start() 
     assert spans(ranges_between(position(5, 7), position(5, 9, 3))) == [(1, 7, 9), (2, 0, 3)]
 
 
-def test_a_topic_made_again_is_a_loss_and_begins_at_its_start() -> None:
+def test_a_topic_created_again_is_a_loss_and_begins_at_its_start() -> None:
     before, after = position(5, 7), position(2, 1, topic_id=OTHER)
     assert losses(before, after) == [
-        "topic t was deleted and made again: its offsets are of another log"
+        "topic t was deleted and created again: its offsets belong to the deleted one"
     ]
     assert spans(ranges_between(before, after)) == [(0, 0, 2), (1, 0, 1)]
     assert ranges_between(before, after)[0].topic_id == OTHER

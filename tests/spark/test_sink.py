@@ -1,20 +1,31 @@
 """The sink on Spark itself: whole batches and jobs, once, to where they belong."""
 
-from collections.abc import Callable
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.registry import Registry
 from penstock.client.serializers import Deserializer
 from penstock.errors import Refused
 from penstock.spark import exactly_once, record_batches
+from penstock.testing.spark_connect import ConnectServer
 
 MakeTopic: TypeAlias = Callable[..., str]
 Row: TypeAlias = tuple[int, bytes | None, bytes | None]
+CLIENT = Path(__file__).with_name("connect_client.py")
+CLIENT_S = 300
+ROWS = 40
 ORDER = """{"type": "record", "name": "Order", "fields": [
   {"name": "id", "type": "long"}, {"name": "store", "type": "string"}]}"""
 
@@ -36,7 +47,7 @@ def committed(bootstrap: str, topic: str) -> list[Any]:
             place = TopicPartition(topic, partition, 0)
             end = consumer.get_watermark_offsets(place, timeout=20)[1]
             consumer.assign([place])
-            while consumer.position([place])[0].offset < end:
+            while max(0, consumer.position([place])[0].offset) < end:  # negative: nothing read yet
                 found += consumer.consume(1000, timeout=0.2)
         return found
     finally:
@@ -117,6 +128,61 @@ def test_a_new_checkpoint_is_another_writer_though_its_batches_have_the_same_num
     assert sorted(values) == sorted([*range(40), *range(40)])
 
 
+def test_five_queries_of_one_driver_write_at_once(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    frame = stream(spark, tmp_path, rows=30).selectExpr("store AS key", "string(id) AS value")
+    topics = [make_topic(2) for _ in range(5)]
+    queries = [
+        frame.writeStream.foreachBatch(exactly_once(topic, bootstrap_servers=bootstrap))
+        .option("checkpointLocation", str(tmp_path / topic))
+        .trigger(availableNow=True)
+        .start()
+        for topic in topics
+    ]
+    while any(query.isActive for query in queries):
+        exactly_once(topics[0], bootstrap_servers=bootstrap)  # a sixth thread with the same brokers
+    for query in queries:
+        query.awaitTermination()  # raises what the query failed with
+    for topic in topics:
+        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        assert sorted(values) == list(range(60))
+
+
+def test_a_query_that_runs_twice_goes_on_as_its_younger_instance(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(2)
+
+    def start(name: str) -> StreamingQuery:
+        frame = spark.readStream.schema("value string").text(str(tmp_path / name))
+        sink = exactly_once(topic, query=topic, bootstrap_servers=bootstrap)
+        writer = frame.writeStream.foreachBatch(sink)
+        return writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{name}")).start()
+
+    def put(name: str, value: str) -> None:
+        spark.createDataFrame([(value,)], "value string").write.mode("append").text(
+            str(tmp_path / name)
+        )
+
+    put("older", "a")
+    put("younger", "b")
+    older = start("older")
+    older.processAllAvailable()
+    younger = start("younger")
+    try:
+        younger.processAllAvailable()
+        put("older", "lost")
+        with pytest.raises(StreamingQueryException, match="another instance of this query"):
+            older.awaitTermination(120)
+        put("younger", "c")
+        younger.processAllAvailable()
+    finally:
+        older.stop()
+        younger.stop()
+    assert sorted(one.value() for one in committed(bootstrap, topic)) == [b"a", b"b", b"c"]
+
+
 def test_a_batch_job_is_one_transaction_and_a_layout_with_two_writers_is_refused(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic
 ) -> None:
@@ -163,3 +229,85 @@ def test_a_frame_that_is_no_micro_batch_is_sent_elsewhere(
     sink = exactly_once(make_topic(1), value="value", bootstrap_servers=bootstrap)
     with pytest.raises(Refused, match="no micro-batch"):
         sink(spark.sql("SELECT 'a' AS value"), 0)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17 or newer (make java)")
+    with ConnectServer(tmp_path_factory.mktemp("connect")) as server:
+        yield server
+
+
+class Client:
+    """Runs steps of the client program."""
+
+    def __init__(self, server: ConnectServer, bootstrap: str, folder: Path) -> None:
+        self._server = server
+        self._bootstrap = bootstrap
+        self._folder = folder
+        files = folder / "input"
+        files.mkdir()
+        for part in range(2):
+            numbers = range(part * ROWS // 2, (part + 1) * ROWS // 2)
+            lines = [json.dumps({"id": one, "store": f"store-{one % 7}"}) for one in numbers]
+            (files / f"{part}.json").write_text("\n".join(lines))
+
+    def run(self, step: str, *topics: str) -> str:
+        said = {
+            "step": step,
+            "url": self._server.url,
+            "bootstrap": self._bootstrap,
+            "folder": str(self._folder),
+            "topics": topics,
+        }
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        ended = subprocess.run(
+            [sys.executable, str(CLIENT), json.dumps(said)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr[-4000:] + self._server.said()[-4000:]
+        return ended.stdout
+
+
+@pytest.fixture
+def client(server: ConnectServer, bootstrap: str, tmp_path: Path) -> Client:
+    return Client(server, bootstrap, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(CLIENT_S + 200)
+def test_streams_over_connect_are_written_once_though_their_last_batches_come_again(
+    client: Client, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topics = [make_topic(2), make_topic(3)]
+    client.run("exactly_once", *topics)
+    for topic in topics:
+        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        assert sorted(values) == list(range(ROWS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(CLIENT_S + 200)
+def test_a_stream_over_connect_without_its_checkpoint_is_refused_before_it_writes(
+    client: Client, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    assert "give exactly_once(..., checkpoint=...)" in client.run("no_checkpoint", topic)
+    assert committed(bootstrap, topic) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(CLIENT_S + 200)
+def test_frames_over_connect_are_laid_out_for_the_format(
+    client: Client, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topics = [make_topic(3), make_topic(3)]
+    client.run("record_batches", *topics)
+    for topic in topics:
+        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        assert sorted(values) == list(range(ROWS))

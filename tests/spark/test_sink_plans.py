@@ -139,6 +139,22 @@ def test_an_incompatible_schema_stops_the_job_before_it_starts(
         )
 
 
+def test_a_query_created_again_writes_with_the_latest_version(
+    registry: Registry, registry_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    request = asked(topic=topic, schema=Contract(), registry_url=registry_url)
+    Serializer(registry, topic, Contract(ORDER)).prepare()
+    first = prepared(request).schema
+    assert first is not None
+    assert "note" not in str(first.schema)
+    wider = ORDER.replace("]}", ', {"name": "note", "type": "string", "default": ""}]}')
+    Serializer(registry, topic, Contract(wider)).prepare()
+    second = prepared(request).schema
+    assert second is not None
+    assert "note" in str(second.schema)
+
+
 def test_a_topic_that_does_not_exist_stops_the_job_before_it_starts(bootstrap: str) -> None:
     with pytest.raises(Refused, match="does not exist"):
         exactly_once("no-such-topic", value="value", bootstrap_servers=bootstrap)

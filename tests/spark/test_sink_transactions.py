@@ -23,13 +23,14 @@ from penstock.link.transactions import (
 from penstock.model import Offset, Sequence, TopicPartition
 from penstock.spark.connecting import cluster as kept_cluster
 from penstock.spark.connecting import kafka_properties
-from penstock.spark.micro_batch import in_transaction
+from penstock.spark.micro_batch import TransactionalBatch, in_transaction
 from penstock.spark.packing import Packer
 from penstock.spark.transacting import (
     ALREADY_WRITTEN,
     BatchName,
     OpenTransaction,
     Outcome,
+    Superseded,
     Written,
     java_hash,
     transact,
@@ -57,7 +58,7 @@ class Sink:
 
     def __init__(self, properties: dict[str, str], topic: str) -> None:
         self.topic = topic
-        self._properties = properties
+        self.properties = properties
 
     def write(
         self,
@@ -65,12 +66,12 @@ class Sink:
         rows: list[tuple[str | None, str]],
         writer: str = "task 0",
     ) -> list[Written]:
-        target = WriteTarget(self._properties, transaction.handle, dict(transaction.sequences))
+        target = WriteTarget(self.properties, transaction.handle, dict(transaction.sequences))
         packed = self._packer().pack(iter([frame_of(rows)]))
         return PartitionWriter(target, writer).write(packed)
 
     def _packer(self) -> Packer:
-        request = WriteRequest(self._properties, topic=self.topic)
+        request = WriteRequest(self.properties, topic=self.topic)
         return Packer(request.plan(["key", "value"]), 0)
 
 
@@ -171,6 +172,74 @@ def test_a_driver_that_was_overtaken_can_neither_write_nor_commit(
     with pytest.raises(Refused):
         transact(cluster, name(sink.topic), overtaken)
     assert visible(cluster, sink.topic) == list(range(10))
+
+
+def written_in(sink: Sink, batch: BatchName, first: int, end: int) -> Outcome:
+    """One batch, written as `exactly_once` does."""
+
+    def write(one: TransactionalBatch) -> None:
+        transaction = one._transaction  # noqa: SLF001 - tasks are done by hand here
+        transaction.note(sink.write(transaction, rows(first, end)))
+
+    return in_transaction(batch, sink.properties, write, topics=[sink.topic])
+
+
+def test_the_younger_instance_of_a_query_wins_and_the_older_stops(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def older(batch_id: int) -> BatchName:
+        return BatchName(sink.topic, "checkpoint-1", batch_id, run="older")
+
+    def younger(batch_id: int) -> BatchName:
+        return BatchName(sink.topic, "checkpoint-2", batch_id, run="younger")
+
+    written_in(sink, older(0), 0, 10)
+    written_in(sink, older(1), 10, 20)
+    written_in(sink, younger(0), 20, 30)
+    for _ in range(2):  # and does not come back
+        with pytest.raises(Superseded, match="another instance of this query has started since"):
+            written_in(sink, older(2), 90, 99)
+    written_in(sink, younger(1), 30, 40)
+    assert visible(cluster, sink.topic) == list(range(40))
+
+
+def test_an_instance_that_is_overtaken_within_a_batch_stops_and_the_younger_goes_on(
+    cluster: Cluster, sink: Sink
+) -> None:
+    younger = BatchName(sink.topic, "checkpoint-2", 0, run="younger")
+
+    def write(one: TransactionalBatch) -> None:
+        transaction = one._transaction  # noqa: SLF001 - tasks are done by hand here
+        transaction.note(sink.write(transaction, rows(90, 95)))
+        written_in(sink, younger, 0, 10)
+        sink.write(transaction, rows(95, 99))
+
+    older = BatchName(sink.topic, "checkpoint-1", 0, run="older")
+    with pytest.raises(Superseded, match="the younger one goes on"):
+        in_transaction(older, sink.properties, write, topics=[sink.topic])
+    written_in(sink, younger._replace(batch_id=1), 10, 20)
+    assert visible(cluster, sink.topic) == list(range(20))
+
+
+def test_an_instance_goes_on_after_batches_that_failed_or_were_empty(
+    cluster: Cluster, sink: Sink
+) -> None:
+    def batch(batch_id: int) -> BatchName:
+        return BatchName(sink.topic, "checkpoint-1", batch_id, run="only")
+
+    def fail(one: TransactionalBatch) -> None:
+        transaction = one._transaction  # noqa: SLF001 - tasks are done by hand here
+        transaction.note(sink.write(transaction, rows(90, 99)))
+        raise ValueError("as a task may")
+
+    for batch_id in range(3):
+        with pytest.raises(ValueError, match="as a task may"):
+            in_transaction(batch(2 * batch_id), sink.properties, fail, topics=[sink.topic])
+        assert written_in(sink, batch(2 * batch_id), 0, 0) is Outcome.EMPTY
+        written_in(sink, batch(2 * batch_id + 1), 10 * batch_id, 10 * batch_id + 10)
+        again = written_in(sink, batch(2 * batch_id + 1), 0, 10)
+        assert again is Outcome.WRITTEN_BEFORE
+    assert visible(cluster, sink.topic) == list(range(30))
 
 
 def test_two_tasks_that_write_to_one_partition_are_refused(cluster: Cluster, sink: Sink) -> None:
@@ -329,7 +398,7 @@ class TurnSink(Sink):
         rows: list[tuple[str | None, str]],
         writer: str = "task 0",
     ) -> list[Written]:
-        target = WriteTarget(self._properties, transaction.handle)
+        target = WriteTarget(self.properties, transaction.handle)
         packed = self._packer().build(iter([frame_of(rows)]))
         return TurnWriter(target, turns, writer).write(packed)
 

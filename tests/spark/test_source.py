@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from penstock.errors import Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
 from penstock.link.ranges import Chunk
+from penstock.link.settings import LinkSettings
 from penstock.model import Offset
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
@@ -66,6 +68,16 @@ class Topic:
         for value in values:
             producer.produce(self.name, value, **{"partition": 0, **more})
         assert producer.flush(20) == 0
+
+    def delete(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([self.name])[self.name].result(20)
+
+    def create_again(self) -> None:
+        self.delete()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        again = NewTopic(self.name, num_partitions=1, replication_factor=1)
+        admin.create_topics([again])[self.name].result(20)
 
     def serializer(self, schema: str, form: Form = Form.PREFIX) -> Serializer:
         return Serializer(self.registry, self.name, Contract(schema, form=form))
@@ -478,19 +490,56 @@ def test_a_topic_deleted_and_made_again_is_refused_or_read_anew(topic: Topic) ->
     start = reader.initialOffset()
     end = moved(reader, start)
     planned = reader.partitions(start, end)
-    admin = AdminClient({"bootstrap.servers": topic.bootstrap})
-    admin.delete_topics([topic.name])[topic.name].result(20)
-    admin.create_topics([NewTopic(topic.name, num_partitions=1, replication_factor=1)])[
-        topic.name
-    ].result(20)
+    topic.create_again()
     topic.put(b"c", b"d", b"e")
-    with pytest.raises(Refused, match=f"{topic.name} was deleted and made again"):
+    with pytest.raises(Refused, match=f"{topic.name} was deleted and created again"):
         moved(reader, end)
-    with pytest.raises(Refused, match=f"{topic.name} was deleted and made again"):
+    with pytest.raises(Refused, match=f"{topic.name} was deleted and created again"):
         rows(reader, planned, schema)
     bold, schema = stream(topic.options, failOnDataLoss="false")
     found = rows(bold, bold.partitions(end, moved(bold, end)), schema)
     assert found.column("value").to_pylist() == [b"c", b"d", b"e"]
+    assert rows(bold, planned, schema).num_rows == 0  # a batch that was planned before
+
+
+def test_a_worker_that_knows_the_deleted_topic_reads_the_one_created_again(topic: Topic) -> None:
+    with ThreadPoolExecutor(1) as worker:  # a thread has its own metadata, as a process has
+
+        def read() -> list[Any]:
+            schema = read_schema(topic.options)
+            reader = batch_reader(topic.options, schema)
+            planned = reader.partitions()
+            found = worker.submit(rows, reader, planned, schema).result()
+            return found.column("value").to_pylist()
+
+        topic.put(b"a", b"b")
+        assert read() == [b"a", b"b"]
+        topic.create_again()
+        topic.put(b"c")
+        assert read() == [b"c"]
+
+
+def test_a_topic_that_is_gone_ends_a_task_or_is_left_out(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.put(b"a")
+    reader, schema = stream(topic.options, startingOffsets="earliest")
+    bold, _ = stream(topic.options, startingOffsets="earliest", failOnDataLoss="false")
+    start = reader.initialOffset()
+    planned = reader.partitions(start, moved(reader, start))
+    topic.delete()
+    with Cluster(topic.bootstrap, LinkSettings(unsure_ms=100)) as impatient:
+        monkeypatch.setattr(reading, "cluster", lambda _: impatient)
+        with pytest.raises(Refused, match="with failOnDataLoss=false it goes on"):
+            rows(reader, planned, schema)
+        assert rows(bold, planned, schema).num_rows == 0
+
+
+def test_a_query_created_again_has_the_columns_of_the_latest_version(topic: Topic) -> None:
+    topic.put(*topic.orders(V1, 1))
+    assert "note" not in read_schema(dict(topic.decoded)).names
+    topic.put(*topic.orders(V2, 2))
+    assert "note" in read_schema(dict(topic.decoded)).names
 
 
 PROTOBUF = 'syntax = "proto3"; message Order { int64 id = 1; uint32 pieces = 2; }'

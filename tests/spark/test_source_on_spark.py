@@ -1,12 +1,14 @@
 """The source as users call it, on a real Spark."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -89,21 +91,55 @@ def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:
     return record.key(), record.value(), record.headers()
 
 
-def test_filters_are_pushed_down_and_a_session_without_push_down_works_as_well(
+@pytest.fixture(params=["false", "true"])
+def push_down(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A session may have filter push-down switched on for other sources."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, request.param)
+    yield request.param
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("push_down")
+def test_a_frame_used_with_and_without_a_filter_has_the_right_rows_each_time(
     spark: SparkSession, options: dict[str, str]
 ) -> None:
-    reader = spark.read.format("penstock").options(**options)
+    frame = spark.read.format("penstock").options(**options).load()
+    assert frame.count() == 21
     wanted = (
         "_partition = 1 and _offset >= 3 and _offset < 5 and _timestamp > timestamp'2020-01-01'"
     )
-    planned = reader.load().where(wanted)
-    assert [row.id for row in planned.select("id").collect()] == [7, 9]
-    assert planned.rdd.getNumPartitions() == 1
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        assert [row.id for row in reader.load().where(wanted).select("id").collect()] == [7, 9]
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    assert [row.id for row in frame.where(wanted).select("id").collect()] == [7, 9]
+    assert frame.count() == 21
+    assert frame.where("_partition = 0").count() == 10
+    assert frame.where("_partition = 1 and _offset < 3").count() == 3
+    assert frame.where("_topic = 'another'").count() == 0
+    assert frame.count() == 21
+    both = frame.where("_offset < 2").union(frame)
+    assert both.count() == 4 + 21
+
+
+@pytest.mark.usefixtures("push_down")
+def test_a_temporary_view_and_a_batch_write_have_all_rows_after_a_filtered_use(
+    spark: SparkSession,
+    options: dict[str, str],
+    make_topic: Callable[..., str],
+    bootstrap: str,
+    tmp_path: Path,
+) -> None:
+    said = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING penstock OPTIONS ({said})")
+    assert spark.sql("SELECT id FROM seen WHERE _partition = 0 AND _offset < 4").count() == 4
+    assert spark.sql("SELECT id FROM seen").count() == 21
+    assert spark.sql("SELECT id FROM seen WHERE _offset = 0").count() == 2
+    spark.table("seen").select("id").write.parquet(str(tmp_path / "copy"))
+    assert spark.read.parquet(str(tmp_path / "copy")).count() == 21
+    copy = make_topic(1)
+    brokers = {"kafka.bootstrap.servers": bootstrap}
+    values = spark.sql("SELECT CAST(_offset AS STRING) AS value FROM seen").coalesce(1)
+    values.write.format("penstock").options(**brokers, topic=copy).mode("append").save()
+    assert spark.read.format("penstock").options(**brokers, subscribe=copy).load().count() == 21
 
 
 def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
@@ -131,6 +167,53 @@ def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
     with Cluster(bootstrap) as cluster:
         shown = cluster.run(committed_offsets("shown"))
     assert sorted(one.offset for one in shown.values()) == [11, 11]
+
+
+def test_a_topic_created_again_is_read_by_workers_that_know_the_one_before(
+    spark: SparkSession, bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    brokers = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def put(*values: str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap})
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(20) == 0
+
+    def read() -> list[str]:
+        frame = spark.read.format("penstock").options(**brokers).load()
+        rows = frame.repartition(2).selectExpr("string(value) AS value").collect()
+        return sorted(row.value for row in rows)
+
+    put("a", "b")
+    seen: list[str] = []
+
+    def note(batch: DataFrame, _: int) -> None:
+        seen.extend(row.value for row in batch.selectExpr("string(value) AS value").collect())
+
+    stream = spark.readStream.format("penstock").options(**brokers, startingOffsets="earliest")
+    query = (
+        stream.option("failOnDataLoss", "false")
+        .load()
+        .writeStream.foreachBatch(note)
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        for number in range(2):
+            query.processAllAvailable()
+            assert read() == sorted(seen[-2:])
+            admin.delete_topics([topic])[topic].result(20)
+            again = NewTopic(topic, num_partitions=1, replication_factor=1)
+            admin.create_topics([again])[topic].result(20)
+            put(f"c{number}", f"d{number}")
+        query.processAllAvailable()
+        assert read() == ["c1", "d1"]
+    finally:
+        query.stop()
+    assert seen == ["a", "b", "c0", "d0", "c1", "d1"]
 
 
 def test_errors_reach_the_user_in_our_words(

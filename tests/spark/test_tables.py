@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +20,7 @@ from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
 from penstock.errors import Refused
 from penstock.spark.table_reading import latest_by_key
-from penstock.spark.tables import join_table, table
+from penstock.spark.tables import TableSource, join_table, table
 
 MakeTopic = Callable[..., str]
 SCHEMA = json.dumps(
@@ -66,6 +68,32 @@ def customers(bootstrap: str, registry: Registry, make_topic: MakeTopic) -> Cust
 
 def told(frame: DataFrame) -> dict[str, str]:
     return {row["customer"]: row["city"] for row in frame.collect()}
+
+
+def test_a_table_of_a_topic_created_again_has_the_rows_of_the_new_topic(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    source = TableSource({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+    reader = source.reader(source.schema())
+    planned = reader.partitions()  # once, as for the micro-batches of a query
+
+    def put(value: str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce(topic, value, "key", partition=0)
+        assert producer.flush(20) == 0
+
+    def values() -> list[Any]:
+        batches = [batch for one in planned for batch in reader.read(one)]
+        return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+    put("old")
+    assert values() == [b"old"]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(20)
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(20)
+    put("new")
+    assert values() == [b"new"]
 
 
 def test_a_table_has_the_latest_value_of_each_key(

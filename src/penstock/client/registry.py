@@ -152,9 +152,16 @@ class Registry(Closing):
         """The id of a schema that is registered under a subject; raises UnknownSchema if not."""
         return self._identify(subject, source, normalize=normalize, register=False)
 
-    def latest(self, subject: str) -> KnownSchema:
-        """The latest version of a subject, which is believed to stay that for a minute."""
-        return self._latest.find(subject, lambda: self._fetch_latest(subject))
+    def latest(self, subject: str, *, fresh: bool = False) -> KnownSchema:
+        """The latest version of a subject, which is believed to stay that for a minute.
+
+        `fresh` asks the registry in any case, for decisions that last longer than a minute.
+        """
+        if not fresh:
+            return self._latest.find(subject, lambda: self._fetch_latest(subject))
+        found = self._fetch_latest(subject)
+        self._latest.keep(subject, found)
+        return found
 
     def version(self, subject: str, version: int) -> KnownSchema:
         """One version of a subject."""

@@ -10,9 +10,9 @@ import random
 import secrets
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
@@ -224,9 +224,9 @@ class Cluster:
     """
 
     def __init__(self, bootstrap: str, settings: LinkSettings = USUAL) -> None:
+        self._links: dict[Address, Link] = {}  # first: `__del__` runs also when the rest raises
         self.settings = settings
         self.routes = Routes(read_bootstrap(bootstrap), settings, monotonic_ms, random.random)
-        self._links: dict[Address, Link] = {}
         self._process = os.getpid()
 
     def run(self, operation: Operation[T]) -> T:
@@ -313,21 +313,41 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        """Close what `kept_cluster` has dropped, once its last user has finished."""
+        self.close()
 
-@lru_cache(maxsize=_CLUSTERS_MAX)
+
 def kept_cluster(bootstrap: str, settings: LinkSettings = USUAL) -> Cluster:
-    """A cluster that this process keeps: its connections outlive the task that made them."""
-    kept = Cluster(bootstrap, settings)
+    """A cluster that this thread keeps: its connections outlive the task that opened them.
+
+    Each thread has its own, because a connection carries one conversation at a time. They are
+    closed when the thread ends, and when the thread has used eight other clusters since.
+    """
+    clusters = _of_thread.clusters
+    name = (bootstrap, settings)
+    kept = clusters.pop(name, None) or Cluster(bootstrap, settings)
+    clusters[name] = kept  # the last one used is the last one dropped
     _kept.add(kept)
+    while len(clusters) > _CLUSTERS_MAX:
+        del clusters[next(iter(clusters))]
     return kept
 
 
-_kept: WeakSet[Cluster] = WeakSet()  # one that the cache has let go is not held here
+class _OfThread(threading.local):
+    """The clusters of one thread, the least recently used first."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[tuple[str, LinkSettings], Cluster] = {}
+
+
+_of_thread = _OfThread()
+_kept: WeakSet[Cluster] = WeakSet()  # of all threads; a cluster that its thread dropped is not kept
 
 
 @atexit.register
 def _close_kept() -> None:
-    for kept in _kept:
+    for kept in list(_kept):
         kept.close()
 
 

@@ -3,7 +3,7 @@
 Every chunk is whole batches back to back, exactly as the leader holds them: the first may begin
 before the range and the last may end after it, so whoever opens them cuts by offset. Compaction's
 gaps are passed over. Follows the leader when it moves; a range that is no longer there, or a topic
-that was deleted and made again, is refused, never passed over.
+that was deleted and created again, is refused, never passed over.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,14 @@ from penstock.link.fetch_answer import (
 )
 from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
 from penstock.link.request import Request, plain
-from penstock.link.routes import Routes, StreamOperation
+from penstock.link.routes import Located, Routes, StreamOperation
 from penstock.link.steps import FAILURES, Begin, Finish, Give, Pause, Steps
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import HEADER_BYTES, check_stored_batch, iterate_headers, read_header
 from penstock.protocol.messages import BodyReader
 
 _EMPTY_ANSWERS_MAX: Final = 3  # with offsets to come: then there is nothing between
+_ID_REFRESHES_MAX: Final = 4  # with about 50, 100 and 200 ms between: a broker may lag behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,16 @@ class OffsetGone(Refused):
         self.end_offset = end_offset
 
 
+class TopicRecreated(Refused):
+    """The range belongs to a topic that was deleted; another one has its name now."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            ErrorCode.invalid_topic_exception,
+            f"topic {topic} was deleted and created again: its offsets belong to the deleted one",
+        )
+
+
 def fetch_range(
     partition: TopicPartition,
     start: Offset,
@@ -87,7 +98,7 @@ def fetch_range(
 ) -> StreamOperation[Chunk]:
     """The batches that hold the offsets from `start` to before `end`, in order.
 
-    With a topic id, a topic made again under the same name is refused.
+    With a topic id, a topic created again under the same name is refused: TopicRecreated.
     """
     return StreamOperation(
         lambda routes: _Reading(routes, partition, start, end, topic_id, settings).steps()
@@ -170,17 +181,25 @@ class _Reading:
             ) from error
 
     def _begin(self) -> Steps[Any]:
-        located = yield from self._routes.located([self._partition])
-        place = located[self._partition]
-        if self._topic_id is None:
-            self._topic_id = place.topic_id
-        if place.topic_id != self._topic_id:
-            raise Refused(
-                ErrorCode.invalid_topic_exception,
-                f"topic {self._partition.topic} was deleted and made again: its offsets are of"
-                " another log",
-            )
+        place = yield from self._located()
         return (yield Begin(place.address, self._request(place.leader_epoch)))
+
+    def _located(self) -> Steps[Located]:
+        """Where the partition of this topic id is led. Known metadata may be of the topic before
+        or after it: only a fresh answer decides that the topic is gone.
+        """
+        topic = self._partition.topic
+        for refresh in range(_ID_REFRESHES_MAX + 1):
+            if refresh > 1:
+                yield Pause(self._routes.backoff_ms(refresh - 1))
+            if refresh:
+                self._routes.doubt_topics([topic])
+            place = (yield from self._routes.located([self._partition]))[self._partition]
+            if self._topic_id is None:
+                self._topic_id = place.topic_id
+            if place.topic_id == self._topic_id:
+                return place
+        raise TopicRecreated(topic)
 
     def _request(self, leader_epoch: int) -> Request:
         name, index = self._partition

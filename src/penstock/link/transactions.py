@@ -18,6 +18,7 @@ from penstock.link.steps import Ask, Steps, ask_all
 from penstock.model import Offset, ProducerEpoch, ProducerId, TopicPartition
 
 _PROTOCOL_2: Final = 5  # of EndTxn and TxnOffsetCommit
+_EXPECTS_FROM: Final = 3  # InitProducerId with the producer that the client believes to be
 
 _HINTS: Final = {
     ErrorCode.producer_fenced: "another process has taken over the transactional id",
@@ -48,14 +49,30 @@ class ActiveProducer(NamedTuple):
 
 @operation
 def init_producer_id(
-    routes: Routes, transactional_id: str | None = None, *, timeout_ms: int = 60_000
+    routes: Routes,
+    transactional_id: str | None = None,
+    *,
+    timeout_ms: int = 60_000,
+    previous: Handle | None = None,
 ) -> Steps[Handle]:
-    """A new producer; with an id, whoever had it before is fenced and left-overs are aborted."""
+    """A new producer; with an id, whoever had it before is fenced and left-overs are aborted.
+
+    With `previous`, the handle that this process used last (with its transaction ended), it goes on
+    as the same producer, and is refused if another process has taken the id since (KIP-360).
+    """
+    expected = {}
+    if previous is not None:
+        expected = {
+            "producer_id": previous.producer_id,
+            "producer_epoch": previous.producer_epoch,
+        }
     request = plain(
         Api.INIT_PRODUCER_ID,
+        least=0 if previous is None else _EXPECTS_FROM,
         last=5,  # later ones are for two-phase commit
         transactional_id=transactional_id,
         transaction_timeout=timeout_ms,
+        **expected,
     )
     what = "a producer id" + (f" for {transactional_id}" if transactional_id else "")
 

@@ -46,7 +46,10 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def cluster(properties: Mapping[str, str]) -> Cluster:
-    """The process's connections to the brokers of these properties."""
+    """This thread's connections to the brokers of these properties, kept between tasks.
+
+    A driver runs each streaming query's `foreachBatch` in its own thread.
+    """
     return kept_cluster(properties[BOOTSTRAP], settings_from(properties))
 
 
@@ -60,6 +63,11 @@ def _kept_apart(bootstrap: str, settings: LinkSettings) -> Cluster:
     kept = Cluster(bootstrap, settings)
     atexit.register(kept.close)
     return kept
+
+
+def is_classic(session: object) -> bool:
+    """Whether this process has the session's JVM; over Spark Connect it has not."""
+    return hasattr(session, "_jsparkSession")
 
 
 @lru_cache(maxsize=_REGISTRIES_MAX)

@@ -7,8 +7,11 @@ Tasks that have the rows pack them into record batches (`packing`), which are wr
 handle of the batch's transaction (`write_jobs`, `writing`, `transacting`).
 """
 
+import json
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +20,13 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import partitions_of
 from penstock.link.transactions import Handle
 from penstock.model import Offset, TopicPartition
-from penstock.spark.connecting import cluster, kafka_properties
+from penstock.spark.connecting import BOOTSTRAP, cluster, is_classic, kafka_properties
 from penstock.spark.encoding import check_columns
 from penstock.spark.transacting import (
     ALREADY_WRITTEN,
     TIMEOUT_MS,
     BatchName,
+    Instance,
     OpenTransaction,
     Outcome,
     transact,
@@ -45,11 +49,20 @@ from penstock.spark.write_options import (
 from penstock.spark.writing import WriteTarget
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 WRITES_MAX: Final = 3  # of one batch, where tasks were lost that had written
 _QUERY_ID: Final = "sql.streaming.queryId"
-_RUN_ID: Final = "spark.jobGroup.id"
+_RUN_ID: Final = "spark.jobGroup.id"  # another one after a restart on the same checkpoint
+INSTANCES_MAX: Final = 1_000
+_CHECKPOINTS_MAX: Final = 8
+_NO_BATCH: Final = (
+    'this frame is no micro-batch: use foreachBatch, or write it with df.write.format("penstock")'
+)
+_NO_CHECKPOINT: Final = (
+    "over Spark Connect a batch is known by its checkpoint: give exactly_once(..., checkpoint=...),"
+    " the same location as the query's checkpointLocation"
+)
 
 
 class TransactionalBatch:
@@ -96,9 +109,11 @@ def in_transaction(
     """Write a batch whole and once, however often it is asked for.
 
     `write` puts frames and offsets into the batch; it is called again when tasks were lost that had
-    written already, and not at all when the batch was written before.
+    written already, and not at all when the batch was written before. Superseded: another instance
+    of the query has started since.
     """
     brokers = cluster(properties)
+    instance = _instances.of(name, properties)
 
     def attempt() -> Outcome:
         return transact(
@@ -107,6 +122,7 @@ def in_transaction(
             lambda transaction: write(TransactionalBatch(transaction)),
             topics=topics,
             timeout_ms=timeout_ms,
+            instance=instance,
         )
 
     for _ in range(WRITES_MAX - 1):
@@ -131,6 +147,7 @@ def exactly_once(
     partition: str | None = None,
     timestamp: str | None = None,
     query: str | None = None,
+    checkpoint: str | Path | None = None,
     timeout_ms: int = TIMEOUT_MS,
     **kafka: str,
 ) -> Callable[["DataFrame", int], None]:
@@ -139,6 +156,7 @@ def exactly_once(
     Schemas are registered, or looked up, now: what the registry refuses stops the job before it
     starts. `kafka` has a client's properties with underscores for dots, `bootstrap_servers` first.
     `query` names the writer in place of the topic and Spark's query id: one at a time may use it.
+    `checkpoint` is the query's `checkpointLocation`; Spark Connect needs it, and only there.
     """
     request = _request(
         topic=topic,
@@ -155,7 +173,8 @@ def exactly_once(
     )
     if topic is not None:
         cluster(request.properties).run(partitions_of([topic]))  # one that is not there fails here
-    return ExactlyOnce(request, query, timeout_ms)
+    place = None if checkpoint is None else str(checkpoint)
+    return ExactlyOnce(request, query, timeout_ms, place)
 
 
 def record_batches(
@@ -235,18 +254,21 @@ def _request(
 class ExactlyOnce:
     """What `exactly_once` makes: called by Spark with each micro-batch."""
 
-    def __init__(self, request: WriteRequest, query: str | None, timeout_ms: int) -> None:
+    def __init__(
+        self, request: WriteRequest, query: str | None, timeout_ms: int, checkpoint: str | None
+    ) -> None:
         self._request = request
         self._query = query
         self._timeout_ms = timeout_ms
+        self._checkpoint = checkpoint
         self._checked: object = None  # the columns that are known to fit
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Write the batch, unless it has been."""
         request = self._request
         told = request.topic or request.topic_column or "topics"
-        name = batch_name(frame, batch_id, self._query, told)
-        _claims.claim(name, run_of(frame), self)
+        name = batch_name(frame, batch_id, self._query, told, checkpoint=self._checkpoint)
+        _claims.claim(name, self)
         if frame.schema != self._checked:
             check_frame(frame, request.plan(frame.columns))
             self._checked = frame.schema
@@ -276,12 +298,12 @@ class _Claims:
         self._lock = threading.Lock()
         self._last: dict[str, tuple[str, int, object]] = {}  # query -> run, batch, sink
 
-    def claim(self, name: BatchName, run: str, sink: object) -> None:
+    def claim(self, name: BatchName, sink: object) -> None:
         """Note that a sink writes a batch; Refused if another has, in the same run of a query."""
         with self._lock:
             last = self._last.get(name.query)
-            self._last[name.query] = (run, name.batch_id, sink)
-        if last is not None and last[:2] == (run, name.batch_id) and last[2] is not sink:
+            self._last[name.query] = (name.run, name.batch_id, sink)
+        if last is not None and last[:2] == (name.run, name.batch_id) and last[2] is not sink:
             raise Refused(
                 ErrorCode.invalid_request,
                 f"two sinks write {name} under one name, so the second would be taken for a repeat"
@@ -292,16 +314,70 @@ class _Claims:
 _claims = _Claims()
 
 
-def batch_name(frame: "DataFrame", batch_id: int, query: str | None, told: str) -> BatchName:
-    """Which batch of whom this frame is, as Spark tells inside `foreachBatch`."""
-    checkpoint = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    if checkpoint is None:
-        raise Refused(
-            ErrorCode.invalid_request,
-            "this frame is no micro-batch: use foreachBatch, or write it with"
-            ' df.write.format("penstock")',
-        )
-    return BatchName(query or f"{told}.{checkpoint}", checkpoint, batch_id)
+class _Instances:
+    """The instances of queries that write from this process, by name and run.
+
+    The one used longest ago is dropped once there are more than INSTANCES_MAX; should it write
+    again, it takes the transactional id as a new instance would.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str, str], Instance] = {}
+
+    def of(self, name: BatchName, properties: Mapping[str, str]) -> Instance:
+        """The instance that a batch belongs to."""
+        if not name.run:
+            return Instance()
+        key = (properties[BOOTSTRAP], name.query, name.run)
+        with self._lock:
+            found = self._known.pop(key, None) or Instance()
+            self._known[key] = found
+            while len(self._known) > INSTANCES_MAX:
+                del self._known[next(iter(self._known))]
+        return found
+
+
+_instances = _Instances()
+
+
+def batch_name(
+    frame: "DataFrame",
+    batch_id: int,
+    query: str | None,
+    told: str,
+    *,
+    checkpoint: str | Path | None = None,
+) -> BatchName:
+    """Which batch of whom this frame is, as Spark tells inside `foreachBatch`.
+
+    Over Spark Connect only the checkpoint tells it: `checkpoint` is its location.
+    """
+    session = frame.sparkSession
+    if is_classic(session):
+        query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
+        run = str(session.sparkContext.getLocalProperty(_RUN_ID))
+    else:
+        query_id = None if checkpoint is None else _query_id_in(session, str(checkpoint))
+        run = _run_of_process()
+    if query_id is None:
+        why = _NO_BATCH if is_classic(session) else _NO_CHECKPOINT
+        raise Refused(ErrorCode.invalid_request, why)
+    return BatchName(query or f"{told}.{query_id}", query_id, batch_id, run)
+
+
+@lru_cache(maxsize=_CHECKPOINTS_MAX)
+def _query_id_in(session: "SparkSession", checkpoint: str) -> str:
+    """The query's id, which Spark writes into a checkpoint when it is created."""
+    rows = session.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
+    query_id: str = json.loads("".join(row[0] for row in rows))["id"]
+    return query_id
+
+
+@cache
+def _run_of_process() -> str:
+    """Spark Connect starts a process for each start of a query with `foreachBatch`."""
+    return uuid.uuid4().hex
 
 
 def check_frame(frame: "DataFrame", plan: WritePlan) -> None:
@@ -309,8 +385,3 @@ def check_frame(frame: "DataFrame", plan: WritePlan) -> None:
     from penstock.spark.spark_types import arrow_schema
 
     check_columns(plan, arrow_schema(planned(frame, plan).schema))
-
-
-def run_of(frame: "DataFrame") -> str:
-    """Which start of the query this is; another one after a restart on the same checkpoint."""
-    return str(frame.sparkSession.sparkContext.getLocalProperty(_RUN_ID))

@@ -99,7 +99,7 @@ def losses(start: Position, end: Position) -> list[str]:
     """What can no longer be read of what comes after `start`, in words."""
     anew = frozenset(made_again(start, end))
     told = [
-        f"topic {topic} was deleted and made again: its offsets are of another log"
+        f"topic {topic} was deleted and created again: its offsets belong to the deleted one"
         for topic in sorted(anew)
     ]
     for place, offset in sorted(start.offsets.items()):

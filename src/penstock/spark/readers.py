@@ -50,7 +50,9 @@ def _registered(
     subject = subject_name(SubjectNames.TOPIC, topic, side, None)
     try:
         known = (
-            registry.version(subject, int(told)) if told.isdecimal() else registry.latest(subject)
+            registry.version(subject, int(told))
+            if told.isdecimal()
+            else registry.latest(subject, fresh=True)  # a new query has the columns of now
         )
     except UnknownSchema as unknown:
         raise _refused(

@@ -17,7 +17,13 @@ from penstock.columns.payloads import OutputTooLarge
 from penstock.columns.shape import RecordColumns
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.offsets import Isolation
-from penstock.link.ranges import Chunk, FetchSettings, OffsetGone, fetch_range
+from penstock.link.ranges import (
+    Chunk,
+    FetchSettings,
+    OffsetGone,
+    TopicRecreated,
+    fetch_range,
+)
 from penstock.link.routes import StreamOperation
 from penstock.model import Offset
 from penstock.protocol.batch import iterate_headers, read_header
@@ -32,6 +38,9 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 4 << 20  # fetched at a time; the next is under way meanwhile
 _MARGIN: Final = 1.25
 _MARGIN_BYTES: Final = 64 << 10
+_UNKNOWN_TOPIC: Final = frozenset(
+    {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
+)
 _TOPICS_MAX: Final = 1_000
 _PAGE: Final = Limits(page_bytes=4 << 20)  # of opened records: what is compressed may grow a lot
 
@@ -64,8 +73,21 @@ _sizes = _Sizes()
 
 def read_ranges(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """The records of these ranges as batches for Spark, in offset order."""
+    lost: set[str] = set()  # topics that are not there: no other range of them is asked for
     for one in ranges:
-        yield from _read_range(task, one)
+        if one.partition.topic in lost:
+            continue
+        try:
+            yield from _read_range(task, one)
+        except Refused as refusal:
+            if not _is_topic_gone(refusal):
+                raise
+            _report_loss(task, refusal)
+            lost.add(one.partition.topic)
+
+
+def _is_topic_gone(refusal: Refused) -> bool:
+    return isinstance(refusal, TopicRecreated) or refusal.code in _UNKNOWN_TOPIC
 
 
 def no_rows(task: ReadTask) -> pa.RecordBatch:
@@ -100,16 +122,21 @@ def _fetching(task: ReadTask, asked: OffsetRange) -> StreamOperation[Chunk]:
 
 def _after_loss(task: ReadTask, asked: OffsetRange, gone: OffsetGone) -> OffsetRange | None:
     """What is left of a range whose start is not there; None: nothing."""
-    if task.fail_on_data_loss:
-        raise Refused(
-            gone.code,
-            f"{gone.message}. Some records may have been missed; with failOnDataLoss=false it goes"
-            " on with what is there",
-        ) from gone
-    logger.warning("records were lost, and failOnDataLoss is false: %s", gone.message)
+    _report_loss(task, gone)
     if gone.start_offset <= asked.start or gone.start_offset >= asked.end:
         return None
     return asked._replace(start=gone.start_offset)
+
+
+def _report_loss(task: ReadTask, lost: Refused) -> None:
+    """Refused if the query is to fail on lost records, a line in the log if not."""
+    if task.fail_on_data_loss:
+        raise Refused(
+            lost.code,
+            f"{lost.message}. Some records may have been missed; with failOnDataLoss=false it goes"
+            " on with what is there",
+        ) from lost
+    logger.warning("records were lost, and failOnDataLoss is false: %s", lost.message)
 
 
 def _opened(

@@ -14,6 +14,7 @@ did not come to its end. Nothing is deleted.
 
 import hashlib
 import json
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -128,6 +129,7 @@ class Replay:
         self._target = target
         self._part_offsets = part_offsets
         self.job = job or _fingerprint(source, target, bounds)
+        self._run = uuid.uuid4().hex  # a second start of the same job supersedes this one
         self._properties = kafka_properties(source.options)
         self._brokers: Cluster = cluster(self._properties)
         self._places = self._brokers.run(partitions_of([source.topic]))
@@ -260,7 +262,7 @@ class Replay:
             batch.write(good, request)
             batch.add_offsets(group, after.offsets)
 
-        name = BatchName(f"replay.{self.job}", self.job, number)
+        name = BatchName(f"replay.{self.job}", self.job, number, self._run)
         in_transaction(name, self._properties, put, topics=[self._target.topic])
 
     def _write_request(self) -> WriteRequest | None:
@@ -289,7 +291,7 @@ class Replay:
             return None
         subject = subject_name(SubjectNames.TOPIC, self._source.topic, Side.VALUE, None)
         if schema.lower() == "latest":
-            known = registry(url).latest(subject)
+            known = registry(url).latest(subject, fresh=True)
         elif schema.isdecimal():
             known = registry(url).version(subject, int(schema))
         else:

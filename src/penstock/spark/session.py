@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.connecting import is_classic
+
 SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts workers slowly
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -48,7 +49,7 @@ def activate(spark: SparkSession) -> None:
     call was interrupted (Ctrl-C, a signal's exception): the next call gets another thread.
     """
     java: Any = spark
-    if _is_here(spark):
+    if is_classic(spark):
         java._jvm.SparkSession.setActiveSession(java._jsparkSession)  # noqa: SLF001 - no other way
 
 
@@ -60,13 +61,8 @@ def _ensure_source(spark: SparkSession) -> None:
     """
     from pyspark_penstock import DefaultSource
 
-    if not _is_here(spark):
-        return
+    if not is_classic(spark):
+        return  # a Connect server finds sources by itself
     java: Any = spark._jsparkSession  # noqa: SLF001 - Python has no way to ask what was found
     if not java.sessionState().dataSourceManager().dataSourceExists(DefaultSource.name()):
         spark.dataSource.register(DefaultSource)
-
-
-def _is_here(spark: SparkSession) -> bool:
-    """Not over Spark Connect, whose server finds sources and minds its threads by itself."""
-    return hasattr(spark, "_jsparkSession")

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -26,13 +25,11 @@ from pyspark.sql.types import StructType
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.spark import positions
-from penstock.spark import row_columns as own
 from penstock.spark.arrivals import WorkArrives
 from penstock.spark.connecting import cluster
-from penstock.spark.filters import Bounds, push
 from penstock.spark.planning import OffsetRange, Position, admit, deal, losses, ranges_between
 from penstock.spark.progress import Progress
-from penstock.spark.read_options import Anchor, AtTimes, ReadOptions, read_options
+from penstock.spark.read_options import Anchor, ReadOptions, read_options
 from penstock.spark.settling import read_schema, read_task, without_notes
 from penstock.spark.tasks import ReadTask
 from penstock.spark.workers import freeze_loaded, no_collection
@@ -54,68 +51,30 @@ def stream_reader(options: MutableMapping[str, str], schema: StructType) -> Data
     return StreamReader(asked, read_task(asked, options, schema))
 
 
-class _Pushdown:
-    """`pushFilters` of a reader, so that Spark does not mind where push-down is switched off.
-
-    Spark refuses a reader that overrides the method while its setting is off, where it should
-    simply not call it; it tells by the function behind the method, which is therefore its own.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: "BatchReader") -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        self._reader.bounds, left = push(filters, self._reader.own_columns)
-        return left
-
-
 class BatchReader(DataSourceReader):
-    """A table: what the topics hold when the query is planned, or as far as the options say."""
+    """A table: what the topics hold when the query is planned, or as far as the options say.
+
+    `pushFilters` is not overridden: Spark 4.3 keeps the plan of the last pushed filter in the
+    relation, and reads every later use of the frame, filtered or not, by that plan.
+    """
 
     def __init__(self, options: ReadOptions, task: ReadTask) -> None:
         self._arrival = WorkArrives()
         self._options = options
         self._task = task
-        self.bounds = Bounds()
-        names = task.decoding.schema.names
-        known = {name: own.own_column(name, options.value) for name in names}
-        self.own_columns = {name: mine for name, mine in known.items() if mine is not None}
-        self.pushFilters = _Pushdown(self)  # type: ignore[method-assign]  # see there
 
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each task."""
         options = self._options
         brokers = cluster(options.kafka)
-        chosen = [
-            one for one in positions.selected(brokers, options.selection) if self.bounds.has(one)
-        ]
+        chosen = positions.selected(brokers, options.selection)
         if not chosen:
             return []
         starting = options.starting or Anchor.EARLIEST
         start = positions.resolve(brokers, chosen, starting, options.isolation)
         end = positions.resolve(brokers, chosen, options.ending, options.isolation)
         end = _within(brokers, options, start, end)
-        ranges = [
-            cut
-            for one in ranges_between(self._later(brokers, start), end)
-            if (cut := self.bounds.cut(one)) is not None
-        ]
-        return _partitions(options, ranges)
-
-    def _later(self, brokers: Cluster, start: Position) -> Position:
-        """Past what is older than the filters ask for."""
-        if self.bounds.time_min is None:
-            return start
-        by_time = positions.resolve(
-            brokers,
-            list(start.offsets),
-            AtTimes(self.bounds.time_min, latest_if_none=True),
-            self._options.isolation,
-        )
-        later = {place: max(one, by_time.offsets[place]) for place, one in start.offsets.items()}
-        return start.with_offsets(later)
+        return _partitions(options, ranges_between(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows of one partition."""

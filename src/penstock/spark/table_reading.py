@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.client.batches import BatchDeserializer
 from penstock.client.contract import Contract
 from penstock.client.frame import Side
+from penstock.link.offsets import partitions_of
 from penstock.model import Offset, TopicId, TopicPartition
 from penstock.spark import positions
 from penstock.spark import row_columns as own
@@ -67,6 +68,7 @@ def latest_rows(task: ReadTask, place: TopicPartition) -> Iterator[pa.RecordBatc
 
 def _up_to_date(task: ReadTask, place: TopicPartition) -> _Latest:
     brokers = cluster(task.kafka)
+    brokers.run(partitions_of([place.topic]))  # its id as of now: a topic may be created again
     start = positions.resolve(brokers, [place], Anchor.EARLIEST, task.isolation)
     end = positions.ends(brokers, [place], task.isolation)
     topic_id, stop = end.topic_ids.get(place.topic), end.offsets[place]

@@ -2,8 +2,10 @@
 
 What is asked for a batch, in this order:
 
-1. Take the transactional id `penstock.sink.<query>`: whoever had it is fenced, what it left open is
-   aborted. Only then is the marker stable enough to be read.
+1. Take the transactional id `penstock.sink.<query>`. The first batch of an instance (one start of a
+   query) fences the instance before it and aborts what that left open. Later batches go on as the
+   same producer and are refused once a younger instance has taken the id: the younger one wins.
+   Only then is the marker stable enough to be read.
 2. Read the marker, the offset `batch + 1` that the group of the same name has committed. It is
    there: the batch was written before, and nothing is left to do.
 3. Write, by any number of processes, each partition by one of them.
@@ -21,8 +23,8 @@ one that names another is not ours: batch 0 of a new checkpoint is never taken f
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -51,6 +53,7 @@ SEQUENCE_MASK: Final = 2**31 - 1
 ALREADY_WRITTEN: Final = "another task, or an earlier attempt of this one, has written to"
 AGAIN: Final = "the batch is to be written again as a whole"
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
+_FENCED: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
 _DECIDED: Final = {"CompleteCommit": True, "CompleteAbort": False}  # and by then in every log
 _METADATA_BYTES_MAX: Final = 4_000  # brokers take 4096 unless told otherwise
 _MARKED_S_MAX: Final = 120.0
@@ -65,6 +68,7 @@ class BatchName(NamedTuple):
     query: str  # one writer at a time goes by this name
     checkpoint: str  # Spark's query id: the same as long as the checkpoint lives
     batch_id: int
+    run: str = ""  # which start of the query; "": not known, each batch is a start of its own
 
     @property
     def transactional_id(self) -> str:
@@ -73,6 +77,25 @@ class BatchName(NamedTuple):
 
     def __str__(self) -> str:
         return f"batch {self.batch_id} of {self.query}"
+
+
+class Superseded(Refused):
+    """A younger instance of the query writes under its name: this one must stop."""
+
+    def __init__(self, name: BatchName) -> None:
+        super().__init__(
+            ErrorCode.producer_fenced,
+            f"{name} is not written: another instance of this query has started since and writes"
+            f" under the same transactional id, {name.transactional_id}. This instance stops, the"
+            " younger one goes on. Run one instance at a time, or give each its own `query`",
+        )
+
+
+@dataclass(slots=True)
+class Instance:
+    """One start of a query: the handle that its last batch has left. Of one thread at a time."""
+
+    handle: Handle | None = None
 
 
 class Written(NamedTuple):
@@ -156,14 +179,25 @@ def transact(
     *,
     topics: Iterable[str] = (),
     timeout_ms: int = TIMEOUT_MS,
+    instance: Instance | None = None,
 ) -> Outcome:
     """Write a batch whole and once. `topics` are those it may write to, as far as they are known.
 
     When `write` raises, nothing of the batch is ever seen, and it may be written again. When this
-    returns, all of it is there for read_committed readers.
+    returns, all of it is there for read_committed readers. Batches of one `instance` are refused,
+    as Superseded, once another has taken the name.
     """
     known_topics = sorted(topics)
-    handle = take(cluster, name.transactional_id, known_topics, timeout_ms=timeout_ms)
+    if instance is None:
+        instance = Instance()
+    with _stopping_if_fenced(name):
+        handle = instance.handle = take(
+            cluster,
+            name.transactional_id,
+            known_topics,
+            timeout_ms=timeout_ms,
+            previous=instance.handle,
+        )
     if is_written(cluster, name):
         return Outcome.WRITTEN_BEFORE
     transaction = OpenTransaction(name, handle)
@@ -174,24 +208,56 @@ def transact(
         check_sequences(cluster, transaction)
         add_marker(cluster, transaction, known_topics)
     except BaseException:
-        abort(cluster, handle)
+        try:
+            # Tasks tell of a fence in words only; the answer to this tells it by its code.
+            with _stopping_if_fenced(name):
+                instance.handle = cluster.run(end_transaction(handle, commit=False))
+        except Superseded:
+            raise
+        except (Refused, OSError):
+            logger.debug("%s could not be aborted; the next to take its id does it", name)
         raise
-    commit(cluster, transaction)
+    with _stopping_if_fenced(name):
+        instance.handle = commit(cluster, transaction)
     return Outcome.WRITTEN
 
 
-def take(cluster: Cluster, transactional_id: str, topics: list[str], *, timeout_ms: int) -> Handle:
-    """Be the one who writes under an id; what its last holder has left is ended and mended."""
+@contextmanager
+def _stopping_if_fenced(name: BatchName) -> Iterator[None]:
+    """Superseded, where the block was refused because another has taken the transactional id."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.code in _FENCED:
+            raise Superseded(name) from refusal
+        raise
+
+
+def take(
+    cluster: Cluster,
+    transactional_id: str,
+    topics: list[str],
+    *,
+    timeout_ms: int,
+    previous: Handle | None = None,
+) -> Handle:
+    """Be the one who writes under an id; what its last holder has left is ended and mended.
+
+    With `previous`, go on as who wrote under that handle last, unless somebody else has taken the
+    id since.
+    """
     _mend(cluster, transactional_id, topics)
-    return cluster.run(init_producer_id(transactional_id, timeout_ms=timeout_ms))
+    taking = init_producer_id(transactional_id, timeout_ms=timeout_ms, previous=previous)
+    return cluster.run(taking)
 
 
-def commit(cluster: Cluster, transaction: OpenTransaction) -> None:
-    """End it for good, and see that readers can see it."""
+def commit(cluster: Cluster, transaction: OpenTransaction) -> Handle:
+    """End it for good, and see that readers can see it; the handle for the next transaction."""
     ended = cluster.run(end_transaction(transaction.handle, commit=True))
     _see_marked(
         cluster, ended, [*transaction.sequences, *_offsets_logs(cluster, transaction.groups)]
     )
+    return ended
 
 
 def abort(cluster: Cluster, handle: Handle) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.link.offsets import partitions_of
 from penstock.model import Sequence, TopicPartition
 from penstock.spark.arrivals import acknowledged
-from penstock.spark.connecting import cluster
+from penstock.spark.connecting import cluster, is_classic
 from penstock.spark.packing import PACKED, PACKED_NAMES, Packer
 from penstock.spark.transacting import Written
 from penstock.spark.turns import Turns
@@ -29,7 +29,7 @@ from penstock.spark.writing import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
@@ -45,7 +45,7 @@ def turns_for(
     frame: "DataFrame", sequences: Mapping[TopicPartition, Sequence]
 ) -> Iterator[Turns | None]:
     """Turns for the tasks of one job; None where they are not on one machine."""
-    master = frame.sparkSession.sparkContext.master
+    master = frame.sparkSession.conf.get("spark.master", "")
     if _ONE_MACHINE.fullmatch(master or "") is None:
         yield None
         return
@@ -76,7 +76,7 @@ def written(packed: "DataFrame", target: WriteTarget) -> list[Written]:
 
 def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
     """The frame's rows as record batches (columns of PACKED), each partition's in one task."""
-    lanes = frame.sparkSession.sparkContext.defaultParallelism
+    lanes = _lanes(frame.sparkSession)
     if plan.topic is not None:
         lanes = min(lanes, len(cluster(plan.properties).run(partitions_of([plan.topic]))))
     packed = planned(frame, plan).mapInArrow(_packing(plan), _columns(PACKED))
@@ -84,6 +84,13 @@ def laid_out(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
     if frame.isStreaming:  # Spark sorts no streams; its shuffle keeps the order of each task
         return placed
     return placed.sortWithinPartitions("lane", "task", "number")
+
+
+def _lanes(session: "SparkSession") -> int:
+    """How many tasks may write. Over Spark Connect only the number of shuffle tasks is known."""
+    if is_classic(session):
+        return session.sparkContext.defaultParallelism
+    return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def planned(frame: "DataFrame", plan: WritePlan) -> "DataFrame":

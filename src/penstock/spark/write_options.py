@@ -160,6 +160,8 @@ def _bound(request: WriteRequest, contract: Contract | None, side: Side) -> Cont
     assert request.registry_url is not None, "checked before"
     client = registry(request.registry_url)
     serializer = Serializer(client, request.topic, contract, side=side)
+    if contract.schema is None:
+        client.latest(serializer.subject, fresh=True)  # what `prepare` finds, and the query keeps
     serializer.prepare()
     if contract.message_type is not None:  # a class: its file is made a schema wherever it is
         return replace(contract, auto_register=False)
