@@ -133,6 +133,8 @@ class _Mender:
         """The segments that remain."""
         last = segments[-1]
         for number, segment in enumerate(segments):
+            if segment.size_bytes == 0:
+                _forget_absent_indexes(segment)
             look_inside = bool(self._suspects) or segment is last
             if segment not in self._suspects and _looks_sound(segment, look_inside=look_inside):
                 continue
@@ -152,11 +154,7 @@ class _Mender:
             except Malformed as malformed:
                 logger.warning("%s", malformed)
                 self._rebuild(last, is_last=True)
-        if last.size_bytes:
-            return last.end_offset()
-        for empty in (last.offset_index.file, last.time_index.file):
-            empty.count = 0
-        return last.base_offset
+        return last.end_offset() if last.size_bytes else last.base_offset
 
     def _rebuild(self, segment: Segment, *, is_last: bool) -> bool:
         """Make the indexes from the batches; False when the log had to be cut."""
@@ -177,9 +175,16 @@ class _Mender:
         return True
 
 
+def _forget_absent_indexes(segment: Segment) -> None:
+    """A segment without batches has no entries: MISSING and DAMAGED must not count as some."""
+    for index in (segment.offset_index, segment.time_index):
+        if index.file.count < 0:
+            index.start_over()
+
+
 def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
     if segment.size_bytes == 0:
-        return segment.offset_index.file.count <= 0 and segment.time_index.file.count <= 0
+        return segment.offset_index.file.count == segment.time_index.file.count == 0
     if segment.offset_index.file.count < 0 or segment.time_index.file.count <= 0:
         return False
     if not look_inside:

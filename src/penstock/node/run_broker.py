@@ -13,6 +13,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -51,12 +52,14 @@ from penstock.node.settings import (
     transaction_view,
     upkeep_view,
 )
+from penstock.node.upkeep_status import remove_status, write_status
 from penstock.upkeep.scheduler import Kept, Upkeep
 from penstock.upkeep.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
 SESSION_IDS_END: Final = 1 << 31
+STATUS_INTERVAL_S: Final = 1.0  # at most so often, however short the rounds of upkeep are
 METADATA_SETTINGS: Final = TopicSettings(
     log=LogSettings(
         segment_bytes=4 << 20,  # small, so that its history is compacted soon
@@ -119,7 +122,14 @@ class RunningBroker:
         self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
         self.server = Server(Dispatcher(self.broker), views.network)
         self._worker = WorkerProcess()
-        self.upkeep = Upkeep(self._kept, self._worker, upkeep_view(settings), clock=clock)
+        self.upkeep = Upkeep(
+            self._kept,
+            self._worker,
+            upkeep_view(settings),
+            clock=clock,
+            on_round=self._write_upkeep_status,
+        )
+        self._status_due_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
@@ -166,6 +176,8 @@ class RunningBroker:
         self.cluster.close()
         self.flusher.close()
         self.partitions.close()
+        with suppress(OSError):
+            remove_status(self.folder.path)
 
     def _answer_who_waits(self) -> None:
         self.partitions.abandon()
@@ -178,6 +190,16 @@ class RunningBroker:
         for partition in self._all_partitions():
             settings = partition.settings
             yield Kept(partition.log, settings.retention, settings.compaction)
+
+    def _write_upkeep_status(self) -> None:
+        now = time.monotonic()
+        if now < self._status_due_at:
+            return
+        self._status_due_at = now + STATUS_INTERVAL_S
+        try:
+            write_status(self.folder.path, self.upkeep, clock())
+        except OSError as error:  # nothing depends on it
+            logger.debug("the upkeep status could not be written: %s", error)
 
     async def _checkpoint_for_ever(self) -> None:
         interval_ms = self.settings.values.whole("log.flush.offset.checkpoint.interval.ms")
