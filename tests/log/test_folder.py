@@ -245,3 +245,77 @@ def test_a_torn_topic_id_counts_as_absent(tmp_path: Path) -> None:
     assert load_topic_id(tmp_path) == TopicId(UUID(int=5))
     (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAA")
     assert load_topic_id(tmp_path) is None
+
+
+def test_a_partition_whose_folder_was_removed_is_refused_until_it_is_restored(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    aside = (tmp_path / "orders-0").rename(tmp_path / "aside")
+    again = opened(tmp_path)
+    for _ in range(2):  # at the start, and when it is tried again later
+        with pytest.raises(OSError, match="is missing, and held records up to offset 3"):
+            partition(again)
+        again.started()
+    assert not (tmp_path / "orders-0").exists()
+    aside.rename(tmp_path / "orders-0")
+    assert partition(again).end_offset == 3
+    again.close()
+
+
+def test_a_topic_made_again_is_not_measured_by_a_folder_that_was_removed(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    (tmp_path / "orders-0").rename(tmp_path / "aside")
+    again = opened(tmp_path)
+    with pytest.raises(OSError, match="is missing"):
+        partition(again)
+    again.started()
+    other_id = TopicId(UUID(int=6))
+    log = again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+    assert log.end_offset == 0
+
+
+def test_a_removed_partition_is_given_up_by_setting_its_offsets_to_zero(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    (tmp_path / "orders-0").rename(tmp_path / "aside")
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        (tmp_path / name).write_text("0\n1\norders 0 0\n")
+    assert partition(opened(tmp_path)).end_offset == 0
+
+
+def test_a_first_segment_that_was_removed_after_a_clean_stop_is_missed(
+    tmp_path: Path, fill: Fill
+) -> None:
+    settings = LogSettings(segment_bytes=2_000)
+    folder = opened(tmp_path)
+    log = folder.open_partition(ORDERS, settings, topic_id=TOPIC_ID, now=Millis(0))
+    fill(log, 60)
+    log.advance_start_offset(Offset(1), Millis(0))
+    first = log.segments[0].paths()
+    folder.close()
+    for path in first:
+        Path(path).unlink(missing_ok=True)
+    with pytest.raises(OSError, match="and did at 1: restore it from a copy"):
+        partition(opened(tmp_path))
+
+
+def test_a_folder_that_was_set_aside_says_nothing_of_its_successor(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    again = opened(tmp_path)
+    again.set_aside(ORDERS, "0" * 32)
+    again.release()
+    assert partition(opened(tmp_path)).end_offset == 0

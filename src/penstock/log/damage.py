@@ -25,6 +25,17 @@ def unreadable(where: str, damage: Damage) -> Refused:
     return Refused(ErrorCode.corrupt_message, f"{where} is damaged: {damage}")
 
 
+@lru_cache(maxsize=1000)  # a damaged log is opened again and again: one line for all attempts
+def warn_of_damage(where: str, damage: str) -> None:
+    """Something in the file `where` is not as it was written."""
+    logger.warning("%s: %s", where, damage)
+
+
 @lru_cache(maxsize=1000)  # readers try again and again: one line for all of them
 def _tell(where: str, damage: str) -> None:
-    logger.error("%s cannot be read: %s", where, damage)
+    logger.error(
+        "%s cannot be read: %s. Fetches of these offsets fail and the rest is served. "
+        "Stop the broker and restore the folder from a copy, or move consumers past this place",
+        where,
+        damage,
+    )

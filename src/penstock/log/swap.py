@@ -13,6 +13,7 @@ start finds
 Each set of files is renamed indexes first and log last, and without its log a set counts as absent.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -20,7 +21,9 @@ from typing import Final, NamedTuple
 
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.scan import scan_headers
-from penstock.log.segment import SUFFIXES
+from penstock.log.segment import SUFFIXES, base_offset_of
+from penstock.log.segment_end import SUFFIX as END_SUFFIX
+from penstock.log.segment_end import SegmentEnd, write_end
 from penstock.model import Offset
 
 CLEANED: Final = ".cleaned"
@@ -50,6 +53,13 @@ def rename_all(paths: Iterable[str], *, from_suffix: str, to_suffix: str) -> Non
         except FileNotFoundError:
             continue
     os.rename(log + from_suffix, log + to_suffix)
+
+
+def record_cleaned_end(folder: str, base_offset: Offset, next_base_offset: Offset) -> None:
+    """Part of the hand-over: the compacted segment's `.end` file, in its set of files."""
+    stem = f"{folder}/{base_offset:020d}"
+    size_bytes = os.path.getsize(f"{stem}.log{CLEANED}")
+    write_end(stem + END_SUFFIX + CLEANED, SegmentEnd(size_bytes, next_base_offset))
 
 
 def accept_cleaned(folder: str, cleaned: Sequence[Offset]) -> None:
@@ -94,19 +104,27 @@ def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
 
 
 def _list_sizes(folder: str) -> dict[str, int]:
-    """Names and sizes; only of logs and indexes does the size matter."""
+    """Names and sizes; only of logs and indexes does the size matter.
+
+    OSError when a folder or a dangling link has the name of a segment's file: the log would seem to
+    begin, or to end, elsewhere.
+    """
+    sizes: dict[str, int] = {}
     with os.scandir(folder) as entries:
-        return {
-            entry.name: entry.stat().st_size if entry.name[:20].isdigit() else 0
-            for entry in entries
-            if entry.is_file()
-        }
+        for entry in entries:
+            is_ours = entry.name[:20].isdigit()
+            if entry.is_file():
+                sizes[entry.name] = entry.stat().st_size if is_ours else 0
+            elif is_ours and entry.name[20:] in SUFFIXES:
+                reason = "is no regular file; put the segment's file in its place, from a copy"
+                raise OSError(errno.EIO, reason, entry.path)
+    return sizes
 
 
 def _bases(sizes: dict[str, int], suffix: str) -> list[Offset]:
     ending = ".log" + suffix
-    stems = [name[: -len(ending)] for name in sizes if name.endswith(ending)]
-    return sorted(Offset(int(stem)) for stem in stems if stem.isdigit())
+    stems = (name[: -len(ending)] for name in sizes if name.endswith(ending))
+    return sorted(base for stem in stems if (base := base_offset_of(stem)) is not None)
 
 
 def _carry_through(

@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -38,7 +39,7 @@ from penstock.broker.serving import Server
 from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
-from penstock.log import FolderIdentity, LogFolder, OpenFiles
+from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
 from penstock.log.identity import load_identity
 from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
@@ -150,6 +151,7 @@ class RunningBroker:
         registered = self.cluster.start(
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
+        self.folder.started()
         self.transactions.start()
         self.groups.start()
         self.flusher.start()
@@ -210,8 +212,12 @@ class RunningBroker:
                 self.folder.checkpoint()
             except OSError as error:  # only makes the next recovery longer
                 logger.warning("the checkpoints could not be written: %s", error)
-            removable = self.folder.take_deleted(clock())
-            await loop.run_in_executor(None, self.folder.remove_folders, removable)
+            remove = partial(
+                self.folder.remove_folders,
+                self.folder.take_deleted(clock()),
+                keep_names=self.folder.names_deleted,
+            )
+            await loop.run_in_executor(None, remove)
 
 
 class _Everything:
@@ -247,6 +253,7 @@ def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:
 
 def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Partition:
     """The controller's own log, which no client reaches: it is in no table of topics."""
+    _check_metadata_is_there(folder)
     log = folder.open_partition(
         METADATA_PARTITION, METADATA_SETTINGS.log, topic_id=METADATA_TOPIC_ID, now=clock()
     )
@@ -258,6 +265,23 @@ def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Part
         settings=METADATA_SETTINGS,
         flush=flusher,
     )
+
+
+def _check_metadata_is_there(folder: LogFolder) -> None:
+    """FolderUnusable when there are partitions and no word of their topics.
+
+    The first record of this log is on disk before the first topic is made. Without it a start would
+    make an empty cluster, and clients would make their topics again beside the old data.
+    """
+    path = folder.path / str(METADATA_PARTITION)
+    if any(file.stat().st_size for file in path.glob("*.log*") if file.is_file()):
+        return
+    others = sum(1 for found in folder.found() if found.topic_partition != METADATA_PARTITION)
+    if others:
+        raise FolderUnusable(
+            f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
+            "it described: restore it from a copy, or start with another --dir"
+        )
 
 
 def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
@@ -279,9 +303,8 @@ def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
             logger.warning("%s belongs to a topic that was deleted: removed", path.name)
             folder.discard(topic_partition, token=uuid4().hex, now=clock())
             continue
-        aside = path.with_name(f"{path.name[:200]}.{uuid4().hex}-stray")
+        aside = folder.set_aside(topic_partition, uuid4().hex)
         logger.warning("%s belongs to no topic: set aside as %s", path.name, aside.name)
-        path.rename(aside)
 
 
 async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from penstock.config.views import CompactionSettings, RetentionSettings
+from penstock.errors import Malformed
 from penstock.log.partition import PartitionLog
 from penstock.log.swap import Replacement
 from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
@@ -200,6 +201,11 @@ class Upkeep:
 
     async def _compact(self, kept: Kept, cleanable: CleanableRange) -> None:
         job = self._job(kept, cleanable)
+        try:
+            kept.log.check_closed_segments(len(job.base_offsets))
+        except Malformed as damage:  # the compacted form would hide what is missing
+            self._set_aside(kept.log, Rotten(str(damage)))
+            return
         answer = await self._worker.carry_out(job)
         refusal = self._accept(kept.log, job, answer) if isinstance(answer, Cleaned) else answer
         if isinstance(answer, Cleaned) and refusal is None:
