@@ -362,3 +362,18 @@ def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: 
     assert compaction.last_error == "RuntimeError: the table is being rebuilt"
     assert offsets(log) == [1]
     assert [restart_delay_ms(settings, failed) for failed in (0, 1, 2, 3, 900)] == [1, 2, 4, 4, 4]
+
+
+def test_a_segment_that_lost_batches_is_not_compacted_away(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"b")
+    house.write(log, b"a")
+    house.write(log, b"c", roll=False)
+    log.close(sync=False)
+    house.kept.clear()
+    Path(log.segments[0].log.path).write_bytes(b"")
+    again = house.partition()
+    again.set_high_watermark(again.end_offset)
+    assert house.compact()
+    assert "was closed with" in house.upkeep.rotten[again.topic_partition]
+    assert not house.worker.jobs
