@@ -52,7 +52,7 @@ def read_rows(path: Path | str) -> list[list[str]]:
 
 
 def write_offsets(path: Path | str, offsets: Mapping[TopicPartition, Offset]) -> None:
-    rows = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+    rows = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
     write_rows(path, rows, sync=True)
 
 

@@ -106,14 +106,16 @@ class LogFolder:
         self._is_starting = False
 
     def found(self) -> Iterator[FoundPartition]:
+        """Every partition on disk, open or not, with its topic's id."""
+        for topic_partition in self.found_names():
+            yield FoundPartition(topic_partition, load_topic_id(self.path / str(topic_partition)))
+
+    def found_names(self) -> list[TopicPartition]:
         """Every partition on disk, open or not."""
         with os.scandir(self.path) as entries:
             names = [entry.name for entry in entries if entry.is_dir()]
-        for name in names:
-            match = _PARTITION_NAME.fullmatch(name)
-            if match is not None:
-                topic_partition = TopicPartition(match[1], int(match[2]))
-                yield FoundPartition(topic_partition, load_topic_id(self.path / name))
+        matches = (_PARTITION_NAME.fullmatch(name) for name in names)
+        return [TopicPartition(match[1], int(match[2])) for match in matches if match is not None]
 
     def open_partition(
         self,
@@ -293,7 +295,7 @@ class LogFolder:
         """Close every partition; the next start will find it clean, unless the disk refused."""
         logs = self.partitions
         is_clean = not self._in_the_way and (
-            self.was_clean or all(found.topic_partition in logs for found in self.found())
+            self.was_clean or all(name in logs for name in self.found_names())
         )
         dirty = sum(1 for log in logs.values() if log.unflushed_messages)
         sync_each = dirty <= _SINGLE_SYNCS_MAX

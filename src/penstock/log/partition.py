@@ -96,7 +96,8 @@ class PartitionLog(ReadableLog):
         `is_start_known`: the log began at `start_offset` or before when it was closed. OSError when
         it no longer does, or ends before `recovery_point`: what is missing was acknowledged.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        if not os.path.isdir(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         loaded = load_partition(
             str(folder),
             files,

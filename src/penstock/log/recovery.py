@@ -137,6 +137,7 @@ def _find_segments(
             size_bytes=sizes[stem + ".log"],
             offset_entries=_count(sizes.get(stem + ".index"), OFFSET_ENTRY.size),
             time_entries=_count(sizes.get(stem + ".timeindex"), TIME_ENTRY.size),
+            may_have_aborts=stem + ".txnindex" in sizes,
             created_at=created_at,
         )
         for stem in stems
@@ -169,6 +170,7 @@ class _Mender:
         self._interval_bytes = interval_bytes
         self._recovery_point = recovery_point  # all below was on disk
         self._suspects = suspects
+        self._rebuilt_end = Offset(0)  # where the batches of the segment end that was rebuilt last
 
     def mend(self, segments: list[Segment]) -> list[Segment]:
         """The segments that remain."""
@@ -188,13 +190,13 @@ class _Mender:
 
     def end_of(self, last: Segment) -> Offset:
         """Where the log ends; only here does a trusted segment have to be whole."""
-        if last.size_bytes:
+        if last not in self.rebuilt and last.size_bytes:
             try:
                 return last.end_offset()
             except Malformed as malformed:
                 warn_of_damage(last.log.path, str(malformed))
                 self._rebuild(last, [])
-        return last.end_offset() if last.size_bytes else last.base_offset
+        return self._rebuilt_end if last in self.rebuilt else last.base_offset
 
     def _rebuild(self, segment: Segment, following: list[Segment]) -> bool:
         """Make the indexes from the batches; False when the log had to be cut."""
@@ -203,6 +205,7 @@ class _Mender:
         is_suspect = segment in self._suspects
         checked_from = self._recovery_point if is_suspect else None
         position, end_offset = _index_batches(segment, self._interval_bytes, checked_from)
+        self._rebuilt_end = end_offset
         lost_bytes = segment.size_bytes - position
         if lost_bytes == 0 or not (is_suspect or is_last):
             return True

@@ -80,6 +80,7 @@ class Segment:
         size_bytes: int = 0,
         offset_entries: int = 0,
         time_entries: int = 0,
+        may_have_aborts: bool = True,
         created_at: Millis = NO_TIMESTAMP,
     ) -> None:
         stem = f"{folder}/{base_offset:020d}"
@@ -90,6 +91,7 @@ class Segment:
         )
         self.time_index = TimeIndex(stem + ".timeindex", base_offset, count=time_entries)
         self.transaction_index = TransactionIndex(stem + ".txnindex")
+        self.transaction_index.may_have_entries = may_have_aborts
         self.created_at = created_at
         self._largest: TimeEntry | None = None
         self._first_timestamp: Millis | None = None
@@ -337,7 +339,8 @@ class Segment:
         """Forget what the indexes say; the batches and aborts will be noted again."""
         self.offset_index.start_over()
         self.time_index.start_over()
-        remove_files([self.transaction_index.path])
+        if self.transaction_index.may_have_entries:
+            remove_files([self.transaction_index.path])
         self._largest = _NO_TIME
         self._first_timestamp = None
         self._since_entry_bytes = 0

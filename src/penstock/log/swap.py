@@ -87,6 +87,10 @@ def install(folder: str, cleaned: Sequence[Offset]) -> None:
 def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     """End what a crash interrupted; returns the names that remain, with their sizes."""
     sizes = _list_sizes(folder)
+    leftover = (DELETED, CLEANED, SWAP, *_UNFINISHED)
+    gone = [name for name in sizes if name.endswith(leftover)]
+    if not gone:
+        return sizes
     cleaned, old = _bases(sizes, CLEANED), set(_bases(sizes, ""))
     handed_over = [
         base
@@ -95,12 +99,8 @@ def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     ]
     if handed_over:
         _carry_through(folder, files, handed_over, sizes)
-    leftover = (DELETED, CLEANED, SWAP, *_UNFINISHED)
-    gone = [name for name in sizes if name.endswith(leftover)]
-    if gone or handed_over:
-        remove_files(f"{folder}/{name}" for name in gone)
-        sizes = _list_sizes(folder)
-    return sizes
+    remove_files(f"{folder}/{name}" for name in gone)
+    return _list_sizes(folder)
 
 
 def _list_sizes(folder: str) -> dict[str, int]:

@@ -160,6 +160,7 @@ class RunningBroker:
         self._keep_running("upkeep", self.upkeep.run())
         self._keep_running("checkpoints", self._checkpoint_for_ever())
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
+        gc.enable()
         return port
 
     def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -276,7 +277,7 @@ def _check_metadata_is_there(folder: LogFolder) -> None:
     path = folder.path / str(METADATA_PARTITION)
     if any(file.stat().st_size for file in path.glob("*.log*") if file.is_file()):
         return
-    others = sum(1 for found in folder.found() if found.topic_partition != METADATA_PARTITION)
+    others = sum(1 for name in folder.found_names() if name != METADATA_PARTITION)
     if others:
         raise FolderUnusable(
             f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
@@ -314,6 +315,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     folder, cluster_id = open_folder(settings)
+    gc.disable()  # almost nothing that a start makes is garbage, and there is much to look at
     try:
         running = RunningBroker(settings, folder, cluster_id)
         on_ready(await running.start())
