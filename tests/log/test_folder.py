@@ -319,3 +319,23 @@ def test_a_folder_that_was_set_aside_says_nothing_of_its_successor(
     again.set_aside(ORDERS, "0" * 32)
     again.release()
     assert partition(opened(tmp_path)).end_offset == 0
+
+
+@pytest.mark.parametrize("topic", ["orders", "a" * 249])
+def test_a_deleted_partition_is_not_missed_after_a_kill(
+    tmp_path: Path, fill: Fill, topic: str
+) -> None:
+    name = TopicPartition(topic, 0)
+    folder = opened(tmp_path)
+    fill(partition(folder, name), 3)
+    folder.checkpoint()
+    folder.delete_partition(name, token="0" * 32, now=Millis(0))
+    assert folder.names_deleted
+    removable = folder.take_deleted(Millis(60_000))  # before a checkpoint could be written
+    folder.remove_folders(removable, keep_names=folder.names_deleted)
+    assert [list(path.iterdir()) for path in tmp_path.glob("*-delete")] == [[]]
+    folder.release()
+    again = opened(tmp_path)
+    assert not list(tmp_path.glob("*-delete"))
+    assert partition(again, name).end_offset == 0
+    again.close()
