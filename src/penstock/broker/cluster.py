@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -46,6 +45,7 @@ from penstock.coordination.controller.state import (
     TopicSet,
 )
 from penstock.errors import Refused
+from penstock.log.damage import DamagedLog
 from penstock.machine import CallerId
 from penstock.model import Millis, NodeId, ProducerId, TopicId, TopicPartition
 
@@ -337,7 +337,7 @@ class ClusterController:
         except OSError as error:  # the partition is offline; the others serve
             if topic_partition not in self._offline:
                 logger.error("%s could not be opened and is offline: %s", topic_partition, error)
-            is_damaged = error.errno == errno.EIO
+            is_damaged = isinstance(error, DamagedLog)
             delay_s = REOPEN_DAMAGED_AFTER_S if is_damaged else REOPEN_AFTER_S
             loop = asyncio.get_running_loop()
             self._offline[topic_partition] = loop.time() + delay_s

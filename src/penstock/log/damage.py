@@ -4,6 +4,7 @@ Rot costs the readers of that place, and nobody else: not the broker, not its ne
 whoever reads before it or after it.
 """
 
+import errno
 import logging
 from functools import lru_cache
 from struct import error as StructError
@@ -15,6 +16,13 @@ logger = logging.getLogger(__name__)
 
 DAMAGE: Final = (OSError, Malformed, StructError)  # struct's: the file is shorter than it was
 Damage: TypeAlias = OSError | Malformed | StructError
+
+
+class DamagedLog(OSError):
+    """A log lacks what was on disk; it is not opened until a person has mended it."""
+
+    def __init__(self, reason: str, path: str) -> None:
+        super().__init__(errno.EIO, reason, path)
 
 
 def unreadable(where: str, damage: Damage) -> Refused:

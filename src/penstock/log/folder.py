@@ -5,7 +5,6 @@ clean. Checkpoints are written together, so that a start reads a handful of file
 partition. Never decides which partitions there should be: that is the controller's knowledge.
 """
 
-import errno
 import fcntl
 import logging
 import os
@@ -27,6 +26,7 @@ from penstock.log.checkpoints import (
     restore_advice,
     write_offsets,
 )
+from penstock.log.damage import DamagedLog
 from penstock.log.files import OpenFiles, create_file
 from penstock.log.identity import (
     FolderIdentity,
@@ -168,7 +168,7 @@ class LogFolder:
         )
 
     def _check_is_new(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """OSError when a partition without a folder had records at the last stop.
+        """DamagedLog when a partition without a folder had records at the last stop.
 
         A topic that is made again under the name has another id.
         """
@@ -182,7 +182,7 @@ class LogFolder:
             return
         folder = str(self.path / str(topic_partition))
         reason = f"is missing, and held records up to offset {known}: {restore_advice(folder)}"
-        raise OSError(errno.EIO, reason, folder)
+        raise DamagedLog(reason, folder)
 
     def _claim(self, folder: Path, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         try:

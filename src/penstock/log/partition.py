@@ -93,8 +93,8 @@ class PartitionLog(ReadableLog):
     ) -> "PartitionLog":
         """The log in `folder`, made when absent and recovered unless it was closed `clean`.
 
-        `is_start_known`: the log began at `start_offset` or before when it was closed. OSError when
-        it no longer does, or ends before `recovery_point`: what is missing was acknowledged.
+        `is_start_known`: the log began at `start_offset` or before when it was closed. DamagedLog
+        when it no longer does, or ends before `recovery_point`: what is missing was acknowledged.
         """
         if not os.path.isdir(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,6 @@ reads there is told, and everything around it is kept. Only the end of the log m
 more is written after it: where it cannot be told, the partition is not opened.
 """
 
-import errno
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from penstock.errors import Malformed
 from penstock.log.checkpoints import restore_advice
-from penstock.log.damage import warn_of_damage
+from penstock.log.damage import DamagedLog, warn_of_damage
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.indexes import DAMAGED, MISSING, OFFSET_ENTRY, TIME_ENTRY
@@ -94,25 +93,25 @@ def load_partition(
 def _check_start(
     folder: str, segments: list[Segment], sizes: dict[str, int], *, first_base_max: Offset | None
 ) -> None:
-    """OSError when the log does not begin where it did."""
+    """DamagedLog when the log does not begin where it did."""
     first = segments[0].base_offset if segments else None
     if first is not None and first_base_max is not None and first > first_base_max:
         reason = f"begins at offset {first}, and did at {first_base_max}: {restore_advice(folder)}"
-        raise OSError(errno.EIO, reason, folder)
+        raise DamagedLog(reason, folder)
     for name in sorted(name for name in sizes if name.endswith(END_SUFFIX)):
         base_offset = base_offset_of(name.removesuffix(END_SUFFIX))
         if base_offset is not None and (first is None or base_offset < first):
             log = f"{base_offset:020d}.log"
             reason = f"lacks {log}: restore it from a copy. To go on without it, delete {name}"
-            raise OSError(errno.EIO, reason, folder)
+            raise DamagedLog(reason, folder)
 
 
 def _check_end(folder: str, end_offset: Offset, recovery_point: Offset) -> None:
-    """OSError when the log ends before what was on disk: those offsets were given out."""
+    """DamagedLog when the log ends before what was on disk: those offsets were given out."""
     if end_offset < recovery_point:
         advice = restore_advice(folder)
         reason = f"ends at offset {end_offset}, and was on disk up to {recovery_point}: {advice}"
-        raise OSError(errno.EIO, reason, folder)
+        raise DamagedLog(reason, folder)
 
 
 def _find_segments(
@@ -217,7 +216,7 @@ class _Mender:
         if is_last:
             advice = restore_advice(segment.folder)
             reason = f"is damaged at byte {position}, where it was whole: {advice}"
-            raise OSError(errno.EIO, reason, segment.log.path)
+            raise DamagedLog(reason, segment.log.path)
         return True
 
 

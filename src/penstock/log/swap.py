@@ -13,12 +13,12 @@ start finds
 Each set of files is renamed indexes first and log last, and without its log a set counts as absent.
 """
 
-import errno
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from penstock.log.damage import DamagedLog
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.scan import scan_headers
 from penstock.log.segment import SUFFIXES, base_offset_of
@@ -106,8 +106,8 @@ def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
 def _list_sizes(folder: str) -> dict[str, int]:
     """Names and sizes; only of logs and indexes does the size matter.
 
-    OSError when a folder or a dangling link has the name of a segment's file: the log would seem to
-    begin, or to end, elsewhere.
+    DamagedLog when a folder or a dangling link has the name of a segment's file: the log would seem
+    to begin, or to end, elsewhere.
     """
     sizes: dict[str, int] = {}
     with os.scandir(folder) as entries:
@@ -117,7 +117,7 @@ def _list_sizes(folder: str) -> dict[str, int]:
                 sizes[entry.name] = entry.stat().st_size if is_ours else 0
             elif is_ours and entry.name[20:] in SUFFIXES:
                 reason = "is no regular file; put the segment's file in its place, from a copy"
-                raise OSError(errno.EIO, reason, entry.path)
+                raise DamagedLog(reason, entry.path)
     return sizes
 
 
