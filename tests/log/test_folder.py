@@ -17,8 +17,15 @@ from penstock.log import (
     PartitionLog,
     Segment,
 )
-from penstock.log.checkpoints import read_offsets, read_rows, write_offsets
-from penstock.log.folder import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from penstock.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    read_offsets,
+    read_rows,
+    write_offsets,
+)
+from penstock.log.folder import CLEAN_SHUTDOWN
 from penstock.log.identity import load_identity, load_topic_id, save_topic_id
 from penstock.model import Millis, NodeId, Offset, TopicId, TopicPartition
 
