@@ -10,10 +10,10 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from penstock.config.views import LogSettings
@@ -32,7 +32,6 @@ from penstock.log.identity import (
     FolderIdentity,
     claim_topic_id,
     load_identity,
-    load_topic_id,
     save_identity,
 )
 from penstock.log.partition import PartitionLog
@@ -52,13 +51,6 @@ _SINGLE_SYNCS_MAX: Final = 32  # above so many, one sync of the whole disk is qu
 
 class FolderUnusable(Exception):
     """The folder is another's, or in use; the message says whose and what to do."""
-
-
-class FoundPartition(NamedTuple):
-    """A partition's folder as it was found, not yet opened."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId | None
 
 
 class LogFolder:
@@ -105,12 +97,7 @@ class LogFolder:
         """All partitions that are to be there were opened; one that is opened later is new."""
         self._is_starting = False
 
-    def found(self) -> Iterator[FoundPartition]:
-        """Every partition on disk, open or not, with its topic's id."""
-        for topic_partition in self.found_names():
-            yield FoundPartition(topic_partition, load_topic_id(self.path / str(topic_partition)))
-
-    def found_names(self) -> list[TopicPartition]:
+    def found(self) -> list[TopicPartition]:
         """Every partition on disk, open or not."""
         with os.scandir(self.path) as entries:
             names = [entry.name for entry in entries if entry.is_dir()]
@@ -295,7 +282,7 @@ class LogFolder:
         """Close every partition; the next start will find it clean, unless the disk refused."""
         logs = self.partitions
         is_clean = not self._in_the_way and (
-            self.was_clean or all(name in logs for name in self.found_names())
+            self.was_clean or all(name in logs for name in self.found())
         )
         dirty = sum(1 for log in logs.values() if log.unflushed_messages)
         sync_each = dirty <= _SINGLE_SYNCS_MAX

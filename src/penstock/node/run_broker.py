@@ -40,7 +40,7 @@ from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
 from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
-from penstock.log.identity import load_identity
+from penstock.log.identity import load_identity, load_topic_id, stores_topic_id
 from penstock.model import LeaderEpoch, Millis, NodeId
 from penstock.node.inspector import Inspector
 from penstock.node.listening import CannotListen, bracketed
@@ -277,7 +277,7 @@ def _check_metadata_is_there(folder: LogFolder) -> None:
     path = folder.path / str(METADATA_PARTITION)
     if any(file.stat().st_size for file in path.glob("*.log*") if file.is_file()):
         return
-    others = sum(1 for name in folder.found_names() if name != METADATA_PARTITION)
+    others = sum(1 for name in folder.found() if name != METADATA_PARTITION)
     if others:
         raise FolderUnusable(
             f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
@@ -291,15 +291,16 @@ def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
     One whose topic it has deleted goes: the deletion was interrupted. One with another id than the
     topic of its name is kept too: whether that id was deleted, or rotted, nobody knows any more.
     """
-    for topic_partition, topic_id in tuple(folder.found()):
-        topic = cluster.topics.get(topic_partition.topic)
-        is_known = topic is not None and topic_partition.partition < len(topic.partitions)
-        is_same = topic is not None and topic_id in (None, topic.topic_id)
-        path = folder.path / str(topic_partition)
+    for topic_partition in folder.found():
         if topic_partition == METADATA_PARTITION:
             continue
-        if is_known and is_same:
-            continue
+        topic = cluster.topics.get(topic_partition.topic)
+        path = folder.path / str(topic_partition)
+        if topic is not None and topic_partition.partition < len(topic.partitions):
+            if stores_topic_id(path, topic.topic_id):
+                continue
+            if load_topic_id(path) in (None, topic.topic_id):
+                continue
         if topic_partition.topic in cluster.deleted_topics:
             logger.warning("%s belongs to a topic that was deleted: removed", path.name)
             folder.discard(topic_partition, token=uuid4().hex, now=clock())
