@@ -39,7 +39,7 @@ from penstock.protocol.control import read_marker
 
 logger = logging.getLogger(__name__)
 
-_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_BESIDE_A_LOG = (".index", ".timeindex", ".txnindex", END_SUFFIX)
 
 
 class Loaded(NamedTuple):
@@ -65,8 +65,8 @@ def load_partition(
 ) -> Loaded:
     sizes = settle_leftovers(folder, files)
     segments = _find_segments(folder, files, sizes, created_at=now)
-    first_base_max = start_offset if is_start_known else None
-    _check_start(folder, segments, sizes, first_base_max=first_base_max)
+    if is_start_known:
+        _check_start(folder, segments, start_offset)
     epochs = LeaderEpochs(folder)
     if not segments:
         _check_end(folder, start_offset, recovery_point)
@@ -90,20 +90,11 @@ def load_partition(
     return Loaded(segments, end_offset, producers, known_from, epochs)
 
 
-def _check_start(
-    folder: str, segments: list[Segment], sizes: dict[str, int], *, first_base_max: Offset | None
-) -> None:
+def _check_start(folder: str, segments: list[Segment], first_base_max: Offset) -> None:
     """DamagedLog when the log does not begin where it did."""
-    first = segments[0].base_offset if segments else None
-    if first is not None and first_base_max is not None and first > first_base_max:
+    if segments and (first := segments[0].base_offset) > first_base_max:
         reason = f"begins at offset {first}, and did at {first_base_max}: {restore_advice(folder)}"
         raise DamagedLog(reason, folder)
-    for name in sorted(name for name in sizes if name.endswith(END_SUFFIX)):
-        base_offset = base_offset_of(name.removesuffix(END_SUFFIX))
-        if base_offset is not None and (first is None or base_offset < first):
-            log = f"{base_offset:020d}.log"
-            reason = f"lacks {log}: restore it from a copy. To go on without it, delete {name}"
-            raise DamagedLog(reason, folder)
 
 
 def _check_end(folder: str, end_offset: Offset, recovery_point: Offset) -> None:
@@ -126,7 +117,7 @@ def _find_segments(
     remove_files(
         f"{folder}/{name}"
         for name in sizes
-        if name.endswith(_INDEX_SUFFIXES) and name.partition(".")[0] not in known
+        if name.endswith(_BESIDE_A_LOG) and name.partition(".")[0] not in known
     )
     return [
         Segment(

@@ -212,8 +212,7 @@ class Segment:
 
     def record_end(self, next_base_offset: Offset) -> None:
         """The segment is closed: write down what it must hold from now on."""
-        self._end = SegmentEnd(self.log.size_bytes, next_base_offset)
-        write_end(self._end_path, self._end)
+        self._end = write_end(self._end_path, self.log.path, next_base_offset)
 
     def check_end(self, next_base_offset: Offset) -> None:
         """Malformed when batches are missing between this closed segment and the next."""
@@ -223,7 +222,7 @@ class Segment:
     def has_end(self) -> bool:
         """Whether it is written down what this closed segment must hold."""
         if self._end == "unread":
-            self._end = read_end(self._end_path)
+            self._end = read_end(self._end_path, self.log.path)
         return self._end is not None
 
     @property

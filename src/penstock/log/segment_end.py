@@ -2,11 +2,14 @@
 
 Written when a segment is closed by a roll or replaced by its compacted form: the size of its log,
 and the base offset of the segment that follows. A reader that reaches the end of a closed segment
-compares, so that lost batches and lost segments are told from the gaps that compaction makes. A
-segment without such a file was closed by an older version, and nothing is known of its end. Ours:
+compares, so that lost batches and lost segments are told from the gaps that compaction makes. Ours:
 Apache Kafka has no such file and ignores it.
+
+It names the log file by its inode. A log that was put there by something else (a restored copy, an
+older version that compacts without writing this file) is not measured by it.
 """
 
+import os
 from typing import Final, NamedTuple
 
 from penstock.errors import Malformed
@@ -16,7 +19,8 @@ from penstock.model import Offset
 SUFFIX: Final = ".end"
 _VERSION: Final = 0
 _DIGITS: Final = 20
-_LENGTH: Final = 2 + _DIGITS + 1 + _DIGITS + 1
+_NUMBERS: Final = 3
+_LENGTH: Final = 2 + _NUMBERS * (_DIGITS + 1)
 
 
 class SegmentEnd(NamedTuple):
@@ -24,16 +28,20 @@ class SegmentEnd(NamedTuple):
 
     size_bytes: int
     next_base_offset: Offset
+    inode: int
 
 
-def write_end(path: str, end: SegmentEnd) -> None:
-    """One line for the version, one for the two numbers, always of the same length."""
-    text = f"{_VERSION}\n{end.size_bytes:0{_DIGITS}d} {end.next_base_offset:0{_DIGITS}d}\n"
-    replace_file(path, text.encode())
+def write_end(path: str, log_path: str, next_base_offset: Offset) -> SegmentEnd:
+    """One line for the version, one for the numbers, always of the same length."""
+    found = os.stat(log_path)
+    end = SegmentEnd(found.st_size, next_base_offset, found.st_ino)
+    numbers = " ".join(f"{number:0{_DIGITS}d}" for number in end)
+    replace_file(path, f"{_VERSION}\n{numbers}\n".encode())
+    return end
 
 
-def read_end(path: str) -> SegmentEnd | None:
-    """None when there is no such file, or a power cut tore it."""
+def read_end(path: str, log_path: str) -> SegmentEnd | None:
+    """None when there is no such file, a power cut tore it, or it speaks of another log file."""
     try:
         with open(path, "rb", buffering=0) as file:
             content = file.read(_LENGTH + 1) or b""
@@ -43,10 +51,12 @@ def read_end(path: str) -> SegmentEnd | None:
     if len(content) != _LENGTH or version != b"%d" % _VERSION or not numbers.endswith(b"\n"):
         return None
     try:
-        size_bytes, next_base_offset = map(int, numbers.split())
+        size_bytes, next_base_offset, inode = map(int, numbers.split())
     except ValueError:
         return None
-    return SegmentEnd(size_bytes, Offset(next_base_offset))
+    if os.stat(log_path).st_ino != inode:
+        return None
+    return SegmentEnd(size_bytes, Offset(next_base_offset), inode)
 
 
 def check_end(path: str, end: SegmentEnd, size_bytes: int, next_base_offset: Offset) -> None:

@@ -23,7 +23,7 @@ from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.scan import scan_headers
 from penstock.log.segment import SUFFIXES, base_offset_of
 from penstock.log.segment_end import SUFFIX as END_SUFFIX
-from penstock.log.segment_end import SegmentEnd, write_end
+from penstock.log.segment_end import write_end
 from penstock.model import Offset
 
 CLEANED: Final = ".cleaned"
@@ -58,8 +58,7 @@ def rename_all(paths: Iterable[str], *, from_suffix: str, to_suffix: str) -> Non
 def record_cleaned_end(folder: str, base_offset: Offset, next_base_offset: Offset) -> None:
     """Part of the hand-over: the compacted segment's `.end` file, in its set of files."""
     stem = f"{folder}/{base_offset:020d}"
-    size_bytes = os.path.getsize(f"{stem}.log{CLEANED}")
-    write_end(stem + END_SUFFIX + CLEANED, SegmentEnd(size_bytes, next_base_offset))
+    write_end(stem + END_SUFFIX + CLEANED, f"{stem}.log{CLEANED}", next_base_offset)
 
 
 def accept_cleaned(folder: str, cleaned: Sequence[Offset]) -> None:
