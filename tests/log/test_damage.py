@@ -178,6 +178,16 @@ def test_rot_is_told_to_those_who_look_for_a_time(closed: PartitionLog, open_log
     assert found.offset == 40
 
 
+def test_a_length_that_leads_past_the_file_is_told_to_those_who_look_for_a_time(
+    closed: PartitionLog, open_log: OpenLog
+) -> None:
+    first = closed.segments[0]
+    change(first.log.path, first.position_of(Offset(ROTTEN)) + LENGTH_AT, pack(">i", 1 << 30))
+    with pytest.raises(Refused) as refused:
+        open_log().offset_by_timestamp(Millis(1_000 + ROTTEN))
+    assert refused.value.code == ErrorCode.corrupt_message
+
+
 def test_a_segment_whose_first_batch_is_rotten_has_no_first_time(
     closed: PartitionLog, open_log: OpenLog
 ) -> None:
