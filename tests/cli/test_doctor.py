@@ -1,22 +1,29 @@
 """`penstock doctor`: each finding, and the machine it runs on."""
 
 import json
+import os
 import socket
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
 from penstock.cli.doctor import (
+    Finding,
     Verdict,
     check_disk,
     check_java,
     check_open_files,
     check_port,
     check_python,
+    check_upkeep,
     doctor,
 )
+from penstock.node.upkeep_status import FILE_NAME
+from penstock.testing.embedded import EmbeddedBroker
 
 app = Typer()
 app.command()(doctor)
@@ -66,6 +73,62 @@ def test_the_doctor_sees_that_a_port_is_taken(tmp_path: Path) -> None:
     rows = {row["check"]: row for row in json.loads(result.output)}
     assert rows[f"port {port}"]["verdict"] == "warning"
     assert rows["python"]["verdict"] == "ok"
+
+
+def upkeep_status(**changed: Any) -> dict[str, Any]:
+    duty = {"rounds": 3, "failed_rounds": 0, "failed_in_a_row": 0, "last_error": ""}
+    duties = {"retention": duty, "sweep": duty, "compaction": duty}
+    counts = {"deleted_segments": 2, "compactions": 1, "duties": duties}
+    status = {
+        "pid": os.getpid(),
+        "written_at_ms": time.time_ns() // 1_000_000,
+        "stats": counts,
+        "failing_count": 0,
+        "failing": [],
+        "damaged_count": 0,
+        "damaged": [],
+    }
+    return status | changed
+
+
+def test_upkeep_that_works_is_ok_and_trouble_is_a_warning() -> None:
+    def found(age_ms: int = 0, **changed: Any) -> Finding:
+        finding = check_upkeep(upkeep_status(**changed), is_running=True, age_ms=age_ms)
+        assert finding is not None
+        return finding
+
+    assert found().found == "2 segments deleted, 1 compactions"
+    assert found().verdict is Verdict.OK
+    damaged = found(damaged_count=1, damaged=["orders-0: no batch where one should be"])
+    assert (damaged.verdict, "orders-0" in damaged.found) == (Verdict.WARNING, True)
+    many = found(failing_count=9, failing=[f"sweep of t-{n}: no space" for n in range(9)])
+    assert many.found.endswith("and 6 more")
+    assert "no report for 400 s" in found(age_ms=400_000).found
+    stuck = upkeep_status()["stats"]
+    stuck["duties"]["retention"] = {"failed_in_a_row": 4, "last_error": "OSError: no space"}
+    assert "retention failed 4 times in a row (OSError: no space)" in found(stats=stuck).found
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[]"])
+def test_upkeep_is_not_mentioned_without_a_running_broker(
+    tmp_path: Path, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / FILE_NAME).write_text(content)
+    result = CliRunner().invoke(app, ["--json", "--dir", str(tmp_path)])
+    assert "upkeep" not in {row["check"] for row in json.loads(result.output)}
+    assert check_upkeep(upkeep_status(), is_running=False, age_ms=0) is None
+
+
+def test_the_doctor_reports_the_upkeep_of_a_running_broker(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        status = broker.folder / FILE_NAME
+        while not status.exists():
+            time.sleep(0.01)
+        result = CliRunner().invoke(app, ["--json", "--dir", str(broker.folder)])
+        rows = {row["check"]: row for row in json.loads(result.output)}
+        assert rows["upkeep"]["verdict"] == "ok"
+    assert not status.exists()
 
 
 def test_the_table_shows_every_check(tmp_path: Path) -> None:

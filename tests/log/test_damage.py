@@ -179,6 +179,16 @@ def test_rot_is_told_to_those_who_look_for_a_time(closed: PartitionLog, open_log
     assert found.offset == 40
 
 
+def test_a_length_that_leads_past_the_file_is_told_to_those_who_look_for_a_time(
+    closed: PartitionLog, open_log: OpenLog
+) -> None:
+    first = closed.segments[0]
+    change(first.log.path, first.position_of(Offset(ROTTEN)) + LENGTH_AT, pack(">i", 1 << 30))
+    with pytest.raises(Refused) as refused:
+        open_log().offset_by_timestamp(Millis(1_000 + ROTTEN))
+    assert refused.value.code == ErrorCode.corrupt_message
+
+
 def test_a_segment_whose_first_batch_is_rotten_has_no_first_time(
     closed: PartitionLog, open_log: OpenLog
 ) -> None:
@@ -195,3 +205,153 @@ def test_a_log_with_a_rotten_segment_is_written_on(
     appended = append_batch(log, batch(), leader_epoch=LeaderEpoch(0), now=Millis(0))
     assert appended.base_offset == 60
     assert read_one(log, 60) == 60
+
+
+@pytest.mark.parametrize("length", [-13, 0, 48, (1 << 31) - 1, 5_000, 200])
+def test_a_read_of_any_size_refuses_to_begin_with_a_damaged_batch(
+    closed: PartitionLog, open_log: OpenLog, length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = closed.segments[0]
+    change(first.log.path, first.position_of(Offset(ROTTEN)) + LENGTH_AT, pack(">i", length))
+    log = open_log()
+    caplog.clear()
+    for max_bytes in (100, 500, 1_000, 1 << 20):
+        with pytest.raises(Refused) as refused:
+            log.read(Offset(ROTTEN), max_bytes=max_bytes)
+        assert refused.value.code == ErrorCode.corrupt_message
+    assert [record.levelname for record in caplog.records] == ["ERROR"], "one line for all of them"
+    assert "restore the folder from a copy" in caplog.text
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("left", [0, ROTTEN])
+def test_a_closed_segment_that_lost_its_last_batches_is_not_passed_over(
+    closed: PartitionLog, open_log: OpenLog, left: int, clean: bool
+) -> None:
+    first, after = closed.segments[0], closed.segments[1].base_offset
+    os.truncate(first.log.path, first.position_of(Offset(left)))
+    for _ in range(2):  # the second start finds what the first one has left
+        log = open_log(clean=clean, recovery_point=60)
+        assert [read_one(log, offset) for offset in range(left)] == list(range(left))
+        for offset in range(left, after):
+            assert read_one(log, offset) == ErrorCode.corrupt_message
+        assert [read_one(log, offset) for offset in range(after, 60)] == list(range(after, 60))
+        log.close(sync=False)
+
+
+def test_a_reader_that_comes_to_the_cut_end_of_a_segment_in_steps_is_refused_there(
+    closed: PartitionLog, open_log: OpenLog
+) -> None:
+    first = closed.segments[0]
+    size_bytes = first.position_of(Offset(ROTTEN))
+    os.truncate(first.log.path, size_bytes)
+    log = open_log()
+    for max_bytes in (1, size_bytes - 1, size_bytes, size_bytes + 1):
+        offset, found = Offset(0), []
+        while offset < ROTTEN:
+            for _, header in iterate_headers(log.read(offset, max_bytes=max_bytes).view):
+                found.append(header.base_offset)
+                offset = header.end_offset
+        assert found == list(range(ROTTEN))
+        assert read_one(log, offset) == ErrorCode.corrupt_message
+
+
+def test_a_segment_that_was_removed_from_the_middle_is_not_passed_over(
+    closed: PartitionLog, open_log: OpenLog
+) -> None:
+    removed, after = closed.segments[1], closed.segments[2].base_offset
+    for path in removed.paths():
+        Path(path).unlink(missing_ok=True)
+    log = open_log(clean=False, recovery_point=60)
+    assert read_one(log, removed.base_offset - 1) == removed.base_offset - 1
+    assert read_one(log, removed.base_offset) == ErrorCode.corrupt_message
+    assert [read_one(log, offset) for offset in range(after, 60)] == list(range(after, 60))
+
+
+def test_a_log_of_an_older_version_is_read_as_before_and_watched_from_then_on(
+    closed: PartitionLog, open_log: OpenLog, offsets: Offsets
+) -> None:
+    for path in closed.folder.glob("*.end"):
+        path.unlink()
+    first, second = closed.segments[:2]
+    os.truncate(first.log.path, first.position_of(Offset(ROTTEN)))
+    log = open_log()
+    rest = [*range(ROTTEN), *range(second.base_offset, 60)]
+    assert offsets(log) == rest, "compaction could have done this"
+    log.sweep(Millis(0))
+    log.close(sync=False)
+    os.truncate(second.log.path, second.position_of(Offset(second.base_offset + 1)))
+    again = open_log()
+    assert read_one(again, second.base_offset + 1) == ErrorCode.corrupt_message
+    assert read_one(again, ROTTEN) == second.base_offset
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_log_that_ends_before_what_was_on_disk_is_not_opened(
+    closed: PartitionLog, open_log: OpenLog, is_cut: bool, clean: bool
+) -> None:
+    path = Path(closed.active.log.path)
+    content = path.read_bytes()
+    if is_cut:
+        os.truncate(path, closed.active.position_of(Offset(59)))
+    else:
+        path.unlink()
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"was on disk up to 60: restore .* the line 'orders 3'"):
+            open_log(clean=clean, recovery_point=60)
+    path.write_bytes(content)
+    assert open_log(clean=clean, recovery_point=60).end_offset == 60
+
+
+def test_a_log_whose_every_file_is_gone_is_not_opened_as_an_empty_one(
+    closed: PartitionLog, open_log: OpenLog
+) -> None:
+    for path in closed.folder.glob("*.log"):
+        path.unlink()
+    with pytest.raises(OSError, match="ends at offset 0, and was on disk up to 60"):
+        open_log(recovery_point=60)
+
+
+def test_a_log_file_that_was_put_there_by_another_hand_is_not_measured_by_the_end_of_the_old_one(
+    closed: PartitionLog, open_log: OpenLog, offsets: Offsets
+) -> None:
+    """As after a compaction by a version that knows no `.end` files."""
+    first, second = closed.segments[:2]
+    path = Path(first.log.path)
+    content = path.read_bytes()[: first.position_of(Offset(ROTTEN))]
+    path.rename(path.with_suffix(".aside"))
+    path.write_bytes(content)
+    assert offsets(open_log()) == [*range(ROTTEN), *range(second.base_offset, 60)]
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link"])
+def test_a_first_segment_that_is_no_file_keeps_the_log_from_being_opened(
+    closed: PartitionLog, open_log: OpenLog, offsets: Offsets, kind: str
+) -> None:
+    path = Path(closed.segments[0].log.path)
+    aside = path.rename(path.with_suffix(".aside"))
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    for clean in (True, False):
+        with pytest.raises(OSError, match="from a copy"):
+            open_log(clean=clean, recovery_point=60)
+    if kind == "folder":
+        path.rmdir()
+    aside.rename(path)  # also over a link
+    assert offsets(open_log(clean=False, recovery_point=60)) == list(range(60))
+
+
+def test_a_file_whose_name_is_no_offset_is_left_alone(
+    closed: PartitionLog, open_log: OpenLog, offsets: Offsets, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = [closed.folder / name for name in ("9" * 23 + ".log", "9" * 20 + ".log", "7.log")]
+    for path in strange:
+        path.write_bytes(b"what is this")
+    (closed.folder / ("9" * 23 + ".snapshot")).write_bytes(b"and this")
+    log = open_log(clean=False, recovery_point=60)
+    assert offsets(log) == list(range(60))
+    assert all(path.read_bytes() == b"what is this" for path in strange)
+    assert caplog.text.count("no segment has such a name") == 3

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log.checkpoints import RECOVERY_POINTS
 from penstock.log.flush import NotSynced
-from penstock.log.folder import RECOVERY_POINTS
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
 from tests.support.appending import append_batch
 

@@ -17,8 +17,15 @@ from penstock.log import (
     PartitionLog,
     Segment,
 )
-from penstock.log.checkpoints import read_offsets, read_rows, write_offsets
-from penstock.log.folder import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS
+from penstock.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    read_offsets,
+    read_rows,
+    write_offsets,
+)
+from penstock.log.folder import CLEAN_SHUTDOWN
 from penstock.log.identity import load_identity, load_topic_id, save_topic_id
 from penstock.model import Millis, NodeId, Offset, TopicId, TopicPartition
 
@@ -58,7 +65,8 @@ def test_partitions_are_found_with_their_topic_ids(tmp_path: Path) -> None:
     partition(folder)
     partition(folder, DASHED)
     (tmp_path / "not a partition").mkdir()
-    assert sorted(folder.found()) == [(DASHED, TOPIC_ID), (ORDERS, TOPIC_ID)]
+    assert sorted(folder.found()) == [DASHED, ORDERS]
+    assert load_topic_id(tmp_path / "orders-0") == TOPIC_ID
     text = (tmp_path / "orders-0" / "partition.metadata").read_text()
     assert text == "version: 0\ntopic_id: EjRWeBI0VngSNFZ4EjRWeA"
     folder.close()
@@ -120,7 +128,7 @@ def test_a_deleted_partition_is_out_of_sight_at_once_and_gone_later(
     fill(log, 10)
     view = log.read(Offset(0), max_bytes=10_000).view
     folder.delete_partition(ORDERS, token="0" * 32, now=Millis(0))
-    assert list(folder.found()) == []
+    assert folder.found() == []
     assert (tmp_path / f"orders-0.{'0' * 32}-delete").is_dir()
     assert partition(folder).end_offset == 0, "the name is free"
     assert folder.remove_deleted(Millis(59_999)) == 0
@@ -245,3 +253,97 @@ def test_a_torn_topic_id_counts_as_absent(tmp_path: Path) -> None:
     assert load_topic_id(tmp_path) == TopicId(UUID(int=5))
     (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAA")
     assert load_topic_id(tmp_path) is None
+
+
+def test_a_partition_whose_folder_was_removed_is_refused_until_it_is_restored(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    aside = (tmp_path / "orders-0").rename(tmp_path / "aside")
+    again = opened(tmp_path)
+    for _ in range(2):  # at the start, and when it is tried again later
+        with pytest.raises(OSError, match="is missing, and held records up to offset 3"):
+            partition(again)
+        again.started()
+    assert not (tmp_path / "orders-0").exists()
+    aside.rename(tmp_path / "orders-0")
+    assert partition(again).end_offset == 3
+    again.close()
+
+
+def test_a_topic_made_again_is_not_measured_by_a_folder_that_was_removed(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    (tmp_path / "orders-0").rename(tmp_path / "aside")
+    again = opened(tmp_path)
+    with pytest.raises(OSError, match="is missing"):
+        partition(again)
+    again.started()
+    other_id = TopicId(UUID(int=6))
+    log = again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+    assert log.end_offset == 0
+
+
+def test_a_removed_partition_is_given_up_by_setting_its_offsets_to_zero(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    (tmp_path / "orders-0").rename(tmp_path / "aside")
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        (tmp_path / name).write_text("0\n1\norders 0 0\n")
+    assert partition(opened(tmp_path)).end_offset == 0
+
+
+def test_a_first_segment_that_was_removed_after_a_clean_stop_is_missed(
+    tmp_path: Path, fill: Fill
+) -> None:
+    settings = LogSettings(segment_bytes=2_000)
+    folder = opened(tmp_path)
+    log = folder.open_partition(ORDERS, settings, topic_id=TOPIC_ID, now=Millis(0))
+    fill(log, 60)
+    log.advance_start_offset(Offset(1), Millis(0))
+    first = log.segments[0].paths()
+    folder.close()
+    for path in first:
+        Path(path).unlink(missing_ok=True)
+    with pytest.raises(OSError, match="and did at 1: restore it from a copy"):
+        partition(opened(tmp_path))
+
+
+def test_a_folder_that_was_set_aside_says_nothing_of_its_successor(
+    tmp_path: Path, fill: Fill
+) -> None:
+    folder = opened(tmp_path)
+    fill(partition(folder), 3)
+    folder.close()
+    again = opened(tmp_path)
+    again.set_aside(ORDERS, "0" * 32)
+    again.release()
+    assert partition(opened(tmp_path)).end_offset == 0
+
+
+@pytest.mark.parametrize("topic", ["orders", "a" * 249])
+def test_a_deleted_partition_is_not_missed_after_a_kill(
+    tmp_path: Path, fill: Fill, topic: str
+) -> None:
+    name = TopicPartition(topic, 0)
+    folder = opened(tmp_path)
+    fill(partition(folder, name), 3)
+    folder.checkpoint()
+    folder.delete_partition(name, token="0" * 32, now=Millis(0))
+    assert folder.names_deleted
+    removable = folder.take_deleted(Millis(60_000))  # before a checkpoint could be written
+    folder.remove_folders(removable, keep_names=folder.names_deleted)
+    assert [list(path.iterdir()) for path in tmp_path.glob("*-delete")] == [[]]
+    folder.release()
+    again = opened(tmp_path)
+    assert not list(tmp_path.glob("*-delete"))
+    assert partition(again, name).end_offset == 0
+    again.close()

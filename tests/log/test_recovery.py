@@ -218,3 +218,22 @@ def test_a_control_batch_that_compaction_emptied_is_passed_over(
     again = open_log(clean=False)
     assert again.end_offset == 4
     assert again.last_stable_offset == again.high_watermark
+
+
+def test_a_closed_segment_emptied_by_compaction_is_read_after_a_kill_and_a_clean_stop(
+    open_log: OpenLog, fill: Fill
+) -> None:
+    log = open_log()
+    fill(log, 60)
+    emptied = log.segments[1]
+    log.close(sync=False)
+    for path in emptied.paths():  # as the cleaner leaves a segment whose keys were all rewritten
+        Path(path).write_bytes(b"")
+    killed = open_log(clean=False)
+    killed.close(sync=False)
+    again = open_log()
+    assert again.segments[1].max_timestamp == -1
+    assert again.segments[1].offset_index.last_entry() is None
+    found = again.offset_by_timestamp(Millis(1_000 + again.segments[2].base_offset))
+    assert found is not None
+    assert found.offset == again.segments[2].base_offset

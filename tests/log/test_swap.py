@@ -36,7 +36,7 @@ def clean_every_second(log: PartitionLog, bases: list[Offset], into: Offset) -> 
                     end = scanned.at + scanned.header.size_bytes
                     content += bytes(scanned.view[scanned.at : end])
                     kept.append(scanned.header.base_offset)
-    index, time_index, _, file = segment_paths(str(log.folder), into)
+    _, index, time_index, _, file = segment_paths(str(log.folder), into)
     Path(file + CLEANED).write_bytes(content)
     Path(index + CLEANED).write_bytes(b"")
     Path(time_index + CLEANED).write_bytes(b"")
@@ -136,7 +136,7 @@ def test_a_swap_that_the_disk_stopped_is_carried_through_whatever_was_begun_afte
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log, left = compacted
-    index, _, _, file = segment_paths(str(log.folder), Offset(0))
+    _, index, _, _, file = segment_paths(str(log.folder), Offset(0))
     with monkeypatch.context() as patched:
         patched.setattr("penstock.log.segments.install", refuse)
         with pytest.raises(OSError, match="no"):

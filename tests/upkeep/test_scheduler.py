@@ -9,11 +9,13 @@ import pytest
 
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
+from penstock.log.indexes import TimeEntry
 from penstock.log.partition import PartitionLog
+from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch, read_records
-from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings, restart_delay_ms
 from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
@@ -287,3 +289,98 @@ def test_it_runs_until_cancelled_and_ends_its_worker(house: House) -> None:
 
     asyncio.run(scene())
     assert house.worker.stopped
+
+
+def test_a_segment_that_was_emptied_before_a_kill_is_no_obstacle_after_a_clean_stop(
+    house: House,
+) -> None:
+    log = house.partition()
+    house.write(log, b"a")
+    house.write(log, b"a")
+    house.write(log, b"b", roll=False)
+    log.close(sync=False)
+    for path in log.segments[0].paths():
+        Path(path).write_bytes(b"")
+    for clean in (False, True):
+        house.kept.clear()
+        log = PartitionLog.open(log.folder, LogSettings(), OpenFiles(8), now=house.now, clean=clean)
+        log.set_high_watermark(log.end_offset)
+        house.kept.append(Kept(log, KEEP, COMPACT))
+        if not clean:
+            log.close(sync=False)
+    assert house.compact()
+    assert house.upkeep.stats.partition_errors == 0
+    assert offsets(log) == [1, 2]
+
+
+def test_a_partition_that_cannot_be_looked_at_does_not_stop_the_compaction_of_others(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound = house.partition("broken-0"), house.partition("sound-0")
+    for log in (broken, sound):
+        house.write(log, b"a", b"a")
+    for error in (OSError("bad sector"), ValueError("a bug")):
+
+        def fail(segment: Segment, error: Exception = error) -> TimeEntry:
+            if "broken-0" in segment.folder:
+                raise error
+            return TimeEntry(house.now, Offset(0))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Segment, "largest", property(fail))
+            assert house.compact() is isinstance(error, OSError)
+            house.now = Millis(house.now + UpkeepSettings().retry_ms)
+            assert not house.compact()
+            house.now = Millis(house.now + UpkeepSettings().retry_ms)
+    assert house.upkeep.stats.partition_errors == 4
+    assert offsets(sound) == [1]
+    assert len(caplog.records) == 2, "one line for each error, however often it is met"
+    assert list(house.upkeep.failing.values()) == ["ValueError('a bug')"]
+    assert house.compact()
+    assert offsets(broken) == [1]
+    assert not house.upkeep.failing
+
+
+def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"a")
+    failures = 5
+
+    def partitions() -> list[Kept]:
+        if upkeep.stats.duties["compaction"].failed_rounds < failures:
+            raise RuntimeError("the table is being rebuilt")
+        return house.kept
+
+    settings = UpkeepSettings(restart_ms=Millis(1), restart_ms_max=Millis(4))
+    upkeep = Upkeep(partitions, house.worker, settings, clock=lambda: house.now)
+
+    async def scene() -> None:
+        running = asyncio.create_task(upkeep.run())
+        while upkeep.stats.duties["compaction"].rounds == 0:
+            assert not running.done()
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scene())
+    compaction = upkeep.stats.duties["compaction"]
+    assert (compaction.failed_rounds, compaction.failed_in_a_row) == (failures, 0)
+    assert compaction.last_error == "RuntimeError: the table is being rebuilt"
+    assert offsets(log) == [1]
+    assert [restart_delay_ms(settings, failed) for failed in (0, 1, 2, 3, 900)] == [1, 2, 4, 4, 4]
+
+
+def test_a_segment_that_lost_batches_is_not_compacted_away(house: House) -> None:
+    log = house.partition()
+    house.write(log, b"a", b"b")
+    house.write(log, b"a")
+    house.write(log, b"c", roll=False)
+    log.close(sync=False)
+    house.kept.clear()
+    Path(log.segments[0].log.path).write_bytes(b"")
+    again = house.partition()
+    again.set_high_watermark(again.end_offset)
+    assert house.compact()
+    assert "was closed with" in house.upkeep.rotten[again.topic_partition]
+    assert not house.worker.jobs

@@ -185,3 +185,22 @@ os._exit(0)
         psutil.Process(process_id).wait(timeout=60)
     except psutil.NoSuchProcess:
         return
+
+
+@pytest.mark.parametrize("cut", [3, 20, None])
+def test_a_worker_whose_broker_was_killed_ends_without_a_traceback(
+    compacted: Any, job_over: Any, cut: int | None
+) -> None:
+    """With half of a length or of a job, or a job whose answer nobody reads."""
+    two_segments(compacted)
+    command = [sys.executable, "-m", "penstock.upkeep.worker"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        worker.stdout.close()
+        worker.stdin.write(write_job(job_over(compacted.folder))[:cut])
+        worker.stdin.close()
+        assert worker.stderr.read() == b""
+        assert worker.wait(60) == 0

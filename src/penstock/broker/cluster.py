@@ -46,6 +46,7 @@ from penstock.coordination.controller.state import (
     TopicSet,
 )
 from penstock.errors import Refused
+from penstock.log.damage import DamagedLog
 from penstock.machine import CallerId
 from penstock.model import Moment, NodeId, ProducerId, TopicId, TopicPartition
 
@@ -59,6 +60,7 @@ _SETTINGS_OF_INTERNAL: Final = {  # how their broker keys begin
 }
 INTERNAL_TOPICS: Final = frozenset(_SETTINGS_OF_INTERNAL)
 REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
+REOPEN_DAMAGED_AFTER_S: Final = 60.0  # one whose bytes are wrong or missing needs a person first
 LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are no longer one object
 
 
@@ -120,7 +122,8 @@ class ClusterController:
         # Metadata's answer for each topic, by version and by whether operations were asked for
         self.packed_topics: dict[tuple[int, bool], dict[str, bytes]] = defaultdict(dict)
         self.topic_listeners: list[Callable[[str], None]] = []  # a topic came, changed or went
-        self._offline: set[str] = set()  # topics with partitions that the disk refused to open
+        # Partitions that the disk refused to open, and the loop's time of the next attempt
+        self._offline: dict[TopicPartition, float] = {}
         self._reopening: asyncio.TimerHandle | None = None
 
     @property
@@ -320,42 +323,48 @@ class ClusterController:
     def _hold(self, topic: KnownTopic) -> None:
         settings = self.topic_settings(topic.name)
         for index, leadership in enumerate(topic.partitions):
-            if self.node_id not in leadership.replicas:
-                continue
-            topic_partition = TopicPartition(topic.name, index)
-            try:
-                self._partitions.create(topic_partition, topic.topic_id, leadership, settings)
-            except OSError as error:  # the partition is offline; the others serve
-                self._reopen_later(topic.name, topic_partition, error)
+            if self.node_id in leadership.replicas:
+                self._open(TopicPartition(topic.name, index), topic.topic_id, leadership, settings)
 
-    def _reopen_later(self, topic: str, topic_partition: TopicPartition, error: OSError) -> None:
-        if topic not in self._offline:
-            logger.error("%s could not be opened and is offline: %s", topic_partition, error)
-        self._offline.add(topic)
-        if self._reopening is None:
+    def _open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        leadership: Leadership,
+        settings: TopicSettings,
+    ) -> None:
+        try:
+            self._partitions.create(topic_partition, topic_id, leadership, settings)
+        except OSError as error:  # the partition is offline; the others serve
+            if topic_partition not in self._offline:
+                logger.error("%s could not be opened and is offline: %s", topic_partition, error)
+            is_damaged = isinstance(error, DamagedLog)
+            delay_s = REOPEN_DAMAGED_AFTER_S if is_damaged else REOPEN_AFTER_S
             loop = asyncio.get_running_loop()
-            self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
+            self._offline[topic_partition] = loop.time() + delay_s
+            if self._reopening is None:
+                self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
+        else:
+            self._offline.pop(topic_partition, None)
 
     def _reopen(self) -> None:
         """A disk that refused may have room by now."""
         self._reopening = None
-        for name in tuple(self._offline):
-            known = self._topics.get(name)
-            if known is not None:
-                self._hold(known)
-            if self._is_held(name):
-                self._offline.discard(name)
-                for listener in self.topic_listeners:
-                    listener(name)
-
-    def _is_held(self, name: str) -> bool:
-        """Whether nothing of a topic is missing here; nothing is missing of one that is gone."""
-        known = self._topics.get(name)
-        return known is None or all(
-            self.node_id not in leadership.replicas
-            or self._partitions.find(name, index) is not None
-            for index, leadership in enumerate(known.partitions)
-        )
+        loop = asyncio.get_running_loop()
+        for topic_partition, at in tuple(self._offline.items()):
+            known = self._topics.get(topic_partition.topic)
+            if known is None or topic_partition.partition >= len(known.partitions):
+                del self._offline[topic_partition]
+            elif at <= loop.time():
+                leadership = known.partitions[topic_partition.partition]
+                settings = self.topic_settings(known.name)
+                self._open(topic_partition, known.topic_id, leadership, settings)
+                if topic_partition not in self._offline:
+                    logger.info("%s is open again", topic_partition)
+                    for listener in self.topic_listeners:
+                        listener(known.name)
+        if self._offline and self._reopening is None:
+            self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
 
     def _leadership(self, partition: PartitionState) -> Leadership:
         known = self._leaderships.get(partition)

@@ -11,12 +11,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
+import psutil
 import typer
 
 from penstock.cli.serving import PORT_LAST
@@ -27,6 +29,8 @@ OPEN_FILES_LEAST: Final = 1024
 OPEN_FILES_COMFORTABLE: Final = 10_000
 DISK_LEAST_BYTES: Final = 1 << 30
 DISK_COMFORTABLE_BYTES: Final = 10 << 30
+UPKEEP_SILENT_MS: Final = 300_000  # it reports after each round, the slowest of which is shorter
+UPKEEP_ROWS_MAX: Final = 3
 
 
 class Verdict(StrEnum):
@@ -108,11 +112,39 @@ def check_open_files(soft: int, hard: int) -> Finding:
     return Finding("open files", Verdict.OK, found)
 
 
+def check_upkeep(status: dict[str, Any] | None, *, is_running: bool, age_ms: int) -> Finding | None:
+    """Retention and compaction of the broker that runs on the folder; None when none does."""
+    if status is None or not is_running:
+        return None
+    stats = status["stats"]
+    troubles = [
+        f"{name} failed {duty['failed_in_a_row']} times in a row ({duty['last_error']})"
+        for name, duty in stats["duties"].items()
+        if duty["failed_in_a_row"]
+    ]
+    for count, rows in (
+        (status["damaged_count"], status["damaged"]),
+        (status["failing_count"], status["failing"]),
+    ):
+        troubles += rows[:UPKEEP_ROWS_MAX]
+        if count > UPKEEP_ROWS_MAX:
+            troubles.append(f"and {count - UPKEEP_ROWS_MAX} more")
+    if age_ms > UPKEEP_SILENT_MS:
+        troubles.append(f"no report for {age_ms // 1000} s")
+    if troubles:
+        remedy = "see the broker's log; old data is not removed until this works again"
+        return Finding("upkeep", Verdict.WARNING, "; ".join(troubles), remedy)
+    found = f"{stats['deleted_segments']} segments deleted, {stats['compactions']} compactions"
+    return Finding("upkeep", Verdict.OK, found)
+
+
 def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
     """Look at this machine."""
+    from penstock.node.upkeep_status import read_status
+
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return [
+    findings = [
         check_python(sys.version_info[:2], f"Python {platform.python_version()}"),
         check_java(_java_version()),
         check_port(kafka_port, "Kafka", free=_is_free(kafka_port)),
@@ -120,10 +152,19 @@ def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
         check_disk(existing, shutil.disk_usage(existing).free),
         check_open_files(soft, hard),
     ]
+    status = read_status(folder)
+    upkeep = check_upkeep(
+        status,
+        is_running=status is not None and psutil.pid_exists(status["pid"]),
+        age_ms=0 if status is None else time.time_ns() // 1_000_000 - status["written_at_ms"],
+    )
+    return findings if upkeep is None else [*findings, upkeep]
 
 
 def doctor(
-    folder: Annotated[Path, typer.Option("--dir", help="Where the data would live.")] = Path(),
+    folder: Annotated[
+        Path, typer.Option("--dir", help="The data folder that you use or mean to use.")
+    ] = Path("penstock-data"),
     kafka_port: Annotated[
         int, typer.Option(min=1, max=PORT_LAST, help="The Kafka port you mean to use.")
     ] = 9092,
@@ -132,7 +173,11 @@ def doctor(
     ] = 8081,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Check Python, Java, ports, disk and open files. Exit 1 if something must be mended."""
+    """Check Python, Java, ports, disk, open files and a running broker's upkeep.
+
+    Upkeep (retention and compaction) is checked if a broker runs on the data folder. Exit 1 if
+    something must be mended.
+    """
     findings = examine(folder.absolute(), kafka_port, http_port)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings]))

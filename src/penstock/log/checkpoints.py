@@ -1,19 +1,33 @@
 """Small text files of offsets, in Apache Kafka's format: a version, a count, then a row each.
 
-A checkpoint is replaced whole. One that cannot be read counts as absent: each of them only saves
-work, and what it says is found again from the log.
+A checkpoint is replaced whole. One that cannot be read counts as absent: a log is opened without
+it too, only with more work, and without knowing what it should hold at least.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from penstock.log.files import replace_file
 from penstock.model import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _VERSION = 0
+
+
+def restore_advice(partition_folder: str) -> str:
+    """What to do about a partition that lacks what its checkpoints say was there."""
+    topic, _, partition = partition_folder.rpartition("/")[2].rpartition("-")
+    return (
+        "restore it from a copy and start again. To go on without what is missing, stop the broker "
+        f"and set the offset in the line '{topic} {partition}' to 0 in {RECOVERY_POINTS} and "
+        f"{HIGH_WATERMARKS} of the data folder"
+    )
 
 
 def write_rows(path: Path | str, rows: Iterable[str], *, sync: bool = False) -> None:
@@ -38,7 +52,7 @@ def read_rows(path: Path | str) -> list[list[str]]:
 
 
 def write_offsets(path: Path | str, offsets: Mapping[TopicPartition, Offset]) -> None:
-    rows = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+    rows = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
     write_rows(path, rows, sync=True)
 
 

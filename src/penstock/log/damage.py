@@ -4,6 +4,7 @@ Rot costs the readers of that place, and nobody else: not the broker, not its ne
 whoever reads before it or after it.
 """
 
+import errno
 import logging
 from functools import lru_cache
 from struct import error as StructError
@@ -17,6 +18,13 @@ DAMAGE: Final = (OSError, Malformed, StructError)  # struct's: the file is short
 Damage: TypeAlias = OSError | Malformed | StructError
 
 
+class DamagedLog(OSError):
+    """A log lacks what was on disk; it is not opened until a person has mended it."""
+
+    def __init__(self, reason: str, path: str) -> None:
+        super().__init__(errno.EIO, reason, path)
+
+
 def unreadable(where: str, damage: Damage) -> Refused:
     """The refusal for a read in the file or folder `where`."""
     _tell(where, str(damage))
@@ -25,6 +33,17 @@ def unreadable(where: str, damage: Damage) -> Refused:
     return Refused(ErrorCode.corrupt_message, f"{where} is damaged: {damage}")
 
 
+@lru_cache(maxsize=1000)  # a damaged log is opened again and again: one line for all attempts
+def warn_of_damage(where: str, damage: str) -> None:
+    """Something in the file `where` is not as it was written."""
+    logger.warning("%s: %s", where, damage)
+
+
 @lru_cache(maxsize=1000)  # readers try again and again: one line for all of them
 def _tell(where: str, damage: str) -> None:
-    logger.error("%s cannot be read: %s", where, damage)
+    logger.error(
+        "%s cannot be read: %s. Fetches of these offsets fail and the rest is served. "
+        "Stop the broker and restore the folder from a copy, or move consumers past this place",
+        where,
+        damage,
+    )

@@ -10,20 +10,28 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+from uuid import UUID
 
 from penstock.config.views import LogSettings
 from penstock.errors import Malformed
-from penstock.log.checkpoints import read_offsets, write_offsets
+from penstock.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    read_offsets,
+    restore_advice,
+    write_offsets,
+)
+from penstock.log.damage import DamagedLog
 from penstock.log.files import OpenFiles, create_file
 from penstock.log.identity import (
     FolderIdentity,
     claim_topic_id,
     load_identity,
-    load_topic_id,
     save_identity,
 )
 from penstock.log.partition import PartitionLog
@@ -33,25 +41,16 @@ logger = logging.getLogger(__name__)
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-START_OFFSETS: Final = "log-start-offset-checkpoint"
-HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 
 _PARTITION_NAME: Final = re.compile(r"(.+)-([0-9]+)")
 _DELETED_ENDING: Final = "-delete"
 _NAME_BYTES_MAX: Final = 255
+_KEPT_OF_NAME_MAX: Final = _NAME_BYTES_MAX - len(f".{UUID(int=0).hex}{_DELETED_ENDING}")
 _SINGLE_SYNCS_MAX: Final = 32  # above so many, one sync of the whole disk is quicker
 
 
 class FolderUnusable(Exception):
     """The folder is another's, or in use; the message says whose and what to do."""
-
-
-class FoundPartition(NamedTuple):
-    """A partition's folder as it was found, not yet opened."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId | None
 
 
 class LogFolder:
@@ -69,6 +68,9 @@ class LogFolder:
         self._to_remove: list[tuple[Millis, Path]] = []
         self._forgotten: set[TopicPartition] = set()  # gone, and still in the files above
         self._in_the_way: dict[TopicPartition, str] = {}  # deleted, and the disk refused; tokens
+        self._knows_starts = was_clean and (path / START_OFFSETS).exists()
+        self._is_starting = True  # whatever is opened now was there before the last stop
+        self._missing: dict[TopicPartition, TopicId | None] = {}  # refused: their folders are gone
 
     @classmethod
     def open(
@@ -87,18 +89,20 @@ class LogFolder:
         was_clean = marker.exists()
         marker.unlink(missing_ok=True)
         folder = cls(path, files, lock=lock, was_clean=was_clean)
+        folder._forget_deleted()
         folder.remove_deleted()
         return folder
 
-    def found(self) -> Iterator[FoundPartition]:
+    def started(self) -> None:
+        """All partitions that are to be there were opened; one that is opened later is new."""
+        self._is_starting = False
+
+    def found(self) -> list[TopicPartition]:
         """Every partition on disk, open or not."""
         with os.scandir(self.path) as entries:
             names = [entry.name for entry in entries if entry.is_dir()]
-        for name in names:
-            match = _PARTITION_NAME.fullmatch(name)
-            if match is not None:
-                topic_partition = TopicPartition(match[1], int(match[2]))
-                yield FoundPartition(topic_partition, load_topic_id(self.path / name))
+        matches = (_PARTITION_NAME.fullmatch(name) for name in names)
+        return [TopicPartition(match[1], int(match[2])) for match in matches if match is not None]
 
     def open_partition(
         self,
@@ -116,9 +120,10 @@ class LogFolder:
         is_new = _make_folder(folder)
         try:
             if is_new:
+                self._check_is_new(topic_partition, topic_id)
                 self._begin_anew(topic_partition)
             if topic_id is not None:
-                claim_topic_id(folder, topic_id)
+                self._claim(folder, topic_partition, topic_id)
             log = self._open(folder, topic_partition, settings, is_new=is_new, now=now)
         except OSError:
             if is_new:  # half made is worse than not made
@@ -146,7 +151,34 @@ class LogFolder:
             clean=self.was_clean or is_new,
             recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
             start_offset=self._start_offsets.get(topic_partition, Offset(0)),
+            is_start_known=self._knows_starts and self._recovery_points.get(topic_partition, 0) > 0,
         )
+
+    def _check_is_new(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
+        """DamagedLog when a partition without a folder had records at the last stop.
+
+        A topic that is made again under the name has another id.
+        """
+        known = max(
+            points.get(topic_partition, Offset(0))
+            for points in (self._recovery_points, self._high_watermarks)
+        )
+        if self._is_starting and known:
+            self._missing[topic_partition] = topic_id
+        elif topic_partition not in self._missing or self._missing[topic_partition] != topic_id:
+            return
+        folder = str(self.path / str(topic_partition))
+        reason = f"is missing, and held records up to offset {known}: {restore_advice(folder)}"
+        raise DamagedLog(reason, folder)
+
+    def _claim(self, folder: Path, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        try:
+            claim_topic_id(folder, topic_id)
+        except FileExistsError:  # what is known of the name is of that folder: it may be moved away
+            self._forget(topic_partition)
+            if topic_partition in self._forgotten:
+                self._save({})
+            raise
 
     def delete_partition(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
         """Out of sight at once, off the disk later; `token` makes the name its own."""
@@ -158,6 +190,28 @@ class LogFolder:
         """As `delete_partition`, of one that was found and never opened; nobody reads it."""
         assert topic_partition not in self.partitions
         self._retire(topic_partition, token, now)
+
+    def set_aside(self, topic_partition: TopicPartition, token: str) -> Path:
+        """Keep a folder that belongs to no topic under another name; returns it."""
+        source = self.path / str(topic_partition)
+        aside = source.with_name(f"{source.name[:200]}.{token}-stray")
+        self._forget(topic_partition)
+        self._save({})  # first: the next folder of that name must not be measured by this one
+        source.rename(aside)
+        return aside
+
+    def _forget_deleted(self) -> None:
+        """Checkpoints may still speak of partitions whose deletion a kill interrupted."""
+        deleted = [entry.name for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
+        names = {name.removesuffix(_DELETED_ENDING).rpartition(".")[0] for name in deleted}
+        if not names:
+            return
+        for topic_partition in tuple(self._recovery_points | self._high_watermarks):
+            name = str(topic_partition)
+            if names & {name, name[:_KEPT_OF_NAME_MAX]} and not (self.path / name).exists():
+                self._forget(topic_partition)
+        if self._forgotten:
+            self._save({})
 
     def _begin_anew(self, topic_partition: TopicPartition) -> None:
         """After a kill no checkpoint may speak of an earlier partition of this name."""
@@ -194,11 +248,19 @@ class LogFolder:
         self._to_remove = [row for row in self._to_remove if row[0] > now]
         return due
 
+    @property
+    def names_deleted(self) -> bool:
+        """Whether checkpoints on disk still name partitions that were deleted."""
+        return bool(self._forgotten)
+
     @staticmethod
-    def remove_folders(folders: Iterable[Path]) -> None:
-        """Take whole folders off the disk; may run in any thread."""
+    def remove_folders(folders: Iterable[Path], *, keep_names: bool = False) -> None:
+        """Take whole folders off the disk, or all but their names; may run in any thread."""
         for path in folders:
             shutil.rmtree(path, ignore_errors=True)
+            if keep_names:  # the next start learns from them what was deleted
+                with suppress(OSError):
+                    path.mkdir()
 
     def checkpoint(self) -> None:
         """Write down how far each partition is flushed, replicated, and where it starts."""
@@ -220,7 +282,7 @@ class LogFolder:
         """Close every partition; the next start will find it clean, unless the disk refused."""
         logs = self.partitions
         is_clean = not self._in_the_way and (
-            self.was_clean or all(found.topic_partition in logs for found in self.found())
+            self.was_clean or all(name in logs for name in self.found())
         )
         dirty = sum(1 for log in logs.values() if log.unflushed_messages)
         sync_each = dirty <= _SINGLE_SYNCS_MAX

@@ -71,21 +71,22 @@ def _write_topic_id(topic_id: TopicId) -> bytes:
     return f"version: 0\ntopic_id: {write_uuid(topic_id)}".encode()
 
 
-def claim_topic_id(folder: Path, topic_id: TopicId) -> None:
-    """Make sure that the folder is this topic's; OSError when it is another's.
-
-    Asked for every partition at a start: one that is as we left it is only compared.
-    """
+def stores_topic_id(folder: Path | str, topic_id: TopicId) -> bool:
+    """Whether the folder's file is as we write it for this topic. Quick: no parsing."""
     try:
         descriptor = os.open(f"{folder}/{PARTITION_METADATA}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        save_topic_id(folder, topic_id)
-        return
+        return False
     try:
-        if os.read(descriptor, 200) == _write_topic_id(topic_id):
-            return
+        return os.read(descriptor, 200) == _write_topic_id(topic_id)
     finally:
         os.close(descriptor)
+
+
+def claim_topic_id(folder: Path, topic_id: TopicId) -> None:
+    """Make sure that the folder is this topic's; FileExistsError when it is another's."""
+    if stores_topic_id(folder, topic_id):
+        return
     owner = load_topic_id(folder)
     if owner is None:
         save_topic_id(folder, topic_id)

@@ -5,6 +5,7 @@ record on the way in or out: only headers are read. An append that raised has ch
 its readers see is in `reading`.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,7 @@ from penstock.protocol.primitives import Buffer, WritableBuffer
 # Up to here a start walks the log as quickly as it reads indexes and a snapshot; a broker with
 # thousands of small partitions stops and starts in the time it takes to make those files.
 _SMALL_BYTES: Final = 64 << 10
+_ENDS_RECORDED_MAX: Final = 50  # small files in one sweep: some milliseconds
 
 
 class PartitionLog(ReadableLog):
@@ -80,9 +82,15 @@ class PartitionLog(ReadableLog):
         clean: bool,
         recovery_point: Offset = Offset(0),
         start_offset: Offset = Offset(0),
+        is_start_known: bool = False,
     ) -> "PartitionLog":
-        """The log in `folder`, made when absent and recovered unless it was closed `clean`."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """The log in `folder`, made when absent and recovered unless it was closed `clean`.
+
+        `is_start_known`: the log began at `start_offset` or before when it was closed. DamagedLog
+        when it no longer does, or ends before `recovery_point`: what is missing was acknowledged.
+        """
+        if not os.path.isdir(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         loaded = load_partition(
             str(folder),
             files,
@@ -91,6 +99,7 @@ class PartitionLog(ReadableLog):
             clean=clean,
             recovery_point=recovery_point,
             start_offset=start_offset,
+            is_start_known=is_start_known,
         )
         log = cls(
             folder,
@@ -269,10 +278,10 @@ class PartitionLog(ReadableLog):
     def _start_at_segment(self, number: int, now: Millis) -> None:
         """Let the log begin there; the segments before it go."""
         start_offset = self.segments[number].base_offset
-        self._remove_first(number, now)
-        if start_offset > self.start_offset:
+        if start_offset > self.start_offset:  # first: no checkpoint may speak of what is gone
             self.start_offset = start_offset
             self.epochs.cut_start(start_offset)
+        self._remove_first(number, now)
 
     def _remove_first(self, count: int, now: Millis) -> None:
         if count == 0:
@@ -299,7 +308,7 @@ class PartitionLog(ReadableLog):
         self.epochs.cut_end(end)
         folder = self._segments.folder
         self.producers, self._snapshot_offset = reload_producers(
-            folder, list(self.segments), snapshot_offsets(folder), end
+            folder, list(self.segments), snapshot_offsets(os.listdir(folder)), end
         )
         self.producers.on_high_watermark(self.high_watermark)
 
@@ -307,23 +316,31 @@ class PartitionLog(ReadableLog):
         """Take away everything and begin anew at `offset`."""
         self._segments.restart(offset, now)
         folder = self._segments.folder
-        remove_files(snapshot_path(folder, old) for old in snapshot_offsets(folder))
+        remove_files(snapshot_path(folder, old) for old in snapshot_offsets(os.listdir(folder)))
         self.epochs.clear()
         self.producers = ProducerTable()
         self.start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = self._snapshot_offset = offset
 
     def sweep(self, now: Millis) -> None:
-        """Unlink files whose delay has passed; forget producers that were silent for too long."""
+        """Unlink files whose delay has passed; forget producers that were silent for too long.
+
+        Closed segments of an older version get their `.end` files here, some in each sweep.
+        """
         remove_files(self.take_due(now))
         if self.producers.producers:
             self.producers.expire(now, self.settings.producer_id_expiration_ms)
+        self._segments.record_ends(_ENDS_RECORDED_MAX)
 
     def take_due(self, now: Millis) -> list[str]:
         """Retired files whose delay has passed: the caller unlinks them, perhaps in a thread."""
         return self._segments.take_due(now)
 
     # Compaction
+
+    def check_closed_segments(self, count: int) -> None:
+        """Malformed when one of the first `count` segments has lost batches since it was closed."""
+        self._segments.check_ends(count)
 
     def swap(self, replacements: Iterable[Replacement], now: Millis) -> None:
         """Put `.cleaned` segments in the place of those they were made from.

@@ -10,21 +10,28 @@ reads there is told, and everything around it is kept. Only the end of the log m
 more is written after it: where it cannot be told, the partition is not opened.
 """
 
-import errno
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.errors import Malformed
+from penstock.log.checkpoints import restore_advice
+from penstock.log.damage import DamagedLog, warn_of_damage
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.indexes import DAMAGED, MISSING, OFFSET_ENTRY, TIME_ENTRY
 from penstock.log.producers import ProducerTable, Staged
 from penstock.log.rolling import RELATIVE_OFFSET_MAX
 from penstock.log.scan import Scanned, scan_batches, scan_headers
-from penstock.log.segment import Segment
-from penstock.log.snapshots import load_snapshot, save_snapshot, snapshot_path
+from penstock.log.segment import Segment, base_offset_of
+from penstock.log.segment_end import SUFFIX as END_SUFFIX
+from penstock.log.snapshots import (
+    load_snapshot,
+    save_snapshot,
+    snapshot_offsets,
+    snapshot_path,
+)
 from penstock.log.swap import settle_leftovers
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader, check_stored_batch
@@ -32,7 +39,7 @@ from penstock.protocol.control import read_marker
 
 logger = logging.getLogger(__name__)
 
-_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_BESIDE_A_LOG = (".index", ".timeindex", ".txnindex", END_SUFFIX)
 
 
 class Loaded(NamedTuple):
@@ -54,11 +61,15 @@ def load_partition(
     clean: bool,
     recovery_point: Offset,
     start_offset: Offset,
+    is_start_known: bool,
 ) -> Loaded:
     sizes = settle_leftovers(folder, files)
     segments = _find_segments(folder, files, sizes, created_at=now)
+    if is_start_known:
+        _check_start(folder, segments, start_offset)
     epochs = LeaderEpochs(folder)
     if not segments:
+        _check_end(folder, start_offset, recovery_point)
         remove_files(f"{folder}/{name}" for name in sizes if name.endswith(".snapshot"))
         segments = [Segment(folder, start_offset, files, created_at=now)]
         return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
@@ -66,9 +77,10 @@ def load_partition(
     mender = _Mender(index_interval_bytes, recovery_point, suspects)
     segments = mender.mend(segments)
     end_offset, rebuilt = mender.end_of(segments[-1]), mender.rebuilt
+    _check_end(folder, end_offset, recovery_point)
     producers = ProducerTable()
     replay_from = rebuilt[0].base_offset if rebuilt else end_offset
-    snapshots = [Offset(int(n[:-9])) for n in sizes if n.endswith(".snapshot") and n[:-9].isdigit()]
+    snapshots = snapshot_offsets(sizes)
     known_from = _load_producers(folder, producers, snapshots, replay_from, segments[0].base_offset)
     _replay(segments, producers, known_from, snapshots, rebuild=rebuilt)
     if suspects:
@@ -78,15 +90,34 @@ def load_partition(
     return Loaded(segments, end_offset, producers, known_from, epochs)
 
 
+def _check_start(folder: str, segments: list[Segment], first_base_max: Offset) -> None:
+    """DamagedLog when the log does not begin where it did."""
+    if segments and (first := segments[0].base_offset) > first_base_max:
+        reason = f"begins at offset {first}, and did at {first_base_max}: {restore_advice(folder)}"
+        raise DamagedLog(reason, folder)
+
+
+def _check_end(folder: str, end_offset: Offset, recovery_point: Offset) -> None:
+    """DamagedLog when the log ends before what was on disk: those offsets were given out."""
+    if end_offset < recovery_point:
+        advice = restore_advice(folder)
+        reason = f"ends at offset {end_offset}, and was on disk up to {recovery_point}: {advice}"
+        raise DamagedLog(reason, folder)
+
+
 def _find_segments(
     folder: str, files: OpenFiles, sizes: dict[str, int], *, created_at: Millis
 ) -> list[Segment]:
-    stems = sorted(name[:-4] for name in sizes if name.endswith(".log") and name[:-4].isdigit())
+    logs = [name[:-4] for name in sizes if name.endswith(".log")]
+    stems = sorted(stem for stem in logs if base_offset_of(stem) is not None)
     known = set(stems)
+    for stem in logs:
+        if stem.isdigit() and stem not in known:
+            warn_of_damage(f"{folder}/{stem}.log", "no segment has such a name; ignored")
     remove_files(
         f"{folder}/{name}"
         for name in sizes
-        if name.endswith(_INDEX_SUFFIXES) and name.partition(".")[0] not in known
+        if name.endswith(_BESIDE_A_LOG) and name.partition(".")[0] not in known
     )
     return [
         Segment(
@@ -96,6 +127,7 @@ def _find_segments(
             size_bytes=sizes[stem + ".log"],
             offset_entries=_count(sizes.get(stem + ".index"), OFFSET_ENTRY.size),
             time_entries=_count(sizes.get(stem + ".timeindex"), TIME_ENTRY.size),
+            may_have_aborts=stem + ".txnindex" in sizes,
             created_at=created_at,
         )
         for stem in stems
@@ -128,58 +160,67 @@ class _Mender:
         self._interval_bytes = interval_bytes
         self._recovery_point = recovery_point  # all below was on disk
         self._suspects = suspects
+        self._rebuilt_end = Offset(0)  # where the batches of the segment end that was rebuilt last
 
     def mend(self, segments: list[Segment]) -> list[Segment]:
         """The segments that remain."""
         last = segments[-1]
         for number, segment in enumerate(segments):
+            if segment.size_bytes == 0:
+                _forget_absent_indexes(segment)
             look_inside = bool(self._suspects) or segment is last
             if segment not in self._suspects and _looks_sound(segment, look_inside=look_inside):
                 continue
-            was_whole = self._rebuild(segment, is_last=segment is last)
+            was_whole = self._rebuild(segment, segments[number + 1 :])
             if segment is not last:
                 segment.write_indexes()
             if not was_whole:
-                _discard(segments[number + 1 :])
                 return segments[: number + 1]
         return segments
 
     def end_of(self, last: Segment) -> Offset:
         """Where the log ends; only here does a trusted segment have to be whole."""
-        if last.size_bytes:
+        if last not in self.rebuilt and last.size_bytes:
             try:
                 return last.end_offset()
             except Malformed as malformed:
-                logger.warning("%s", malformed)
-                self._rebuild(last, is_last=True)
-        if last.size_bytes:
-            return last.end_offset()
-        for empty in (last.offset_index.file, last.time_index.file):
-            empty.count = 0
-        return last.base_offset
+                warn_of_damage(last.log.path, str(malformed))
+                self._rebuild(last, [])
+        return self._rebuilt_end if last in self.rebuilt else last.base_offset
 
-    def _rebuild(self, segment: Segment, *, is_last: bool) -> bool:
+    def _rebuild(self, segment: Segment, following: list[Segment]) -> bool:
         """Make the indexes from the batches; False when the log had to be cut."""
+        is_last = not following
         self.rebuilt.append(segment)
         is_suspect = segment in self._suspects
         checked_from = self._recovery_point if is_suspect else None
         position, end_offset = _index_batches(segment, self._interval_bytes, checked_from)
+        self._rebuilt_end = end_offset
         lost_bytes = segment.size_bytes - position
         if lost_bytes == 0 or not (is_suspect or is_last):
             return True
         if end_offset >= self._recovery_point:
             logger.warning("%s: cut %d bytes at %d", segment.log.path, lost_bytes, position)
+            _discard(following)  # before the cut: a kill in between must leave a reason to do both
             segment.log.cut(position)
             return False
         if is_last:
-            told = f"is damaged at byte {position}, where it was whole; restore it from a copy"
-            raise OSError(errno.EIO, told, segment.log.path)
+            advice = restore_advice(segment.folder)
+            reason = f"is damaged at byte {position}, where it was whole: {advice}"
+            raise DamagedLog(reason, segment.log.path)
         return True
+
+
+def _forget_absent_indexes(segment: Segment) -> None:
+    """A segment without batches has no entries: MISSING and DAMAGED must not count as some."""
+    for index in (segment.offset_index, segment.time_index):
+        if index.file.count < 0:
+            index.start_over()
 
 
 def _looks_sound(segment: Segment, *, look_inside: bool) -> bool:
     if segment.size_bytes == 0:
-        return segment.offset_index.file.count <= 0 and segment.time_index.file.count <= 0
+        return segment.offset_index.file.count == segment.time_index.file.count == 0
     if segment.offset_index.file.count < 0 or segment.time_index.file.count <= 0:
         return False
     if not look_inside:
@@ -218,7 +259,7 @@ def _index_batches(
             segment.note_batch(scanned.position, header, base_offset, interval_bytes)
             position, end_offset = scanned.position + header.size_bytes, header.end_offset
     except Malformed as malformed:
-        logger.warning("%s: %s", segment.log.path, malformed)
+        warn_of_damage(segment.log.path, str(malformed))
     return position, end_offset
 
 
@@ -230,9 +271,9 @@ def _check_place(header: BatchHeader, segment_base: Offset, end_offset: Offset) 
         raise Malformed(f"offset {header.last_offset} is too far from {segment_base}", 0)
 
 
-def _discard(segments: Iterable[Segment]) -> None:
-    """What follows a cut cannot be read without a gap."""
-    for segment in segments:
+def _discard(segments: list[Segment]) -> None:
+    """What follows a cut cannot be read without a gap. The last one goes first: no gap is left."""
+    for segment in reversed(segments):
         logger.warning("%s: removed, for the log was cut before it", segment.log.path)
         segment.close()
         remove_files(segment.paths())
@@ -293,7 +334,7 @@ def _up_to_damage(segment: Segment) -> Iterator[None]:
     try:
         yield
     except Malformed as malformed:
-        logger.warning("%s: %s", segment.log.path, malformed)
+        warn_of_damage(segment.log.path, str(malformed))
 
 
 def _headers_from(segment: Segment, offset: Offset) -> Iterator[Scanned]:

@@ -6,20 +6,24 @@ Knows positions and batches, not producers or high watermarks. Offsets of its ba
 
 import os
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from penstock.errors import Malformed
 from penstock.log.files import LogFile, OpenFiles, create_file, remove_files
 from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeEntry, TimeIndex
 from penstock.log.scan import scan_headers
+from penstock.log.segment_end import SUFFIX as END_SUFFIX
+from penstock.log.segment_end import SegmentEnd, check_end, read_end, write_end
 from penstock.log.txn_index import TransactionIndex
 from penstock.model import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
 from penstock.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
 
-SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".log")  # the log last: it is the truth
+SUFFIXES: Final = (".end", ".index", ".timeindex", ".txnindex", ".log")  # the truth comes last
 NOTHING: Final = memoryview(b"")
 
 _WINDOW_BYTES: Final = 16 << 10
+_NAME_DIGITS: Final = 20
+_OFFSET_MAX: Final = (1 << 63) - 1
 _GLANCE: Final = Struct(
     ">"
     "q"  # base_offset
@@ -29,6 +33,14 @@ _GLANCE: Final = Struct(
 )
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _NO_TIME: Final = TimeEntry(NO_TIMESTAMP, NO_OFFSET)
+
+
+def base_offset_of(stem: str) -> Offset | None:
+    """The offset that a file is named after; None when no file of a log has such a name."""
+    if len(stem) != _NAME_DIGITS or not (stem.isascii() and stem.isdigit()):
+        return None
+    offset = int(stem)
+    return Offset(offset) if offset <= _OFFSET_MAX else None
 
 
 class Room(NamedTuple):
@@ -46,6 +58,7 @@ class Segment:
     """Batches from `base_offset` up to the next segment's."""
 
     __slots__ = (
+        "_end",
         "_first_timestamp",
         "_largest",
         "_since_entry_bytes",
@@ -67,6 +80,7 @@ class Segment:
         size_bytes: int = 0,
         offset_entries: int = 0,
         time_entries: int = 0,
+        may_have_aborts: bool = True,
         created_at: Millis = NO_TIMESTAMP,
     ) -> None:
         stem = f"{folder}/{base_offset:020d}"
@@ -77,10 +91,12 @@ class Segment:
         )
         self.time_index = TimeIndex(stem + ".timeindex", base_offset, count=time_entries)
         self.transaction_index = TransactionIndex(stem + ".txnindex")
+        self.transaction_index.may_have_entries = may_have_aborts
         self.created_at = created_at
         self._largest: TimeEntry | None = None
         self._first_timestamp: Millis | None = None
         self._since_entry_bytes = 0
+        self._end: SegmentEnd | Literal["unread"] | None = "unread"
         self.room = NO_ROOM  # kept here by whoever appends; nobody else needs it true
 
     @classmethod
@@ -194,6 +210,25 @@ class Segment:
             raise self._rotten(position)
         return size_bytes
 
+    def record_end(self, next_base_offset: Offset) -> None:
+        """The segment is closed: write down what it must hold from now on."""
+        self._end = write_end(self._end_path, self.log.path, next_base_offset)
+
+    def check_end(self, next_base_offset: Offset) -> None:
+        """Malformed when batches are missing between this closed segment and the next."""
+        if self.has_end() and isinstance(self._end, SegmentEnd):
+            check_end(self.log.path, self._end, self.log.size_bytes, next_base_offset)
+
+    def has_end(self) -> bool:
+        """Whether it is written down what this closed segment must hold."""
+        if self._end == "unread":
+            self._end = read_end(self._end_path, self.log.path)
+        return self._end is not None
+
+    @property
+    def _end_path(self) -> str:
+        return self.log.path.removesuffix(".log") + END_SUFFIX
+
     def slice_from(
         self, position: int, end: int, *, max_bytes: int, whole_first: bool
     ) -> tuple[memoryview, Offset]:
@@ -202,20 +237,41 @@ class Segment:
         Also the offset that follows them when it was met on the way, -1 when not.
         """
         if end - position <= max_bytes:
-            return self.log.read(position, end), NO_OFFSET
+            view = self.log.read(position, end)
+            self._check_first(view, position, end)
+            return view, NO_OFFSET
         if max_bytes > 0:
             view = self.log.read(position, position + max_bytes)
             size_bytes, following = self._whole_batches(view, position)
             if size_bytes:
+                self._check_first(view, position, end)
                 return view[:size_bytes], following
         if not whole_first:
             return NOTHING, NO_OFFSET
         header = self.log.read(position, min(position + _GLANCE.size, end))
-        base, length, delta = _GLANCE.unpack_from(header)
-        first_end = position + length + LOG_OVERHEAD_BYTES
-        if length < _LENGTH_MIN or first_end > end:
+        first_bytes, following = self._check_first(header, position, end)
+        view = self.log.read(position, min(position + first_bytes + _GLANCE.size, end))
+        self._check_first(view, position, end)
+        return view[:first_bytes], following
+
+    def _check_first(self, view: memoryview, position: int, end: int) -> tuple[int, Offset]:
+        """The size of the view's first batch, and the offset after it. Malformed when it is none.
+
+        A client takes a batch that is longer than what it got for one that was cut off by its own
+        limit, and asks again for ever. So a length must fit the file, and lead to the next batch.
+        """
+        if len(view) < _GLANCE.size:
             raise self._rotten(position)
-        return self.log.read(position, first_end), Offset(base + delta + 1)
+        base_offset, length, last_offset_delta = _GLANCE.unpack_from(view)
+        size_bytes = length + LOG_OVERHEAD_BYTES
+        following = base_offset + last_offset_delta + 1
+        if length < _LENGTH_MIN or position + size_bytes > end:
+            raise self._rotten(position)
+        if size_bytes + _GLANCE.size <= len(view):
+            next_base, next_length, _ = _GLANCE.unpack_from(view, size_bytes)
+            if next_base < following or next_length < _LENGTH_MIN:
+                raise self._rotten(position)
+        return size_bytes, Offset(following)
 
     def _whole_batches(self, view: memoryview, position: int) -> tuple[int, Offset]:
         """How much of the view, which starts at `position`, is whole; the offset after that."""
@@ -282,7 +338,8 @@ class Segment:
         """Forget what the indexes say; the batches and aborts will be noted again."""
         self.offset_index.start_over()
         self.time_index.start_over()
-        remove_files([self.transaction_index.path])
+        if self.transaction_index.may_have_entries:
+            remove_files([self.transaction_index.path])
         self._largest = _NO_TIME
         self._first_timestamp = None
         self._since_entry_bytes = 0

@@ -12,7 +12,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from penstock.log.files import OpenFiles, create_file, remove_files
 from penstock.log.segment import NOTHING, Segment
-from penstock.log.swap import Replacement, accept_cleaned, install, retire
+from penstock.log.swap import (
+    Replacement,
+    accept_cleaned,
+    install,
+    record_cleaned_end,
+    retire,
+)
 from penstock.model import NO_OFFSET, Millis, Offset
 
 _Place: TypeAlias = tuple[Offset, Segment | None, int]
@@ -87,6 +93,8 @@ class Segments:
                     self._read_to = (limit if read_to == end else following, segment, read_to)
                 return LogSlice(view, segment.base_offset, position)
             number += 1
+            if number < len(self._bases) and position >= segment.size_bytes:
+                segment.check_end(self._bases[number])
         return LogSlice(NOTHING, self._bases[-1], 0)
 
     def offset_after(self, found: LogSlice) -> Offset:
@@ -107,6 +115,18 @@ class Segments:
         """The number of the segment whose range has `offset`; 0 when it lies before them all."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
+    def check_ends(self, count: int) -> None:
+        """Malformed when one of the first `count` segments, all closed, has lost batches."""
+        for segment, following in zip(self._list[:count], self._bases[1:], strict=False):
+            segment.check_end(following)
+
+    def record_ends(self, count_max: int) -> None:
+        """Write down the ends of closed segments that an older version closed."""
+        for segment, following in zip(self._list, self._bases[1:], strict=False):
+            if count_max > 0 and not segment.has_end():
+                segment.record_end(following)
+                count_max -= 1
+
     def end_of(self, number: int, end_offset: Offset) -> Offset:
         """Where the segment's range ends: at the next one's base, or with the log."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else end_offset
@@ -115,6 +135,7 @@ class Segments:
         if self.active.size_bytes == 0:
             create_file(self.active.log.path)  # nothing made it be there, and it is counted on now
         self.active.write_indexes()
+        self.active.record_end(base_offset)
         segment = Segment.create(self.folder, base_offset, self.files, now=now)
         self._list.append(segment)
         self._bases.append(base_offset)
@@ -158,6 +179,9 @@ class Segments:
         end = first + len(replacement.replaced)
         assert tuple(self._bases[first:end]) == replacement.replaced, "neighbours, none new"
         assert end < len(self._list), "the active segment is never replaced"
+        next_bases = (*replacement.cleaned[1:], self._bases[end])
+        for base, next_base in zip(replacement.cleaned, next_bases, strict=True):
+            record_cleaned_end(self.folder, base, next_base)
         accept_cleaned(self.folder, replacement.cleaned)
         self._retire(replacement.replaced, unlink_at=unlink_at)
         install(self.folder, replacement.cleaned)

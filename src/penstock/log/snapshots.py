@@ -6,6 +6,7 @@ keeps the last row per producer sees what Kafka would have written, and we keep 
 """
 
 import os
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -15,6 +16,7 @@ from crc32c import crc32c
 from penstock.errors import Malformed
 from penstock.log.files import replace_file
 from penstock.log.producers import BatchMark, Producer, ProducerTable
+from penstock.log.segment import base_offset_of
 from penstock.model import (
     NO_OFFSET,
     NO_SEQUENCE,
@@ -45,6 +47,7 @@ _ROW: Final = Struct(
 )
 assert _ROW.size == 46
 _VERSION: Final = 1
+_SUFFIX: Final = ".snapshot"
 _NO_BATCH: Final = BatchMark(NO_SEQUENCE, NO_OFFSET, 0)
 
 
@@ -100,7 +103,7 @@ def read_snapshot(content: Buffer) -> list[Producer]:
 
 
 def snapshot_path(folder: str, offset: Offset) -> str:
-    return f"{folder}/{offset:020d}.snapshot"
+    return f"{folder}/{offset:020d}{_SUFFIX}"
 
 
 def save_snapshot(folder: str, offset: Offset, table: ProducerTable) -> None:
@@ -120,10 +123,7 @@ def load_snapshot(folder: str, offset: Offset) -> list[Producer] | None:
         return None
 
 
-def snapshot_offsets(folder: str) -> list[Offset]:
-    """The snapshots there are, oldest first."""
-    return sorted(
-        Offset(int(name.removesuffix(".snapshot")))
-        for name in os.listdir(folder)
-        if name.endswith(".snapshot") and name.removesuffix(".snapshot").isdigit()
-    )
+def snapshot_offsets(names: Iterable[str]) -> list[Offset]:
+    """The snapshots among the names of a folder, oldest first."""
+    stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    return sorted(offset for stem in stems if (offset := base_offset_of(stem)) is not None)

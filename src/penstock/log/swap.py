@@ -18,9 +18,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from penstock.log.damage import DamagedLog
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.scan import scan_headers
-from penstock.log.segment import SUFFIXES
+from penstock.log.segment import SUFFIXES, base_offset_of
+from penstock.log.segment_end import SUFFIX as END_SUFFIX
+from penstock.log.segment_end import write_end
 from penstock.model import Offset
 
 CLEANED: Final = ".cleaned"
@@ -52,6 +55,12 @@ def rename_all(paths: Iterable[str], *, from_suffix: str, to_suffix: str) -> Non
     os.rename(log + from_suffix, log + to_suffix)
 
 
+def record_cleaned_end(folder: str, base_offset: Offset, next_base_offset: Offset) -> None:
+    """Part of the hand-over: the compacted segment's `.end` file, in its set of files."""
+    stem = f"{folder}/{base_offset:020d}"
+    write_end(stem + END_SUFFIX + CLEANED, f"{stem}.log{CLEANED}", next_base_offset)
+
+
 def accept_cleaned(folder: str, cleaned: Sequence[Offset]) -> None:
     """From here on a crash leaves the new segments."""
     for base_offset in sorted(cleaned, reverse=True):
@@ -77,6 +86,10 @@ def install(folder: str, cleaned: Sequence[Offset]) -> None:
 def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     """End what a crash interrupted; returns the names that remain, with their sizes."""
     sizes = _list_sizes(folder)
+    leftover = (DELETED, CLEANED, SWAP, *_UNFINISHED)
+    gone = [name for name in sizes if name.endswith(leftover)]
+    if not gone:
+        return sizes
     cleaned, old = _bases(sizes, CLEANED), set(_bases(sizes, ""))
     handed_over = [
         base
@@ -85,28 +98,32 @@ def settle_leftovers(folder: str, files: OpenFiles) -> dict[str, int]:
     ]
     if handed_over:
         _carry_through(folder, files, handed_over, sizes)
-    leftover = (DELETED, CLEANED, SWAP, *_UNFINISHED)
-    gone = [name for name in sizes if name.endswith(leftover)]
-    if gone or handed_over:
-        remove_files(f"{folder}/{name}" for name in gone)
-        sizes = _list_sizes(folder)
-    return sizes
+    remove_files(f"{folder}/{name}" for name in gone)
+    return _list_sizes(folder)
 
 
 def _list_sizes(folder: str) -> dict[str, int]:
-    """Names and sizes; only of logs and indexes does the size matter."""
+    """Names and sizes; only of logs and indexes does the size matter.
+
+    DamagedLog when a folder or a dangling link has the name of a segment's file: the log would seem
+    to begin, or to end, elsewhere.
+    """
+    sizes: dict[str, int] = {}
     with os.scandir(folder) as entries:
-        return {
-            entry.name: entry.stat().st_size if entry.name[:20].isdigit() else 0
-            for entry in entries
-            if entry.is_file()
-        }
+        for entry in entries:
+            is_ours = entry.name[:20].isdigit()
+            if entry.is_file():
+                sizes[entry.name] = entry.stat().st_size if is_ours else 0
+            elif is_ours and entry.name[20:] in SUFFIXES:
+                reason = "is no regular file; put the segment's file in its place, from a copy"
+                raise DamagedLog(reason, entry.path)
+    return sizes
 
 
 def _bases(sizes: dict[str, int], suffix: str) -> list[Offset]:
     ending = ".log" + suffix
-    stems = [name[: -len(ending)] for name in sizes if name.endswith(ending)]
-    return sorted(Offset(int(stem)) for stem in stems if stem.isdigit())
+    stems = (name[: -len(ending)] for name in sizes if name.endswith(ending))
+    return sorted(base for stem in stems if (base := base_offset_of(stem)) is not None)
 
 
 def _carry_through(

@@ -89,12 +89,16 @@ def _find_candidate(
             return None
         before = segment.time_index.entry_before(timestamp)
         from_offset = max(start_offset, before.offset if before is not None else Offset(0))
-        for position, header, _, _ in scan_headers(segment.log, segment.position_of(from_offset)):
+        reached = segment.position_of(from_offset)
+        for position, header, _, _ in scan_headers(segment.log, reached):
+            reached = position + header.size_bytes
             if header.base_offset >= end_offset:
                 return None
             if header.max_timestamp >= timestamp:
                 batch = segment.log.read(position, position + header.size_bytes)
                 return Candidate(batch, header, timestamp, start_offset, end_offset)
+        if reached != segment.size_bytes:
+            raise Malformed(f"{segment.log.path} has no whole batch where one should be", reached)
     return None
 
 

@@ -13,6 +13,8 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -38,8 +40,8 @@ from penstock.broker.serving import Server
 from penstock.broker.transactions import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
-from penstock.log import FolderIdentity, LogFolder, OpenFiles
-from penstock.log.identity import load_identity
+from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
+from penstock.log.identity import load_identity, load_topic_id, stores_topic_id
 from penstock.model import LeaderEpoch, Millis, Moment, NodeId
 from penstock.node.inspector import Inspector
 from penstock.node.listening import CannotListen, bracketed
@@ -52,12 +54,14 @@ from penstock.node.settings import (
     transaction_view,
     upkeep_view,
 )
+from penstock.node.upkeep_status import remove_status, write_status
 from penstock.upkeep.scheduler import Kept, Upkeep
 from penstock.upkeep.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
 SESSION_IDS_END: Final = 1 << 31
+STATUS_INTERVAL_S: Final = 1.0  # at most so often, however short the rounds of upkeep are
 METADATA_SETTINGS: Final = TopicSettings(
     log=LogSettings(
         segment_bytes=4 << 20,  # small, so that its history is compacted soon
@@ -127,7 +131,9 @@ class RunningBroker:
             upkeep_view(settings),
             clock=clock,
             steady_clock=steady_clock,
+            on_round=self._write_upkeep_status,
         )
+        self._status_due_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
@@ -148,6 +154,7 @@ class RunningBroker:
         registered = self.cluster.start(
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
+        self.folder.started()
         self.transactions.start()
         self.groups.start()
         self.flusher.start()
@@ -156,6 +163,7 @@ class RunningBroker:
         self._keep_running("upkeep", self.upkeep.run())
         self._keep_running("checkpoints", self._checkpoint_for_ever())
         gc.freeze()  # what stands now stands until the end: no collection looks at it again
+        gc.enable()
         return port
 
     def _keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -174,6 +182,8 @@ class RunningBroker:
         self.cluster.close()
         self.flusher.close()
         self.partitions.close()
+        with suppress(OSError):
+            remove_status(self.folder.path)
 
     def _answer_who_waits(self) -> None:
         self.partitions.abandon()
@@ -187,6 +197,16 @@ class RunningBroker:
             settings = partition.settings
             yield Kept(partition.log, settings.retention, settings.compaction)
 
+    def _write_upkeep_status(self) -> None:
+        now = time.monotonic()
+        if now < self._status_due_at:
+            return
+        self._status_due_at = now + STATUS_INTERVAL_S
+        try:
+            write_status(self.folder.path, self.upkeep, clock())
+        except OSError as error:  # nothing depends on it
+            logger.debug("the upkeep status could not be written: %s", error)
+
     async def _checkpoint_for_ever(self) -> None:
         interval_ms = self.settings.values.whole("log.flush.offset.checkpoint.interval.ms")
         loop = asyncio.get_running_loop()
@@ -196,8 +216,12 @@ class RunningBroker:
                 self.folder.checkpoint()
             except OSError as error:  # only makes the next recovery longer
                 logger.warning("the checkpoints could not be written: %s", error)
-            removable = self.folder.take_deleted(clock())
-            await loop.run_in_executor(None, self.folder.remove_folders, removable)
+            remove = partial(
+                self.folder.remove_folders,
+                self.folder.take_deleted(clock()),
+                keep_names=self.folder.names_deleted,
+            )
+            await loop.run_in_executor(None, remove)
 
 
 class _Everything:
@@ -243,6 +267,7 @@ def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:
 
 def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Partition:
     """The controller's own log, which no client reaches: it is in no table of topics."""
+    _check_metadata_is_there(folder)
     log = folder.open_partition(
         METADATA_PARTITION, METADATA_SETTINGS.log, topic_id=METADATA_TOPIC_ID, now=clock()
     )
@@ -256,28 +281,45 @@ def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Part
     )
 
 
+def _check_metadata_is_there(folder: LogFolder) -> None:
+    """FolderUnusable when there are partitions and no word of their topics.
+
+    The first record of this log is on disk before the first topic is made. Without it a start would
+    make an empty cluster, and clients would make their topics again beside the old data.
+    """
+    path = folder.path / str(METADATA_PARTITION)
+    if any(file.stat().st_size for file in path.glob("*.log*") if file.is_file()):
+        return
+    others = sum(1 for name in folder.found() if name != METADATA_PARTITION)
+    if others:
+        raise FolderUnusable(
+            f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
+            "it described: restore it from a copy, or start with another --dir"
+        )
+
+
 def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
     """A partition on disk that the controller never knew is kept, under another name.
 
     One whose topic it has deleted goes: the deletion was interrupted. One with another id than the
     topic of its name is kept too: whether that id was deleted, or rotted, nobody knows any more.
     """
-    for topic_partition, topic_id in tuple(folder.found()):
-        topic = cluster.topics.get(topic_partition.topic)
-        is_known = topic is not None and topic_partition.partition < len(topic.partitions)
-        is_same = topic is not None and topic_id in (None, topic.topic_id)
-        path = folder.path / str(topic_partition)
+    for topic_partition in folder.found():
         if topic_partition == METADATA_PARTITION:
             continue
-        if is_known and is_same:
-            continue
+        topic = cluster.topics.get(topic_partition.topic)
+        path = folder.path / str(topic_partition)
+        if topic is not None and topic_partition.partition < len(topic.partitions):
+            if stores_topic_id(path, topic.topic_id):
+                continue
+            if load_topic_id(path) in (None, topic.topic_id):
+                continue
         if topic_partition.topic in cluster.deleted_topics:
             logger.warning("%s belongs to a topic that was deleted: removed", path.name)
             folder.discard(topic_partition, token=uuid4().hex, now=clock())
             continue
-        aside = path.with_name(f"{path.name[:200]}.{uuid4().hex}-stray")
+        aside = folder.set_aside(topic_partition, uuid4().hex)
         logger.warning("%s belongs to no topic: set aside as %s", path.name, aside.name)
-        path.rename(aside)
 
 
 async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None:
@@ -287,6 +329,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[int], None]) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     folder, cluster_id = open_folder(settings)
+    gc.disable()  # almost nothing that a start makes is garbage, and there is much to look at
     try:
         running = RunningBroker(settings, folder, cluster_id)
         on_ready(await running.start())

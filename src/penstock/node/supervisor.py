@@ -20,7 +20,9 @@ from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HttpOptions
 
 READY_S: Final = 120.0  # after a hard stop a large folder is recovered first
-STOP_S: Final = 30.0  # a broker stops within 5; only one that hangs is ended the hard way
+# A broker waits 4 s for pending answers, then closes its partitions: a second or more for each
+# 50 000, and several times that on a busy machine. Only one that hangs is ended the hard way.
+STOP_S: Final = 60.0
 
 
 class CannotStart(Exception):

@@ -8,13 +8,14 @@ partition gone) makes the answer void, never the log wrong. Reaches no numba.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from penstock.config.views import CompactionSettings, RetentionSettings
+from penstock.errors import Malformed
 from penstock.log.partition import PartitionLog
 from penstock.log.swap import Replacement
 from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
@@ -32,6 +33,8 @@ from penstock.upkeep.work import ActiveProducer, Cleaned, CleanJob, Failed, Rott
 
 logger = logging.getLogger(__name__)
 
+DUTIES: Final = ("retention", "sweep", "compaction")
+_CHOICE: Final = "the search for dirty segments"
 _SEED_BITS: Final = 64
 
 
@@ -44,6 +47,8 @@ class UpkeepSettings:
     compaction_interval_ms: Millis = Millis(15_000)  # between looks when nothing is dirty
     worker_idle_ms: Millis = Millis(120_000)  # then its process ends: it is large
     retry_ms: Millis = Millis(60_000)  # before a partition whose round failed is tried again
+    restart_ms: Millis = Millis(1_000)  # after a round that failed as a whole; doubles each time
+    restart_ms_max: Millis = Millis(300_000)
     map_bytes: int = 128 << 20
     bytes_per_second: int | None = None
 
@@ -65,18 +70,36 @@ class Worker(Protocol):
 
 
 @dataclass(slots=True)
+class DutyStats:
+    """How the rounds of one duty went."""
+
+    rounds: int = 0
+    failed_rounds: int = 0
+    failed_in_a_row: int = 0
+    last_error: str = ""  # of the last failed round
+
+
+@dataclass(slots=True)
 class UpkeepStats:
     """Plain counts; whoever publishes metrics reads them."""
 
     deleted_segments: int = 0
     compactions: int = 0
     failed_compactions: int = 0
+    partition_errors: int = 0  # one partition failed in a round, the others had their turn
     read_bytes: int = 0
     kept_bytes: int = 0
+    duties: dict[str, DutyStats] = field(
+        default_factory=lambda: {duty: DutyStats() for duty in DUTIES}
+    )
 
 
 class Upkeep:
-    """Retention and compaction of the partitions that `partitions` lists whenever it is asked."""
+    """Retention and compaction of the partitions that `partitions` lists whenever it is asked.
+
+    No error ends it: a partition that fails is tried again later while the others have their turn,
+    and a round that fails as a whole is repeated after a growing delay.
+    """
 
     def __init__(
         self,
@@ -86,54 +109,67 @@ class Upkeep:
         *,
         clock: Callable[[], Millis],
         steady_clock: Callable[[], Millis],
+        on_round: Callable[[], None] = lambda: None,
     ) -> None:
         self.stats = UpkeepStats()
         self.rotten: dict[TopicPartition, str] = {}  # set aside until the broker starts again
+        self.failing: dict[tuple[TopicPartition, str], str] = {}  # duty, and its last error
         self._partitions = partitions
         self._worker = worker
         self._settings = settings
         self._clock = clock
         self._steady_clock = steady_clock
+        self._on_round = on_round  # runs after each round, also after one that failed
         self._checkpoints = CleanerCheckpoints()
         self._retry_at: dict[TopicPartition, Millis] = {}
         self._known: dict[TopicPartition, PartitionLog] = {}
         self._in_work: PartitionLog | None = None
+        self._worked_at = NO_TIMESTAMP
 
     async def run(self) -> None:
         """Keep the partitions until cancelled; the worker ends with it."""
+        settings = self._settings
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._retain_for_ever())
-                tasks.create_task(self._sweep_for_ever())
-                tasks.create_task(self._compact_for_ever())
+                for name, one_round, interval_ms in (
+                    ("retention", self.retain, settings.retention_interval_ms),
+                    ("sweep", self.sweep, settings.sweep_interval_ms),
+                    ("compaction", self.compact, settings.compaction_interval_ms),
+                ):
+                    tasks.create_task(self._repeat(name, one_round, interval_ms))
         finally:
             await self._worker.stop()
 
-    async def _retain_for_ever(self) -> None:
+    async def _repeat(
+        self, name: str, one_round: Callable[[], Awaitable[None]], interval_ms: Millis
+    ) -> None:
+        duty = self.stats.duties[name]
         while True:
-            await self.retain()
-            await asyncio.sleep(self._settings.retention_interval_ms / 1000)
+            wait_ms = interval_ms
+            try:
+                await one_round()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next round must come
+                wait_ms = self._note_failed_round(name, duty, error)
+            else:
+                duty.rounds += 1
+                duty.failed_in_a_row = 0
+            self._on_round()
+            await asyncio.sleep(wait_ms / 1000)
 
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            await self.sweep()
-            await asyncio.sleep(self._settings.sweep_interval_ms / 1000)
-
-    async def _compact_for_ever(self) -> None:
-        worked_at = self._steady_clock()
-        while True:
-            if await self.compact_one():
-                worked_at = self._steady_clock()
-                continue
-            if self._steady_clock() - worked_at >= self._settings.worker_idle_ms:
-                await self._worker.stop()
-            await asyncio.sleep(self._settings.compaction_interval_ms / 1000)
+    def _note_failed_round(self, name: str, duty: DutyStats, error: Exception) -> Millis:
+        """How long to wait before the next round."""
+        wait_ms = restart_delay_ms(self._settings, duty.failed_in_a_row)
+        duty.failed_rounds += 1
+        duty.failed_in_a_row += 1
+        duty.last_error = f"{type(error).__name__}: {error}"
+        logger.error("%s failed; next attempt in %d ms", name, wait_ms, exc_info=error)
+        return wait_ms
 
     async def retain(self) -> None:
         """One round of retention over all partitions, with room for requests in between."""
         for kept in list(self._partitions()):
             if kept.log is not self._in_work:
-                with _put_off(kept.log, "old segments stay"):
+                with self._guarded(kept.log, "retention"):
                     deleted = kept.log.delete_expired(kept.retention, self._clock())
                     self.stats.deleted_segments += deleted
             await asyncio.sleep(0)
@@ -141,28 +177,68 @@ class Upkeep:
     async def sweep(self) -> None:
         """Unlink what was deleted a while ago, and forget producers that have gone silent."""
         for kept in list(self._partitions()):
-            with _put_off(kept.log, "deleted files stay"):
+            with self._guarded(kept.log, "sweep"):
                 kept.log.sweep(self._clock())
             await asyncio.sleep(0)
+
+    async def compact(self) -> None:
+        """Compact until nothing is dirty; a worker without work for a while ends."""
+        while await self.compact_one():
+            self._worked_at = self._steady_clock()
+        if self._steady_clock() - self._worked_at >= self._settings.worker_idle_ms:
+            await self._worker.stop()
 
     async def compact_one(self) -> bool:
         """One round over the dirtiest partition; False when there is none."""
         chosen = self._choose()
         if chosen is None:
             return False
-        kept, cleanable = chosen.name, chosen.cleanable
-        job = self._job(kept, cleanable)
-        self._in_work = kept.log
+        self._in_work = chosen.name.log
         try:
-            answer = await self._worker.carry_out(job)
-            refusal = self._accept(kept.log, job, answer) if isinstance(answer, Cleaned) else answer
-            if isinstance(answer, Cleaned) and refusal is None:
-                await self._note_done(kept.log, answer)
-            elif refusal is not None:
-                self._set_aside(kept.log, refusal)
+            with self._guarded(chosen.name.log, "compaction"):
+                await self._compact(chosen.name, chosen.cleanable)
         finally:
             self._in_work = None
         return True
+
+    async def _compact(self, kept: Kept, cleanable: CleanableRange) -> None:
+        job = self._job(kept, cleanable)
+        try:
+            kept.log.check_closed_segments(len(job.base_offsets))
+        except Malformed as damage:  # the compacted form would hide what is missing
+            self._set_aside(kept.log, Rotten(str(damage)))
+            return
+        answer = await self._worker.carry_out(job)
+        refusal = self._accept(kept.log, job, answer) if isinstance(answer, Cleaned) else answer
+        if isinstance(answer, Cleaned) and refusal is None:
+            await self._note_done(kept.log, answer)
+        elif refusal is not None:
+            self._set_aside(kept.log, refusal)
+
+    @contextmanager
+    def _guarded(self, log: PartitionLog, duty: str) -> Iterator[None]:
+        """An error costs this partition its round; a later one tries again."""
+        place = log.topic_partition, duty
+        try:
+            yield
+        except Exception as error:
+            self.stats.partition_errors += 1
+            if duty in (_CHOICE, "compaction"):
+                retry_at = Millis(self._steady_clock() + self._settings.retry_ms)
+                self._retry_at[log.topic_partition] = retry_at
+            reason = str(error) if isinstance(error, OSError) else repr(error)
+            if self.failing.get(place) != reason:  # one line, however often it is tried
+                is_bug = not isinstance(error, OSError)
+                logger.error(
+                    "%s of %s failed and is tried again later: %s",
+                    duty,
+                    log.topic_partition,
+                    reason,
+                    exc_info=error if is_bug else None,
+                )
+            self.failing[place] = reason
+        else:
+            self.failing.pop(place, None)
 
     def _choose(self) -> Candidate[Kept] | None:
         now, steady_now = self._clock(), self._steady_clock()
@@ -175,9 +251,10 @@ class Upkeep:
                 continue
             if self._retry_at.get(partition, steady_now) > steady_now:
                 continue
-            found = cleanable_range(self._facts(kept), kept.compaction, now)
-            if found is not None:
-                candidates.append(Candidate(kept, found))
+            with self._guarded(kept.log, _CHOICE):
+                found = cleanable_range(self._facts(kept), kept.compaction, now)
+                if found is not None:
+                    candidates.append(Candidate(kept, found))
         return dirtiest(candidates)
 
     def _forget_gone(self, partitions: Iterable[Kept]) -> None:
@@ -189,9 +266,14 @@ class Upkeep:
                 gone.setdefault(log.folder.parent, []).append(partition)
                 self._retry_at.pop(partition, None)
                 self.rotten.pop(partition, None)
-        for log_folder, names in gone.items():
-            self._checkpoints.forget(log_folder, names)
+                for duty in (*DUTIES, _CHOICE):
+                    self.failing.pop((partition, duty), None)
         self._known = present
+        for log_folder, names in gone.items():
+            try:
+                self._checkpoints.forget(log_folder, names)
+            except OSError as error:  # the rows are written without them next time
+                logger.warning("%s: %s", log_folder, error)
 
     def _facts(self, kept: Kept) -> LogFacts:
         log = kept.log
@@ -261,24 +343,25 @@ class Upkeep:
     def _set_aside(self, log: PartitionLog, answer: Rotten | Failed) -> None:
         """Not compacted this time. A damaged partition stays as it is, and is not tried again."""
         self.stats.failed_compactions += 1
-        if log.folder.is_dir():
-            remove_leftovers(str(log.folder))
         if isinstance(answer, Rotten):
             self.rotten[log.topic_partition] = answer.reason
-            logger.error("%s is damaged, not compacted: %s", log.topic_partition, answer.reason)
+            logger.error(
+                "%s is damaged and is not compacted until the broker starts again: %s; "
+                "restore its folder from a copy",
+                log.topic_partition,
+                answer.reason,
+            )
         else:
             retry_at = Millis(self._steady_clock() + self._settings.retry_ms)
             self._retry_at[log.topic_partition] = retry_at
             logger.warning("%s not compacted now: %s", log.topic_partition, answer.reason)
+        if log.folder.is_dir():
+            remove_leftovers(str(log.folder))
 
 
-@contextmanager
-def _put_off(log: PartitionLog, consequence: str) -> Iterator[None]:
-    """The disk refused: the next round tries again, and the other partitions have their turn."""
-    try:
-        yield
-    except OSError as error:
-        logger.warning("%s: %s for now: %s", log.topic_partition, consequence, error)
+def restart_delay_ms(settings: UpkeepSettings, failed_before: int) -> Millis:
+    """The wait after a failed round that so many failed ones went before."""
+    return Millis(min(settings.restart_ms << min(failed_before, 30), settings.restart_ms_max))
 
 
 def active_producers(log: PartitionLog) -> tuple[ActiveProducer, ...]:

@@ -36,17 +36,31 @@ def main() -> None:
     """Serve until the broker closes the pipe."""
     step_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends its worker
-    answers = sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever a library prints must not reach the broker as an answer
-    serve(sys.stdin.buffer, answers, _alive_check(os.getppid()))
+    # Without a buffer: what a broken pipe did not take is not tried again at the interpreter's end.
+    with open(os.dup(1), "wb", buffering=0) as answers:
+        serve(sys.stdin.buffer, answers, _alive_check(os.getppid()))
 
 
 def serve(jobs: BinaryIO, answers: BinaryIO, check_alive: Callable[[], None]) -> None:
-    """Answer each job in turn until there are no more."""
-    while length := jobs.read(LENGTH.size):
-        message = jobs.read(LENGTH.unpack(length)[0])
-        answers.write(write_answer(carry_out(read_job(message), check_alive)))
-        answers.flush()
+    """Answer each job in turn until there are no more, or the broker is gone."""
+    while (message := _next_job(jobs)) is not None:
+        answer = memoryview(write_answer(carry_out(read_job(message), check_alive)))
+        try:
+            while answer:
+                answer = answer[answers.write(answer) :]
+        except BrokenPipeError:
+            return  # killed: the next broker removes what was written
+
+
+def _next_job(jobs: BinaryIO) -> bytes | None:
+    """None at the end of the pipe, also in the middle of a message."""
+    length = jobs.read(LENGTH.size)
+    if len(length) < LENGTH.size:
+        return None
+    size_bytes: int = LENGTH.unpack(length)[0]
+    message = jobs.read(size_bytes)
+    return message if len(message) == size_bytes else None
 
 
 def carry_out(job: CleanJob, check_alive: Callable[[], None]) -> Cleaned | Rotten | Failed:
@@ -77,7 +91,7 @@ def step_back() -> None:
 def _alive_check(broker: int) -> Callable[[], None]:
     def check_alive() -> None:
         if os.getppid() != broker:
-            sys.exit("the broker is gone")
+            sys.exit()  # the broker is gone
 
     return check_alive
 

@@ -1,0 +1,69 @@
+"""What a closed segment must still hold: the `.end` file beside its log.
+
+Written when a segment is closed by a roll or replaced by its compacted form: the size of its log,
+and the base offset of the segment that follows. A reader that reaches the end of a closed segment
+compares, so that lost batches and lost segments are told from the gaps that compaction makes. Ours:
+Apache Kafka has no such file and ignores it.
+
+It names the log file by its inode. A log that was put there by something else (a restored copy, an
+older version that compacts without writing this file) is not measured by it.
+"""
+
+import os
+from typing import Final, NamedTuple
+
+from penstock.errors import Malformed
+from penstock.log.files import replace_file
+from penstock.model import Offset
+
+SUFFIX: Final = ".end"
+_VERSION: Final = 0
+_DIGITS: Final = 20
+_NUMBERS: Final = 3
+_LENGTH: Final = 2 + _NUMBERS * (_DIGITS + 1)
+
+
+class SegmentEnd(NamedTuple):
+    """Of a closed segment."""
+
+    size_bytes: int
+    next_base_offset: Offset
+    inode: int
+
+
+def write_end(path: str, log_path: str, next_base_offset: Offset) -> SegmentEnd:
+    """One line for the version, one for the numbers, always of the same length."""
+    found = os.stat(log_path)
+    end = SegmentEnd(found.st_size, next_base_offset, found.st_ino)
+    numbers = " ".join(f"{number:0{_DIGITS}d}" for number in end)
+    replace_file(path, f"{_VERSION}\n{numbers}\n".encode())
+    return end
+
+
+def read_end(path: str, log_path: str) -> SegmentEnd | None:
+    """None when there is no such file, a power cut tore it, or it speaks of another log file."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            content = file.read(_LENGTH + 1) or b""
+    except FileNotFoundError:
+        return None
+    version, _, numbers = content.partition(b"\n")
+    if len(content) != _LENGTH or version != b"%d" % _VERSION or not numbers.endswith(b"\n"):
+        return None
+    try:
+        size_bytes, next_base_offset, inode = map(int, numbers.split())
+    except ValueError:
+        return None
+    if os.stat(log_path).st_ino != inode:
+        return None
+    return SegmentEnd(size_bytes, Offset(next_base_offset), inode)
+
+
+def check_end(path: str, end: SegmentEnd, size_bytes: int, next_base_offset: Offset) -> None:
+    """Malformed when a closed segment, or the one after it, is not what it was."""
+    if size_bytes < end.size_bytes:
+        reason = f"{path} was closed with {end.size_bytes} bytes and has {size_bytes}"
+        raise Malformed(reason, size_bytes)
+    if next_base_offset > end.next_base_offset:
+        missing = f"{end.next_base_offset:0{_DIGITS}d}.log"
+        raise Malformed(f"{missing}, which follows {path}, is missing", size_bytes)
