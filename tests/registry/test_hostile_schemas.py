@@ -1,4 +1,4 @@
-"""Schemas that were made to cost much: the registry answers, briefly, and serves others meanwhile."""
+"""Schemas made to cost much: the registry answers, briefly, and serves others meanwhile."""
 
 import json
 import threading

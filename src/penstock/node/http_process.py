@@ -42,6 +42,10 @@ class HttpOptions:
     topic: str = "_schemas"
     session_ms: int = 6_000  # a primary that died is replaced after so long
     log_level: str = "INFO"
+    allowed_hosts: tuple[str, ...] = ()  # names in `Host` that are ours too; "*" is any
+    head_s: float = 10.0  # a request's head must be there so soon
+    body_s: float = 60.0  # then its body
+    connections_max: int = 4_096
 
     @property
     def shown_host(self) -> str:

@@ -2,6 +2,18 @@
 
 import errno
 import os
+import resource
+from typing import Final
+
+OPEN_FILES_MAX: Final = 1 << 16
+
+
+def raise_file_limit() -> int:
+    """A connection and a log file are a descriptor each: take as many as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(most, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return wanted
 
 
 def bracketed(host: str) -> str:

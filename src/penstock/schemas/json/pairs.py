@@ -23,11 +23,10 @@ class Below:
     def __init__(self, steps: tuple[str, ...], findings: "Findings") -> None:
         self.steps = steps
         self.findings = findings
-        first = findings[0]
-        if len(findings) == 1 and isinstance(first, Below):
-            self.kinds = first.kinds
-        else:
-            self.kinds = frozenset().union(*map(_kinds, findings))
+        kinds: Set[str] = _kinds(findings[0])
+        if len(findings) > 1:
+            kinds = frozenset[str]().union(*map(_kinds, findings))
+        self.kinds = kinds
 
 
 Findings: TypeAlias = tuple[Found | Below, ...]
