@@ -124,7 +124,8 @@ def test_a_known_request_inside_of_another_is_not_taken_for_one(wire: Wire, id: 
     wire.ask(known)
     wire.ask(known)
     body = len(known)
-    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {body}\r\n\r\n".encode()
+    lines = ["POST / HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    head = "\r\n".join([*lines, f"Content-Length: {body}", "", ""]).encode()
     wire.send(head)
     status, _, answer = wire.ask(known)
     assert (status, answer) == (b"HTTP/1.1 200 OK", b"{}")

@@ -33,6 +33,7 @@ class BrokerOptions:
     properties: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     quick: bool = False
+    insecure: bool = False  # may listen beyond this machine
     log_level: str = "INFO"
 
     def to_json(self) -> str:
@@ -88,7 +89,8 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
 
 
 def _settings(options: BrokerOptions, folder: Path | None) -> Any:
-    from penstock.node.settings import node_settings, unknown_properties
+    from penstock.node.listening import is_loopback
+    from penstock.node.settings import node_settings
 
     settings = node_settings(
         folder=folder,
@@ -98,9 +100,11 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         properties=None if options.properties is None else Path(options.properties),
         given=options.settings,
         quick=options.quick,
+        insecure=options.insecure,
     )
-    if options.properties is not None and (idle := unknown_properties(Path(options.properties))):
-        logging.getLogger(__name__).warning("without effect here: %s", ", ".join(idle))
+    if not is_loopback(settings.host):
+        warning = "listening on %s without logins: whoever can reach it can read and write"
+        logging.getLogger(__name__).warning(warning, settings.host)
     return settings
 
 
