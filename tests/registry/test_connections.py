@@ -141,7 +141,9 @@ def test_a_new_connection_takes_the_place_of_the_one_that_waited_longest(
 def test_half_requests_do_not_lock_others_out_when_descriptors_are_few(
     options: HttpOptions,
 ) -> None:
-    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))  # noqa: E731
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
     process = subprocess.Popen(
         command_line(options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=limit
     )

@@ -70,7 +70,7 @@ class RepeatingProtocol(HttpToolsProtocol):
         self._used_at_s = 0.0
         self._common: tuple[object, bytes] = (None, b"")
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """As asyncio calls it."""
         super().connection_made(transport)
         self._waits_from_s = self.loop.time()
