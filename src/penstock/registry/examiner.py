@@ -25,6 +25,7 @@ from penstock.schemas.model import (
     ParsedSchema,
     Policy,
     Source,
+    shortened,
 )
 from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
 from penstock.schemas.tags import Tagging
@@ -194,4 +195,5 @@ def invalid(source: Source, reason: str) -> Declined:
     shown = source.text
     if len(shown) > _SHOWN_CHARACTERS_MAX:
         shown = f"{shown[:_SHOWN_CHARACTERS_MAX]}..."
-    return invalid_schema(f"Invalid schema {shown} of type {source.type}, details: {reason}")
+    details = shortened(reason)
+    return invalid_schema(f"Invalid schema {shown} of type {source.type}, details: {details}")
