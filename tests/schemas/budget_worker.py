@@ -57,8 +57,8 @@ def avro_case(seed: int) -> Case:
         ]
         for layer in range(layers)
     ]
-    texts = [_AvroWriter(plan, leaf).text() for leaf in random.choices(PRIMITIVES, k=2)]
-    return Case(f"avro {seed}", SchemaType.AVRO, *texts)
+    old, new = (_AvroWriter(plan, leaf).text() for leaf in random.choices(PRIMITIVES, k=2))
+    return Case(f"avro {seed}", SchemaType.AVRO, old, new)
 
 
 def _avro_link(random: Random, layer: int, layers: int, width: int) -> tuple[str, int, int]:
@@ -117,7 +117,7 @@ def json_case(seed: int) -> Case:
     for leaf in random.choices(("string", "integer", "number", "boolean"), k=2):
         leaves = {f"d{layers}_{place}": {"type": leaf} for place in range(width)}
         texts.append(json.dumps({"$ref": "#/$defs/d0_0", "$defs": {**definitions, **leaves}}))
-    return Case(f"json {seed}", SchemaType.JSON, *texts)
+    return Case(f"json {seed}", SchemaType.JSON, texts[0], texts[1])
 
 
 def _json_definition(random: Random, layer: int, layers: int, width: int) -> Any:
