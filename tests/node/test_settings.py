@@ -17,7 +17,6 @@ from penstock.node.settings import (
     group_view,
     node_settings,
     transaction_view,
-    unknown_properties,
     upkeep_view,
 )
 from penstock.upkeep.scheduler import UpkeepSettings
@@ -42,23 +41,21 @@ def test_the_data_live_where_one_stands_unless_told(
 def test_a_file_gives_way_to_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
-        "# a Kafka broker's own\n"
-        "process.roles=broker,controller\n"
-        "node.id = 7\n"
+        "# a broker's own\n"
+        "node.id : 7\n"
         "listeners=CONTROLLER://:9093,PLAINTEXT://10.0.0.1:19092\n"
         "advertised.listeners=PLAINTEXT://broker.example:19092\n"
         "log.dirs=/var/lib/kafka\n"
         "num.partitions=3\n"
         "default.replication.factor=2\n"
     )
-    settings = node_settings(properties=file, given={"num.partitions": "5"})
+    settings = node_settings(properties=file, given={"num.partitions": "5"}, insecure=True)
     assert settings.node_id == NodeId(7)
     assert (settings.host, settings.kafka_port) == ("10.0.0.1", 19092)
     assert (settings.shown_host, settings.shown_port(9092)) == ("broker.example", 19092)
     assert settings.folder == Path("/var/lib/kafka")
     assert controller_view(settings).default_partition_count == 5
     assert controller_view(settings).default_replication_factor == 2
-    assert unknown_properties(file) == ["process.roles"]
     nearer = node_settings(folder=tmp_path, kafka_port=0, host="127.0.0.1", properties=file)
     assert (nearer.folder, nearer.host, nearer.kafka_port) == (tmp_path, "127.0.0.1", 0)
 
@@ -70,9 +67,79 @@ def test_a_quick_node_waits_for_no_second_member_unless_told(tmp_path: Path) -> 
     assert group_view(told).initial_rebalance_delay_ms == Millis(7)
 
 
-def test_any_address_is_not_shown_to_clients(tmp_path: Path) -> None:
-    assert node_settings(folder=tmp_path, host="0.0.0.0").shown_host == "127.0.0.1"
-    shown = node_settings(folder=tmp_path, host="0.0.0.0", advertised="here")
+KAFKAS_OWN = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+num.network.threads=3
+num.partitions=0
+authorizer.class.name = org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found: false
+ssl.keystore.location \\
+    /etc/kafka/keystore.jks
+! sasl.enabled.mechanisms=PLAIN
+"""
+
+
+def test_a_file_with_settings_that_do_not_exist_is_refused_with_all_of_them(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(KAFKAS_OWN)
+    with pytest.raises(BadSettings) as refused:
+        node_settings(folder=tmp_path, properties=file)
+    said = str(refused.value)
+    assert said.startswith("server.properties: there is no setting process.roles, ")
+    for name in ("controller.quorum.bootstrap.servers", "num.network.threads"):
+        assert name in said
+    security = "authorizer.class.name, allow.everyone.if.no.acl.found, ssl.keystore.location"
+    assert f"{security} would protect nothing" in said
+    assert "Remove them; docs/configuration.md lists all settings" in said
+    assert "num.partitions" in said  # a value that it may not have
+    assert "sasl.enabled" not in said  # a comment
+
+
+def test_a_setting_that_does_not_exist_is_refused_alike_in_a_file_and_alone(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("num.partitionz=3\n")
+    with pytest.raises(
+        BadSettings, match=r"no setting num\.partitionz here\. Remove it"
+    ) as in_file:
+        node_settings(folder=tmp_path, properties=file)
+    with pytest.raises(BadSettings) as alone:
+        node_settings(folder=tmp_path, given={"num.partitionz": "3"})
+    assert str(in_file.value) == f"broker.properties: {alone.value}"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "this-machine.example", "fd00::7"])
+def test_listening_beyond_this_machine_without_logins_must_be_asked_for(
+    host: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadSettings, match="add --insecure"):
+        node_settings(folder=tmp_path, host=host, advertised="here")
+    listeners = {"listeners": f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:9092"}
+    with pytest.raises(BadSettings, match="add --insecure"):
+        node_settings(folder=tmp_path, given=listeners, advertised="here")
+    settings = node_settings(folder=tmp_path, host=host, advertised="here", insecure=True)
+    assert settings.host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_listening_on_this_machine_alone_needs_no_leave(host: str, tmp_path: Path) -> None:
+    assert node_settings(folder=tmp_path, host=host).shown_host == host
+
+
+def test_an_address_that_clients_cannot_connect_to_is_refused(tmp_path: Path) -> None:
+    for advertised in (None, "0.0.0.0", "[::]"):
+        with pytest.raises(BadSettings, match="add --advertise"):
+            node_settings(folder=tmp_path, host="0.0.0.0", advertised=advertised, insecure=True)
+    with pytest.raises(BadSettings, match="add --advertise"):
+        node_settings(folder=tmp_path, given={"listeners": "PLAINTEXT://:9092"}, insecure=True)
+
+
+def test_clients_are_shown_what_is_advertised(tmp_path: Path) -> None:
+    shown = node_settings(folder=tmp_path, host="0.0.0.0", advertised="here", insecure=True)
     assert (shown.shown_host, shown.shown_port(9092)) == ("here", 9092)
     behind = node_settings(folder=tmp_path, advertised="gate.example:4000")
     assert (behind.shown_host, behind.shown_port(9092)) == ("gate.example", 4000)
@@ -92,6 +159,8 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
         ({"log.dirs": "/a,/b"}, "log.dirs"),
         ({"listeners": "9092"}, "use PLAINTEXT://HOST:PORT"),
         ({"listeners": "SASL_SSL://:9093,CONTROLLER://:9094"}, "no TLS and no SASL"),
+        ({"listeners": "PLAINTEXT://localhost:9092,SSL://:9093"}, "no TLS and no SASL"),
+        ({"ssl.keystore.location": "/k"}, "would protect nothing"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_opened(given: dict[str, str], said: str) -> None:

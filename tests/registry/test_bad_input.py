@@ -73,6 +73,13 @@ def test_a_schema_larger_than_a_record_is_declined(http: httpx.Client, subject: 
     assert subject not in http.get("/subjects?deleted=true").json()
 
 
+def test_an_error_about_a_long_name_is_short(http: httpx.Client, subject: str) -> None:
+    schema = json.dumps({"type": "x" * 500_000, "name": "y" * 500_000})
+    for path in (f"/subjects/{subject}/versions", f"/compatibility/subjects/{subject}/versions"):
+        answer = http.post(f"{path}?verbose=true", json={"schema": schema})
+        assert len(answer.content) < 20_000
+
+
 @pytest.mark.parametrize("version", ["0", "-2", "x", "1.0", "2147483648", "99999999999999", "1e1"])
 def test_a_bad_version_is_declined(http: httpx.Client, version: str) -> None:
     answer = http.get(f"/subjects/s/versions/{version}")

@@ -103,3 +103,30 @@ def test_python_without_its_checks_is_refused(broker: Any) -> None:
     process, told = started(command)
     assert "python -O" in told["error"]
     assert end_by_itself(process)[0] == 1
+
+
+def refused(command: list[str]) -> str:
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 1, run.stdout
+    return run.stderr
+
+
+def test_nothing_listens_beyond_this_machine_without_being_asked_to(
+    broker: Any, tmp_path: Path
+) -> None:
+    up = [*UP, "--dir", str(tmp_path), "--host", "0.0.0.0", "--advertise", "localhost"]
+    assert "add --insecure" in refused(up)
+    http = [sys.executable, "-m", "penstock.cli.main", "http", "--kafka", broker.bootstrap]
+    http += ["--http-port", "0", "--host", "0.0.0.0"]
+    assert "add --insecure" in refused([*http, "--advertise", "localhost"])
+    assert "add --advertise" in refused([*http, "--insecure"])
+
+
+def test_up_beyond_this_machine_shows_the_address_that_was_advertised(tmp_path: Path) -> None:
+    open_to_all = ["--host", "0.0.0.0", "--advertise", "localhost", "--insecure"]
+    process, told = started([*UP, "--dir", str(tmp_path), *open_to_all])
+    assert told["kafka"].startswith("localhost:")
+    assert httpx.get(f"{told['http']}/subjects", timeout=20).json() == []
+    status, errors = end(process)
+    assert status == 0
+    assert errors.count("without logins") == 2

@@ -57,7 +57,7 @@ def id(http: httpx.Client, subject: str) -> int:
 
 
 def request(id: int, *headers: str) -> bytes:
-    lines = [f"GET /schemas/ids/{id} HTTP/1.1", "Host: here", *headers, "", ""]
+    lines = [f"GET /schemas/ids/{id} HTTP/1.1", "Host: 127.0.0.1", *headers, "", ""]
     return "\r\n".join(lines).encode()
 
 
@@ -102,7 +102,7 @@ def test_the_type_of_the_answer_is_that_of_the_request(wire: Wire, id: int) -> N
 def test_what_changed_is_answered_anew(
     wire: Wire, http: httpx.Client, id: int, subject: str, record: Record
 ) -> None:
-    raw = request(id, "Host: there").replace(b" HTTP/1.1", b"?fetchMaxId=true HTTP/1.1")
+    raw = request(id, "Host: localhost").replace(b" HTTP/1.1", b"?fetchMaxId=true HTTP/1.1")
     before = [wire.ask(raw)[2] for _ in range(2)]
     registered = http.post(
         f"/subjects/{subject}-other/versions",
@@ -124,7 +124,8 @@ def test_a_known_request_inside_of_another_is_not_taken_for_one(wire: Wire, id: 
     wire.ask(known)
     wire.ask(known)
     body = len(known)
-    head = f"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: {body}\r\n\r\n".encode()
+    lines = ["POST / HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    head = "\r\n".join([*lines, f"Content-Length: {body}", "", ""]).encode()
     wire.send(head)
     status, _, answer = wire.ask(known)
     assert (status, answer) == (b"HTTP/1.1 200 OK", b"{}")

@@ -177,7 +177,7 @@ def test_a_cache_forgets_what_was_not_used_for_longest() -> None:
 
 
 def test_a_full_cache_still_answers() -> None:
-    cache = SchemaCache(parsed_characters_max=len(BASE) + 1, verdicts_max=1)
+    cache = SchemaCache(parsed_characters_max=len(BASE) + 1, verdicts_characters_max=1)
     base = cache.parse(Source(SchemaType.AVRO, BASE))
     with_b = cache.parse(Source(SchemaType.AVRO, WITH_B))
     assert cache.unreadable(with_b, base) == ()

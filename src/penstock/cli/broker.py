@@ -10,6 +10,7 @@ from penstock.cli.serving import (
     ConfigFile,
     Folder,
     Host,
+    Insecure,
     KafkaPort,
     Level,
     LogLevel,
@@ -25,6 +26,7 @@ def broker(
     kafka_port: KafkaPort = None,
     host: Host = None,
     advertise: Advertise = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: ReadyAsJson = False,
@@ -33,7 +35,7 @@ def broker(
     """Run one broker in the foreground. It stops on SIGTERM and Ctrl-C."""
     options = broker_options(
         folder, kafka_port=kafka_port, host=host, advertise=advertise, config=config,
-        settings=settings, log_level=log_level,
+        settings=settings, insecure=insecure, log_level=log_level,
     )  # fmt: skip
 
     def announce(told: dict[str, Any]) -> None:

@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.serving import PORT_LAST, KafkaConfig, Level, LogLevel
+from penstock.cli.serving import (
+    PORT_LAST,
+    AllowedHosts,
+    Insecure,
+    KafkaConfig,
+    Level,
+    LogLevel,
+)
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
 
 
@@ -22,6 +29,8 @@ def http(
     advertise: Annotated[
         str | None, typer.Option(help="The host at which the other nodes reach this one.")
     ] = None,
+    insecure: Insecure = False,
+    allowed_hosts: AllowedHosts = None,
     group: Annotated[
         str, typer.Option(help="Nodes with the same group are one registry.")
     ] = "schema-registry",
@@ -41,6 +50,8 @@ def http(
         group=group,
         topic=topic,
         log_level=log_level.value,
+        insecure=insecure,
+        allowed_hosts=tuple(allowed_hosts or ()),
     )
 
     def announce(told: dict[str, Any]) -> None:

@@ -30,6 +30,20 @@ Host = Annotated[str | None, typer.Option(help="Listen here.", show_default="127
 Advertise = Annotated[
     str | None, typer.Option(help="What clients are told to connect to: HOST or HOST:PORT.")
 ]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Allow to listen beyond this machine, although there are no logins."
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        help="A name of this machine that HTTP clients use, beside localhost, --host and "
+        "--advertise; may be repeated. * allows any.",
+    ),
+]
 ConfigFile = Annotated[Path | None, typer.Option(help="A properties file with broker settings.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="A broker setting: key=value; may be repeated.")
@@ -72,6 +86,7 @@ def broker_options(
     log_level: Level,
     ephemeral: bool = False,
     quick: bool = False,
+    insecure: bool = False,
 ) -> BrokerOptions:
     """As they cross to the broker's process."""
     return BrokerOptions(
@@ -83,6 +98,7 @@ def broker_options(
         properties=None if config is None else str(config),
         settings=_pairs(settings or []),
         quick=quick,
+        insecure=insecure,
         log_level=log_level.value,
     )
 

@@ -13,9 +13,11 @@ import typer
 from penstock.cli.serving import (
     PORT_LAST,
     Advertise,
+    AllowedHosts,
     ConfigFile,
     Folder,
     Host,
+    Insecure,
     KafkaConfig,
     KafkaPort,
     Level,
@@ -69,6 +71,8 @@ def up(
     ] = True,
     host: Host = None,
     advertise: Advertise = None,
+    insecure: Insecure = False,
+    allowed_hosts: AllowedHosts = None,
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: ReadyAsJson = False,
@@ -78,7 +82,7 @@ def up(
     _check_together(folder, ephemeral, log, kafka_port, with_http, config, settings)
     broker = broker_options(
         folder, ephemeral=ephemeral, kafka_port=kafka_port, host=host, advertise=advertise,
-        config=config, settings=settings, quick=True, log_level=log_level,
+        config=config, settings=settings, quick=True, insecure=insecure, log_level=log_level,
     )  # fmt: skip
     http = HttpOptions(
         kafka=log.removeprefix(KAFKA_LOG),  # replaced by the broker's, once that is known
@@ -87,6 +91,8 @@ def up(
         http_port=HTTP_PORT if http_port is None else http_port,
         advertised_host=None if advertise is None else _host_of(advertise),
         log_level=log_level.value,
+        insecure=insecure,
+        allowed_hosts=tuple(allowed_hosts or ()),
     )
     if log != OUR_LOG:
         _check_reachable(http.kafka)

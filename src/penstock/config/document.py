@@ -16,7 +16,10 @@ Made from the tables in `src/penstock/config/`; `pytest tests/config --rewrite` 
 Names and defaults are Apache Kafka's where it has the key; keys of our own begin with `penstock.`.
 A topic takes what it sets itself, else what was set at run time for its broker, else what was set
 at run time for all brokers, else what the broker was started with (`--set key=value`, or a
-properties file given with `--config`), else the default.
+properties file given with `--config`), else the default. A setting that is not on this page is
+refused, with `--set` and in a file: of a file that was written for Apache Kafka, keep the settings
+that are listed here. There are no `ssl.*`, `sasl.*` or `authorizer.*` settings, because the broker
+has no TLS, no logins and no ACLs.
 """
 
 

@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 import os
-import resource
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-OPEN_FILES_MAX: Final = 1 << 16
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -35,6 +33,7 @@ class BrokerOptions:
     properties: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     quick: bool = False
+    insecure: bool = False  # may listen beyond this machine
     log_level: str = "INFO"
 
     def to_json(self) -> str:
@@ -60,14 +59,14 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
         return 1
     # kio prepares its types for hypothesis wherever that is installed: a third of a start
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # None: not to be found
-    _raise_file_limit()
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import FolderUnusable
-    from penstock.node.listening import CannotListen, bracketed
+    from penstock.node.listening import CannotListen, bracketed, raise_file_limit
     from penstock.node.run_broker import run_broker
     from penstock.node.settings import BadSettings
 
+    raise_file_limit()
     try:
         with _folder(options) as folder:
             settings = _settings(options, folder)
@@ -89,15 +88,9 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     return 0
 
 
-def _raise_file_limit() -> None:
-    """A connection and a log file are a descriptor each: take what the system allows."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(most, OPEN_FILES_MAX)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-
-
 def _settings(options: BrokerOptions, folder: Path | None) -> Any:
-    from penstock.node.settings import node_settings, unknown_properties
+    from penstock.node.listening import is_loopback
+    from penstock.node.settings import node_settings
 
     settings = node_settings(
         folder=folder,
@@ -107,9 +100,11 @@ def _settings(options: BrokerOptions, folder: Path | None) -> Any:
         properties=None if options.properties is None else Path(options.properties),
         given=options.settings,
         quick=options.quick,
+        insecure=options.insecure,
     )
-    if options.properties is not None and (idle := unknown_properties(Path(options.properties))):
-        logging.getLogger(__name__).warning("without effect here: %s", ", ".join(idle))
+    if not is_loopback(settings.host):
+        warning = "listening on %s without logins: whoever can reach it can read and write"
+        logging.getLogger(__name__).warning(warning, settings.host)
     return settings
 
 

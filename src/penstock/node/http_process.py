@@ -42,13 +42,16 @@ class HttpOptions:
     topic: str = "_schemas"
     session_ms: int = 6_000  # a primary that died is replaced after so long
     log_level: str = "INFO"
+    insecure: bool = False  # may listen beyond this machine
+    allowed_hosts: tuple[str, ...] = ()  # names in `Host` that are ours too; "*" is any
+    head_s: float = 10.0  # a request's head must be there so soon
+    body_s: float = 60.0  # then its body
+    connections_max: int = 4_096
 
     @property
     def shown_host(self) -> str:
-        """Where others are told to connect. They cannot connect to "any address"."""
-        if self.advertised_host is not None:
-            return self.advertised_host
-        return LOCALHOST if self.host in ("0.0.0.0", "::") else bracketed(self.host)
+        """Where others are told to connect."""
+        return bracketed(self.host) if self.advertised_host is None else self.advertised_host
 
     def to_json(self) -> str:
         """As it is given to the process."""
@@ -85,7 +88,7 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     from confluent_kafka import KafkaException
 
     from penstock.errors import Refused
-    from penstock.node.listening import CannotListen
+    from penstock.node.listening import CannotListen, NotAllowed, check_exposure, is_loopback
     from penstock.node.run_http import run_http
     from penstock.registry.reading import CannotWrite
 
@@ -95,8 +98,12 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
             _stop_with_parent()
 
     try:
+        check_exposure("registry", options.host, options.advertised_host, insecure=options.insecure)
+        if not is_loopback(options.host):
+            warning = "listening on %s without logins: whoever can reach it can read and write"
+            logging.getLogger(__name__).warning(warning, options.host)
         run_http(options, on_ready)
-    except (CannotListen, CannotWrite) as reason:
+    except (CannotListen, CannotWrite, NotAllowed) as reason:
         announce({"error": str(reason)})
         return 1
     except Refused as refusal:

@@ -1,12 +1,60 @@
-"""Addresses: how they are written, and why nobody can listen on one."""
+"""Addresses: how they are written, which may be listened on, and why one cannot be."""
 
 import errno
+import ipaddress
 import os
+import resource
+from typing import Final
+
+ANY_ADDRESS: Final = frozenset(("0.0.0.0", "::", ""))
+
+OPEN_FILES_MAX: Final = 1 << 16
+
+
+def raise_file_limit() -> int:
+    """A connection and a log file are a descriptor each: take as many as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(most, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return wanted
 
 
 def bracketed(host: str) -> str:
     """A host as it stands before a port: an IPv6 address has colons of its own."""
     return f"[{host}]" if ":" in host else host
+
+
+class NotAllowed(Exception):
+    """The address would expose the service, or be of no use; the message says what to do."""
+
+
+def check_exposure(service: str, host: str, advertised: str | None, *, insecure: bool) -> None:
+    """Refuse to listen beyond this machine by accident, or where clients could not connect."""
+    if is_loopback(host):
+        return
+    shown = host or "all addresses"
+    if not insecure:
+        raise NotAllowed(
+            f"listening on {shown} would let everybody who can reach this machine use the "
+            f"{service}, which has no logins: add --insecure if that is what you want, or listen "
+            "on 127.0.0.1"
+        )
+    if (advertised or host) in ANY_ADDRESS:
+        raise NotAllowed(
+            f"clients cannot connect to {shown}: add --advertise and the name or address at which "
+            f"they reach this machine"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to it."""
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 class CannotListen(Exception):

@@ -19,11 +19,12 @@ from penstock import __version__
 from penstock.link.options import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
-from penstock.node.listening import CannotListen
+from penstock.node.listening import CannotListen, raise_file_limit
 from penstock.registry.http.app import build
 from penstock.registry.http.forwarding import Forwarder
 from penstock.registry.http.front import Front
-from penstock.registry.http.wire import RepeatingProtocol
+from penstock.registry.http.guard import Guard
+from penstock.registry.http.wire import Limits, RepeatingProtocol
 from penstock.registry.journal import LogSettings
 from penstock.registry.membership import Candidate, Election
 from penstock.registry.service import Registry
@@ -31,6 +32,7 @@ from penstock.registry.service import Registry
 BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75
 SWITCH_S: Final = 0.0005  # a read waits this long at the most for a thread that checks schemas
+FILES_KEPT: Final = 128  # descriptors that are not for connections of clients
 FINISH_S: Final = 3  # for requests under way when a stop is asked for
 
 
@@ -91,7 +93,9 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
             docs_url=None,  # theirs loads from elsewhere; ours is `registry.http.reference`
             redoc_url=None,
         )
-        server = _server(build(app, registry, forwarder), lambda: on_ready(candidate.url))
+        guard = Guard((options.host, options.shown_host, *options.allowed_hosts))
+        front = build(app, registry, forwarder, guard)
+        server = _server(front, _limits(options), lambda: on_ready(candidate.url))
         await _serve_until_asked(server, listener)
     finally:
         listener.close()
@@ -100,18 +104,26 @@ async def serve(options: HttpOptions, on_ready: Callable[[str], None]) -> None:
         await registry.stop()
 
 
-def _server(front: Front, on_started: Callable[[], None]) -> Server:
+def _limits(options: HttpOptions) -> Limits:
+    """As many connections as were asked for, while descriptors are left for everything else."""
+    files_max = raise_file_limit()
+    connections_max = max(1, min(options.connections_max, files_max - FILES_KEPT))
+    return Limits(options.head_s, options.body_s, connections_max)
+
+
+def _server(front: Front, limits: Limits, on_started: Callable[[], None]) -> Server:
+    protocol = partial(RepeatingProtocol, front.repeat, limits, front.ended)
     return Server(
         on_started,
         uvicorn.Config(
             front,
-            http=partial(RepeatingProtocol, front.repeat),  # type: ignore[arg-type]  # makes one
+            http=protocol,  # type: ignore[arg-type]  # makes one
             proxy_headers=False,  # nobody here asks where a request comes from
             loop="none",
             lifespan="off",
             ws="none",
             access_log=False,
-            log_level="warning",
+            log_level="error",  # its warnings are of clients that do not speak HTTP
             timeout_graceful_shutdown=FINISH_S,
             timeout_keep_alive=KEEP_ALIVE_S,
         ),

@@ -4,8 +4,9 @@ A value comes from the command line, else from a properties file, else from the 
 Everything is checked here, before anything is opened.
 """
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.errors import Refused
 from penstock.model import Millis, NodeId
+from penstock.node.listening import NotAllowed, check_exposure
 from penstock.upkeep.scheduler import UpkeepSettings
 
 DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen
@@ -27,6 +29,14 @@ PORT_LAST: Final = 65535
 # One node for one person: nobody waits for a second member. Kafka's sample settings say the same.
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
 MINUTE_MS: Final = 60_000
+
+
+_CONTINUED: Final = re.compile(r"\\\n[ \t]*")
+_ROW: Final = re.compile(r"(?P<key>[^#!=:\s][^=:\s]*)\s*[=:]?\s*(?P<value>.*)")
+_SECURITY: Final = re.compile(
+    r"(^|\.)(ssl|sasl|security|authorizer|password|principal|delegation)\.|^super\.users$"
+    r"|^allow\.everyone|^early\.start|^listener\.(name|security)\.|oauth|acl"
+)
 
 
 class BadSettings(Exception):
@@ -53,10 +63,8 @@ class NodeSettings:
 
     @property
     def shown_host(self) -> str:
-        """Where clients are told to connect. They cannot connect to "any address"."""
-        if self.advertised_host is not None:
-            return self.advertised_host
-        return LOCALHOST if self.host in ("0.0.0.0", "::") else self.host
+        """Where clients are told to connect."""
+        return self.host if self.advertised_host is None else self.advertised_host
 
     def shown_port(self, listening: int) -> int:
         """The port that clients are told, which may be another's who sends them on to us."""
@@ -72,14 +80,24 @@ def node_settings(
     properties: Path | None = None,
     given: Mapping[str, str] | None = None,
     quick: bool = False,
+    insecure: bool = False,
 ) -> NodeSettings:
-    """Bring together what a person gave in various places; BadSettings when it cannot be."""
-    static = {**(QUICK if quick else {}), **_read_known(properties), **_checked(given or {})}
+    """Bring together what a person gave in various places; BadSettings when it cannot be.
+
+    `insecure` allows to listen beyond this machine: there are no logins.
+    """
+    in_file = {} if properties is None else _checked(_read(properties), f"{properties.name}: ")
+    static = {**(QUICK if quick else {}), **in_file, **_checked(given or {})}
     listener_host, listener_port = _listener(static)
     port = kafka_port if kafka_port is not None else listener_port
     if not 0 <= port <= PORT_LAST:
         raise BadSettings(f"{port} is no port: use 0 (any free one) to {PORT_LAST}")
     shown_host, shown_port = _advertised(static) if advertised is None else _address(advertised)
+    chosen_host = host or listener_host
+    try:
+        check_exposure("broker", chosen_host, shown_host, insecure=insecure)
+    except NotAllowed as reason:
+        raise BadSettings(str(reason)) from None
     node_id = static.get("node.id", static.get("broker.id", "1"))
     folders = [name.strip() for name in static.get("log.dirs", "").split(",") if name.strip()]
     if folder is None and len(folders) > 1:
@@ -91,7 +109,7 @@ def node_settings(
     return NodeSettings(
         folder=chosen,
         node_id=NodeId(int(node_id)),
-        host=host or listener_host,
+        host=chosen_host,
         kafka_port=port,
         advertised_host=shown_host,
         advertised_port=shown_port,
@@ -100,42 +118,49 @@ def node_settings(
     )
 
 
-def _read_known(properties: Path | None) -> dict[str, str]:
-    """The keys of a properties file that are ours; a Kafka broker's own file may hold others."""
-    if properties is None:
-        return {}
+def _read(properties: Path) -> dict[str, str]:
+    """All settings of a properties file, as Java reads it but for escapes."""
     try:
-        lines = properties.read_text().splitlines()
+        text = properties.read_text()
     except OSError as error:
         raise BadSettings(f"{properties} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadSettings(f"{properties} is no properties file: it is not text in UTF-8") from None
     rows: dict[str, str] = {}
-    for line in lines:
-        key, found, value = line.partition("=")
-        if found and not line.lstrip().startswith(("#", "!")):
-            rows[key.strip()] = value.strip()
-    return _checked({name: value for name, value in rows.items() if name in BROKER_KEYS})
+    for line in _CONTINUED.sub("", text).splitlines():
+        row = _ROW.fullmatch(line.strip())
+        if row is not None:
+            rows[row["key"]] = row["value"]
+    return rows
 
 
-def unknown_properties(properties: Path) -> list[str]:
-    """The keys of a properties file that have no effect here."""
-    keys = [line.partition("=")[0].strip() for line in properties.read_text().splitlines()]
-    return [
-        key for key in keys if key and not key.startswith(("#", "!")) and key not in BROKER_KEYS
-    ]
-
-
-def _checked(given: Mapping[str, str]) -> dict[str, str]:
+def _checked(given: Mapping[str, str], where: str = "") -> dict[str, str]:
+    """The settings, if all exist and have values they may have; BadSettings names all others."""
+    unknown = [name for name in given if name not in BROKER_KEYS]
+    wrong = []
+    if unknown:
+        wrong.append(_not_there(unknown))
     for name, text in given.items():
-        key = BROKER_KEYS.get(name)
-        if key is None:
-            raise BadSettings(f"there is no setting {name!r}; docs/configuration.md lists them all")
-        try:
-            key.parse(text)
-        except Refused as refusal:
-            raise BadSettings(refusal.message) from None
+        if name not in unknown:
+            try:
+                BROKER_KEYS[name].parse(text)
+            except Refused as refusal:
+                wrong.append(refusal.message)
+    if wrong:
+        raise BadSettings(where + "; ".join(wrong))
     return dict(given)
+
+
+def _not_there(names: Sequence[str]) -> str:
+    said = f"there is no setting {', '.join(names)} here"
+    security = [name for name in names if _SECURITY.search(name)]
+    if security:
+        said += (
+            f". {', '.join(security)} would protect nothing, for this broker has no TLS, no logins "
+            "and no ACLs"
+        )
+    them = "it" if len(names) == 1 else "them"
+    return f"{said}. Remove {them}; docs/configuration.md lists all settings"
 
 
 def _listener(static: Mapping[str, str]) -> tuple[str, int]:
@@ -143,16 +168,20 @@ def _listener(static: Mapping[str, str]) -> tuple[str, int]:
     given = static.get("listeners", "").strip()
     if not given:
         return LOCALHOST, KAFKA_PORT
+    plain = []
     for entry in given.split(","):
         name, found, address = entry.strip().partition("://")
         host, _, port = address.rpartition(":")
-        is_plain = "CONTROLLER" not in name.upper() and not name.upper().startswith(("SSL", "SASL"))
-        if found and is_plain and port.isdecimal():
-            return host.strip("[]") or "0.0.0.0", int(port)
-    raise BadSettings(
-        f"listeners={given} has none of ours: use PLAINTEXT://HOST:PORT; "
-        "there is no TLS and no SASL here"
-    )
+        if name.upper().startswith(("SSL", "SASL")):
+            raise BadSettings(
+                f"listeners={given}: there is no TLS and no SASL here, so {entry.strip()} cannot "
+                "be served; use PLAINTEXT://HOST:PORT"
+            )
+        if found and "CONTROLLER" not in name.upper() and port.isdecimal():
+            plain.append((host.strip("[]") or "0.0.0.0", int(port)))
+    if not plain:
+        raise BadSettings(f"listeners={given} has none of ours: use PLAINTEXT://HOST:PORT")
+    return plain[0]
 
 
 def _advertised(static: Mapping[str, str]) -> tuple[str | None, int | None]:

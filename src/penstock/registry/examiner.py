@@ -1,24 +1,39 @@
-"""Schemas understood and compared, in a thread of its own: a large one must not hold up reads.
+"""Schemas understood and compared, in threads of their own: a large one must not hold up reads.
 
-Everything handed over is immutable, so nothing here sees the store. One thread, because the caches
-are for one; what is known already comes back at once.
+Everything handed over is immutable, so nothing here sees the store. Several threads, so that a
+check that takes its full time does not hold up the others; they share what was parsed and compared.
+A check has a budget: each comparison of two schemas a number of steps (`schemas.model.Budget`), all
+of them together `CHECK_S`.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from penstock.registry.errors import Declined, invalid_schema, schema_too_large
+from penstock.registry.errors import Declined, invalid_schema, schema_too_large, timed_out
 from penstock.schemas.caches import SchemaCache
 from penstock.schemas.compatibility import Earlier, Level, Verdict, check
-from penstock.schemas.model import UNCHECKABLE, Imports, InvalidSchema, ParsedSchema, Policy, Source
+from penstock.schemas.model import (
+    UNCHECKABLE,
+    Difference,
+    Imports,
+    InvalidSchema,
+    ParsedSchema,
+    Policy,
+    Source,
+    shortened,
+)
 from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
 from penstock.schemas.tags import Tagging
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size
+IMPORTS_CHARACTERS_MAX: Final = 16 << 20  # of everything a schema builds on
+THREADS: Final = 4
+CHECK_S: Final = 20.0  # for one proposal against all the versions it is compared with
 _SHOWN_CHARACTERS_MAX: Final = 1024
 _Found = TypeVar("_Found")
 
@@ -50,11 +65,11 @@ class Examiner:
 
     def __init__(self) -> None:
         self._cache = SchemaCache()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="schemas")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="schemas")
 
     def close(self) -> None:
         """Nothing more will be asked."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def canonical(
         self, text: Text, tagging: Tagging | None, *, normalize: bool, strict: bool
@@ -83,7 +98,7 @@ class Examiner:
         return await self._run(partial(self._harms, policy, text, readers, today))
 
     async def _run(self, work: Callable[[], _Found]) -> _Found:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _parse(self, text: Text, *, strict: bool) -> ParsedSchema:
         try:
@@ -96,6 +111,10 @@ class Examiner:
     ) -> Source:
         if len(text.source.text) > TEXT_CHARACTERS_MAX:
             raise schema_too_large(f"it has more than {TEXT_CHARACTERS_MAX} characters")
+        if sum(map(len, text.imports.values())) > IMPORTS_CHARACTERS_MAX:
+            raise schema_too_large(
+                f"its references have more than {IMPORTS_CHARACTERS_MAX} characters in all"
+            )
         schema = self._parse(text, strict=strict)
         if tagging is not None:
             try:
@@ -122,14 +141,18 @@ class Examiner:
     ) -> Verdict:
         if level is Level.NONE or not earlier:
             return Verdict()
-        compared = earlier if level.is_transitive else earlier[-1:]
-        parsed = [Earlier(one.number, self._parse(one.text, strict=False)) for one in compared]
+        deadline = _Deadline(self._cache)
         schema = self._parse(text, strict=False)
-        return check(level, schema, parsed, policy, self._cache.unreadable)
+        parsed = []
+        for one in earlier if level.is_transitive else earlier[-1:]:
+            deadline.check()
+            parsed.append(Earlier(one.number, self._parse(one.text, strict=False)))
+        return check(level, schema, parsed, policy, deadline.unreadable)
 
     def _harms(
         self, policy: Policy, text: Text, readers: Sequence[KeptReader], today: date
     ) -> tuple[Harm, ...]:
+        deadline = _Deadline(self._cache)
         schema = self._parse(text, strict=False)
         found: list[Harm] = []
         for name, of_reader, properties in readers:
@@ -140,8 +163,31 @@ class Examiner:
                 found.append(Harm(name, UNCHECKABLE, "/", told, None, None))
                 continue
             if not reader.is_expired(today):
-                found += harms(reader, schema, None, policy, self._cache.unreadable)
+                found += harms(reader, schema, None, policy, deadline.unreadable)
         return tuple(found)
+
+
+class _Deadline:
+    """Compares as the cache does while there is time. What was compared is known the next time."""
+
+    def __init__(self, cache: SchemaCache) -> None:
+        self._cache = cache
+        self._end_s = time.monotonic() + CHECK_S
+
+    def check(self) -> None:
+        """Decline when the time is over."""
+        if time.monotonic() > self._end_s:
+            raise timed_out(
+                f"the schema could not be checked against all versions within {CHECK_S:.0f} s; "
+                "try again: what was compared is remembered"
+            )
+
+    def unreadable(
+        self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy
+    ) -> tuple[Difference, ...]:
+        """Why the one cannot read what the other wrote."""
+        self.check()
+        return self._cache.unreadable(reader, writer, policy)
 
 
 def invalid(source: Source, reason: str) -> Declined:
@@ -149,4 +195,5 @@ def invalid(source: Source, reason: str) -> Declined:
     shown = source.text
     if len(shown) > _SHOWN_CHARACTERS_MAX:
         shown = f"{shown[:_SHOWN_CHARACTERS_MAX]}..."
-    return invalid_schema(f"Invalid schema {shown} of type {source.type}, details: {reason}")
+    details = shortened(reason)
+    return invalid_schema(f"Invalid schema {shown} of type {source.type}, details: {details}")

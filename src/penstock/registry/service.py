@@ -141,10 +141,14 @@ class Registry:
     async def write(self, prepare: Prepare) -> object:
         """Carry out a command; `prepare` finds out what it must know, when its turn has come.
 
+        It runs before that as well, so that a slow examination does not hold up other writes: when
+        its turn comes, what was parsed and compared is remembered.
+
         Goes on to its end even if nobody waits for the answer any more: the next write must find
         this one applied.
         """
         await self._check_primary()
+        await prepare()
         task: asyncio.Task[object] = asyncio.create_task(self._write(prepare))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,18 +1,29 @@
 """What was understood and compared before: parsed schemas, and verdicts on pairs of them.
 
 Schemas never change once written, so nothing here goes stale; what was not used for longest is
-dropped when the bounds are reached. For one thread.
+dropped when the bounds are reached. Several threads may share one cache: two that ask for the same
+thing at the same time may both compute it.
 """
 
 from collections import OrderedDict
+from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from penstock.schemas.identity import fingerprint
 from penstock.schemas.languages import parse
-from penstock.schemas.model import NO_IMPORTS, Difference, Imports, ParsedSchema, Policy, Source
+from penstock.schemas.model import (
+    NO_IMPORTS,
+    Difference,
+    Imports,
+    ParsedSchema,
+    Policy,
+    Source,
+    characters_of,
+)
 
 PARSED_CHARACTERS_MAX: Final = 64 << 20  # of schema texts; a parsed schema is a few times its text
-VERDICTS_MAX: Final = 100_000  # each weighs one, and one more for each of its differences
+VERDICTS_CHARACTERS_MAX: Final = 32 << 20  # of the texts of differences, and more for each verdict
+_VERDICT_WEIGHT: Final = 300  # of a verdict without differences
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -38,8 +49,9 @@ class Recent(Generic[_Key, _Value]):
         return entry[0]
 
     def keep(self, key: _Key, value: _Value, weight: int = 1) -> list[_Value]:
-        """Remember a value under a new key. What is dropped for it: perhaps the value itself."""
-        assert key not in self._entries
+        """Remember a value. What is dropped for it: perhaps the value itself."""
+        if key in self._entries:  # another thread was faster
+            return [value]
         self._entries[key] = (value, weight)
         self._weight += weight
         dropped: list[_Value] = []
@@ -56,12 +68,13 @@ class SchemaCache:
     def __init__(
         self,
         parsed_characters_max: int = PARSED_CHARACTERS_MAX,
-        verdicts_max: int = VERDICTS_MAX,
+        verdicts_characters_max: int = VERDICTS_CHARACTERS_MAX,
     ) -> None:
         self._parsed: Recent[bytes, ParsedSchema] = Recent(parsed_characters_max)
         self._verdicts: Recent[tuple[bytes, bytes, Policy], tuple[Difference, ...]] = Recent(
-            verdicts_max
+            verdicts_characters_max
         )
+        self._lock = Lock()  # of all maps here; not held while parsing or comparing
         self._fingerprints: dict[int, bytes] = {}  # of what is in `_parsed`, by id of the object
 
     def parse(
@@ -69,29 +82,35 @@ class SchemaCache:
     ) -> ParsedSchema:
         """As `languages.parse`, and the same object for the same input while it is remembered."""
         key = _fingerprint(source, imports, strict=strict)
-        known = self._parsed.find(key)
+        with self._lock:
+            known = self._parsed.find(key)
         if known is not None:
             return known
         schema = parse(source, imports, strict=strict)
-        self._fingerprints[id(schema)] = key
         weight = len(source.text) + sum(map(len, imports.values()))
-        for dropped in self._parsed.keep(key, schema, weight):
-            del self._fingerprints[id(dropped)]
+        with self._lock:
+            self._fingerprints[id(schema)] = key
+            for dropped in self._parsed.keep(key, schema, weight):
+                del self._fingerprints[id(dropped)]
         return schema
 
     def unreadable(
         self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy = Policy.STRICT
     ) -> tuple[Difference, ...]:
         """As `reader.unreadable(writer, policy)`; for `compatibility.check`."""
-        reader_key = self._fingerprints.get(id(reader))
-        writer_key = self._fingerprints.get(id(writer))
-        if reader_key is None or writer_key is None:  # not from here, or dropped since
-            return reader.unreadable(writer, policy)
-        key = (reader_key, writer_key, policy)
-        verdict = self._verdicts.find(key)
+        with self._lock:
+            reader_key = self._fingerprints.get(id(reader))
+            writer_key = self._fingerprints.get(id(writer))
+            if reader_key is None or writer_key is None:  # not from here, or dropped since
+                verdict = key = None
+            else:
+                key = (reader_key, writer_key, policy)
+                verdict = self._verdicts.find(key)
         if verdict is None:
             verdict = reader.unreadable(writer, policy)
-            self._verdicts.keep(key, verdict, 1 + len(verdict))
+            if key is not None:
+                with self._lock:
+                    self._verdicts.keep(key, verdict, _VERDICT_WEIGHT + characters_of(verdict))
         return verdict
 
 

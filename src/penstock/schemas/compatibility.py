@@ -17,6 +17,7 @@ from penstock.schemas.model import (
 )
 
 OLD_SCHEMA_CHARACTERS_MAX: Final = 10 * 1024
+MESSAGES_CHARACTERS_MAX: Final = 256 * 1024  # of one answer, the old schema aside
 DIFFERENT_TYPE: Final = "DIFFERENT_SCHEMA_TYPE"
 # Kinds that are ours: the sentence stands alone in the API's messages.
 _WORDLESS: Final = frozenset((DIFFERENT_TYPE, UNCHECKABLE))
@@ -139,12 +140,24 @@ def messages(verdict: Verdict, level: Level, *, validates_fields: bool = False) 
     if verdict.is_compatible or verdict.against is None:
         return []
     old = verdict.against
-    lines = [_worded(one, old.schema.type) for one in verdict.breaks]
+    lines = limited([_worded(one, old.schema.type) for one in verdict.breaks])
     if _shows_old_schema(verdict, level):
         lines.append(f"{{oldSchemaVersion: {old.version}}}")
         lines.append(_worded_schema(old.schema.canonical))
     fields = str(validates_fields).lower()
     lines.append(f"{{validateFields: '{fields}', compatibility: '{level}'}}")
+    return lines
+
+
+def limited(lines: list[str]) -> list[str]:
+    """As many of the lines as go into one answer, and how many were left out."""
+    characters = 0
+    for index, line in enumerate(lines):
+        characters += len(line)
+        if characters > MESSAGES_CHARACTERS_MAX:
+            kept = [one[:MESSAGES_CHARACTERS_MAX] for one in lines[: max(index, 1)]]
+            left_out = len(lines) - len(kept)
+            return [*kept, f"{{more: '{left_out} more differences are not listed'}}"]
     return lines
 
 

@@ -1,15 +1,17 @@
 """Warnings beside the rules: changes that a level allows and a person would think twice about.
 
 A lint never refuses anything. It says what will surprise somebody, and how to mend it. Each
-language has its own in `<language>/lints.py`, a function `lints(proposed, earlier)`.
+language has its own in `<language>/lints.py`, a generator `lints(proposed, earlier)`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
+from itertools import islice
 from typing import Final, NamedTuple, Protocol, cast
 
 from penstock.schemas.model import ParsedSchema, SchemaType
 
+LINTS_MAX: Final = 1_000  # of one schema, the first that are found
 _ROOMS: Final[Mapping[SchemaType, str]] = {
     SchemaType.AVRO: "penstock.schemas.avro.lints",
     SchemaType.PROTOBUF: "penstock.schemas.protobuf.lints",
@@ -27,7 +29,7 @@ class Lint(NamedTuple):
 
 
 class _Linter(Protocol):
-    def lints(self, proposed: ParsedSchema, earlier: ParsedSchema | None) -> tuple[Lint, ...]: ...
+    def lints(self, proposed: ParsedSchema, earlier: ParsedSchema | None) -> Iterator[Lint]: ...
 
 
 def lint(proposed: ParsedSchema, earlier: ParsedSchema | None = None) -> tuple[Lint, ...]:
@@ -35,4 +37,4 @@ def lint(proposed: ParsedSchema, earlier: ParsedSchema | None = None) -> tuple[L
     if earlier is not None and earlier.type is not proposed.type:
         return ()
     linter = cast(_Linter, import_module(_ROOMS[proposed.type]))
-    return linter.lints(proposed, earlier)
+    return tuple(islice(linter.lints(proposed, earlier), LINTS_MAX))

@@ -1,6 +1,6 @@
 """What a schema is to everyone who does not care in which language it is written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from penstock.schemas.tags import Tagging
 
 UNCHECKABLE: Final = "UNCHECKABLE"  # a kind of difference that is ours: no verdict can be given
+STEPS_MAX: Final = 300_000  # of one comparison of two schemas; about half a second
+DIFFERENCES_MAX: Final = 1_000  # reported for two schemas, the first that are found
+DIFFERENCES_CHARACTERS_MAX: Final = 1 << 20  # of their texts
+TEXT_CHARACTERS_MAX: Final = 10 * 1024  # of one list or schema inside a text
 
 
 class SchemaType(StrEnum):
@@ -71,6 +75,58 @@ class Difference(NamedTuple):
     def said(self, *, reader: str, writer: str) -> str:
         """The sentence, once it is known which side is the new one."""
         return self.description.replace("%(reader)s", reader).replace("%(writer)s", writer)
+
+
+class OverBudget(Exception):
+    """Two schemas cannot be compared within the budget."""
+
+
+class Budget:
+    """Limits what one comparison may cost.
+
+    Counts steps instead of seconds, so that a verdict does not depend on the machine. A step is
+    about a microsecond and less than 200 bytes: a member of a type, a lookup; a pair of types to
+    compare is several.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = STEPS_MAX
+
+    def spend(self, steps: int = 1) -> None:
+        """Count steps before they are taken; raises OverBudget when there are none left."""
+        self._left -= steps
+        if self._left < 0:
+            raise OverBudget(
+                f"it would take more than {STEPS_MAX} steps, because the types of the two schemas "
+                "refer to each other in too many combinations; use fewer or smaller unions, or "
+                "split the schema"
+            )
+
+
+def bounded(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    """The first differences, as many as are worth an answer; at least one if there is one."""
+    kept: list[Difference] = []
+    characters = 0
+    for one in differences:
+        characters += characters_of((one,))
+        if kept and characters > DIFFERENCES_CHARACTERS_MAX:
+            break
+        kept.append(one)
+        if len(kept) == DIFFERENCES_MAX:
+            break
+    return tuple(kept)
+
+
+def characters_of(differences: Iterable[Difference]) -> int:
+    """The size of their texts."""
+    return sum(len(one.path) + len(one.description) + len(one.additional) for one in differences)
+
+
+def shortened(text: str) -> str:
+    """A list or schema as part of a text: long ones are cut."""
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}..."
 
 
 def uncheckable(reason: Exception | str, path: str) -> Difference:

@@ -12,7 +12,12 @@ from datetime import date
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from penstock.schemas.compatibility import DIFFERENT_TYPE, Unreadable, compare_directly
+from penstock.schemas.compatibility import (
+    DIFFERENT_TYPE,
+    Unreadable,
+    compare_directly,
+    limited,
+)
 from penstock.schemas.model import ParsedSchema, Policy
 from penstock.schemas.proof import locate, missing_fields, renamed_fields
 
@@ -135,11 +140,13 @@ def _touches(place: tuple[str, ...], used: Iterable[str]) -> bool:
 
 def messages_of_harms(found: Iterable[Harm]) -> list[str]:
     """Harms as the registry's API words differences."""
-    return [
-        f"{{errorType:'{one.kind}', description:'{one.sentence}', "
-        f"additionalInfo:'{one.path}', reader:'{one.reader}'}}"
-        for one in found
-    ]
+    return limited(
+        [
+            f"{{errorType:'{one.kind}', description:'{one.sentence}', "
+            f"additionalInfo:'{one.path}', reader:'{one.reader}'}}"
+            for one in found
+        ]
+    )
 
 
 def reader_subject(subject: str, name: str) -> str:

@@ -6,21 +6,23 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from penstock.registry.errors import Declined
 from penstock.registry.http import compatibility, node, schemas, settings, subjects
 from penstock.registry.http.answers import answered, declined, http_error
 from penstock.registry.http.forwarding import Forwarder
 from penstock.registry.http.front import Front
+from penstock.registry.http.guard import Guard
 from penstock.registry.http.reference import reference
 from penstock.registry.service import Elsewhere, Registry
 
 logger = logging.getLogger(__name__)
 
 
-def build(app: FastAPI, registry: Registry, forwarder: Forwarder) -> Front:
+def build(app: FastAPI, registry: Registry, forwarder: Forwarder, guard: Guard) -> Front:
     """The registry's routes added to an application, and what stands in front of it."""
-    front = Front(registry, app)
+    front = Front(registry, app, guard)
     for router in (
         node.about(registry),
         node.metrics(registry, front),
@@ -59,6 +61,11 @@ def _word_errors(app: FastAPI, forwarder: Forwarder) -> None:
     @app.exception_handler(RequestValidationError)
     async def on_bad_option(request: Request, error: RequestValidationError) -> Response:
         return http_error(404, "Not Found")  # as the peer takes an option that is no number
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_disconnect(request: Request, error: ClientDisconnect) -> Response:
+        logger.debug("a client closed its connection before its request was complete")
+        return http_error(400, "the request is not complete")  # nobody is left to read it
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, error: Exception) -> Response:

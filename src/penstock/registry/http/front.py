@@ -5,12 +5,13 @@ are dropped; `/contexts/{context}/...` becomes what it stands for.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from penstock.registry.errors import Declined
 from penstock.registry.http.answers import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
+from penstock.registry.http.guard import Guard
 from penstock.registry.http.schemas import by_id_document
 from penstock.registry.http.shelf import Known, Ready, Shelf
 from penstock.registry.http.wire import REQUEST, Repeated
@@ -29,16 +30,19 @@ _ROOTS: Final = frozenset(
     (b"", b"subjects", b"schemas", b"config", b"mode", b"compatibility", b"contexts")
 )
 _HOT_OPTIONS: Final = frozenset(("subject", "fetchmaxid"))
+_WITH_BODY: Final = frozenset(("POST", "PUT", "DELETE"))
 _BODIES: Final = frozenset((*MEDIA_TYPES, "application/octet-stream"))
 
 
 class Front:
     """An ASGI application in front of another."""
 
-    def __init__(self, registry: Registry, app: App) -> None:
+    def __init__(self, registry: Registry, app: App, guard: Guard) -> None:
         self.answered: Counter[int] = Counter()
+        self.ended: Counter[str] = Counter()  # connections that were closed here, by the reason
         self.hits = 0
         self._app = app
+        self._guard = guard
         self._registry = registry
         self._shelf = Shelf()
         registry.listeners.append(self._shelf.on_event)
@@ -59,6 +63,11 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
+        if scope["type"] == "http":
+            reason = self._guard.refusal(scope["method"], scope["headers"])
+            if reason is not None:
+                await self._refuse(403, reason, scope, send)
+                return
         if scope["type"] != "http" or not is_of_registry(scope["raw_path"]):
             await self._app(scope, receive, send)
             return
@@ -117,8 +126,8 @@ class Front:
         if media is None:
             await self._refuse(406, "Not Acceptable", scope, send)
             return
-        if scope["method"] in ("POST", "PUT") and not _is_readable(headers.get(b"content-type")):
-            await self._refuse(415, "Unsupported Media Type", scope, send)
+        if scope["method"] in _WITH_BODY and not _is_readable(headers):
+            await self._refuse(415, _unreadable_type(headers), scope, send)
             return
         await self._app(scope, receive, self._watching(send, media))
 
@@ -134,9 +143,9 @@ class Front:
 
         return watch
 
-    async def _refuse(self, status: int, phrase: str, scope: Scope, send: Send) -> None:
+    async def _refuse(self, status: int, reason: str, scope: Scope, send: Send) -> None:
         self.answered[status] += 1
-        response = http_error(status, phrase)
+        response = http_error(status, reason)
         await response(scope, _nothing, send)
 
 
@@ -184,10 +193,24 @@ def negotiated(accept: bytes) -> str | None:
     return next((media for media in MEDIA_TYPES if media in wanted), None)
 
 
-def _is_readable(content_type: bytes | None) -> bool:
+def _is_readable(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a body is in a type that is read. One without a type may come from any web page."""
+    content_type = headers.get(b"content-type")
     if content_type is None:
-        return True
+        is_empty = headers.get(b"content-length", b"0").strip() == b"0"
+        return is_empty and b"transfer-encoding" not in headers
     return content_type.lower().split(b";")[0].strip().decode("latin-1") in _BODIES
+
+
+def _unreadable_type(headers: Mapping[bytes, bytes]) -> str:
+    given = headers.get(b"content-type")
+    what = (
+        "no content type" if given is None else f"the content type {given[:200].decode('latin-1')}"
+    )
+    return (
+        f"Unsupported Media Type: the body has {what}; send it as {MEDIA} or application/json "
+        '(with curl: -H "Content-Type: application/json")'
+    )
 
 
 def put_in_order(path: str, query: str) -> tuple[str, str]:

@@ -97,6 +97,14 @@ class _Counts:
         for status, count in sorted(front.answered.items()):
             requests.add_metric([str(status)], count)
         yield requests
+        ended = CounterMetricFamily(
+            "penstock_http_connections_closed",
+            "Connections closed by the server before their request was complete.",
+            labels=["reason"],
+        )
+        for reason, count in sorted(front.ended.items()):
+            ended.add_metric([reason], count)
+        yield ended
         yield CounterMetricFamily(
             "penstock_registry_shelf_hits", "Reads answered by ready bytes.", value=front.hits
         )

@@ -1,17 +1,29 @@
-"""Below ASGI: a request that came before, byte for byte, is answered without being parsed again.
+"""Below ASGI: repeated requests are answered short, and connections are limited.
+
+A request that came before, byte for byte, is answered without being parsed again.
 
 A consumer asks for the same ids in the same words for ever, and parsing and scheduling cost many
 times what the answer does. What is answered so, and for how long, is `Front`'s to say; this only
 hands it what was received, and only when that is one whole request on a connection at rest.
+
+A connection whose request is not there in time is closed: the head within `head_s`, from the
+connection's start or the request's first byte; then the body within `body_s`. Beyond
+`connections_max` connections, a new one takes the place of the one that has been without a whole
+request for longest; where all are being answered, the new one is refused with 503.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock.registry.http.answers import MEDIA
+
 REQUEST: Final = "penstock.request"  # among a scope's extensions: the request as it was received
 REQUEST_BYTES_MAX: Final = 2048
+HEAD_BYTES_MAX: Final = 64 << 10
 _HOT: Final = b"GET /schemas/ids/"
 _STATUS: Final = b"HTTP/1.1 200 OK\r\n"
 
@@ -26,21 +38,116 @@ class Repeated(NamedTuple):
 Repeat = Callable[[bytes], Repeated | None]
 
 
-class RepeatingProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with a short way for what was asked before."""
+class Limits(NamedTuple):
+    """What a connection may cost."""
 
-    def __init__(self, repeat: Repeat, **arguments: Any) -> None:
+    head_s: float = 10.0
+    body_s: float = 60.0
+    connections_max: int = 4_096
+
+
+_LATE: Final = (408, "Request Timeout", "the request was not complete in time")
+_LARGE: Final = (431, "Request Header Fields Too Large", "the head of the request is too large")
+_FULL: Final = (503, "Service Unavailable", "too many connections; try again in a moment")
+
+
+class RepeatingProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits, and a short way for what was asked before."""
+
+    def __init__(
+        self, repeat: Repeat, limits: Limits, ended: Counter[str], **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
         self._repeat = repeat
+        self._limits = limits
+        self._ended = ended
+        self._timer: asyncio.TimerHandle | None = None  # while a request is not complete
+        self._head_bytes = 0  # of a head that is not complete
+        self._waits_from_s = 0.0  # without a whole request since then
         self._requests_begun = 0
         self._is_between = True  # not inside of a request
+        self._is_in_head = False
         self._used_at_s = 0.0
         self._common: tuple[object, bytes] = (None, b"")
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """As asyncio calls it."""
+        super().connection_made(transport)
+        self._waits_from_s = self.loop.time()
+        if len(self.connections) > self._limits.connections_max and not self._take_place():
+            self._end(_FULL, "limit")
+            return
+        self._wait(self._limits.head_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As asyncio calls it."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _take_place(self) -> bool:
+        """Close the connection that has been without a whole request for longest, if there is one.
+
+        It is forgotten at once: more connections may come before its transport has closed.
+        """
+        longest = min(self._waiting(), key=lambda one: one.waits_from_s, default=None)
+        if longest is None:
+            return False
+        self._ended["limit"] += 1
+        self.connections.discard(longest)
+        longest.transport.abort()
+        return True
+
+    def _waiting(self) -> Iterator["RepeatingProtocol"]:
+        for one in self.connections:
+            if isinstance(one, RepeatingProtocol) and one is not self and one.is_waiting:
+                yield one
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client is to send something next, and nothing is being answered."""
+        return not self.pipeline and not (self._is_between and self._is_answering)
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: Any = self.cycle  # None before the first head
+        return cycle is not None and not cycle.response_complete
+
+    @property
+    def waits_from_s(self) -> float:
+        """Since when there was no whole request."""
+        return max(self._waits_from_s, self._used_at_s)
+
+    def _wait(self, within_s: float) -> None:
+        self._stop_waiting()
+        self._timer = self.loop.call_later(within_s, self._on_late, within_s)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_late(self, within_s: float) -> None:
+        self._timer = None
+        if self.flow.read_paused:  # the client may not send at this moment
+            self._wait(within_s)
+        else:
+            self._end(None if self._is_between else _LATE, "late")
+
+    def _end(self, answer: tuple[int, str, str] | None, reason: str) -> None:
+        """Close the connection, with an answer if nothing was answered to its request yet."""
+        self._ended[reason] += 1
+        has_begun = bool(self.pipeline) or (self._is_answering and self.cycle.response_started)
+        if answer is not None and not has_begun:
+            self.transport.write(_written(*answer))
+        if self._is_answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """As asyncio calls it."""
         if not data.startswith(_HOT) or not self._is_at_rest():
-            super().data_received(data)
+            self._receive(data)
             return
         known = self._repeat(data)
         if known is None:
@@ -49,6 +156,25 @@ class RepeatingProtocol(HttpToolsProtocol):
             self.transport.write(b"".join((self._common_head(), known.head, known.body)))
             self.server_state.total_requests += 1
             self._used_at_s = self.loop.time()
+            self._stop_waiting()
+            if self.timeout_keep_alive_task is None:  # the first request of its connection
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    self.timeout_keep_alive, self.timeout_keep_alive_handler
+                )
+
+    def _receive(self, data: bytes) -> None:
+        """Parse it; what is no whole request is waited for, but not for long."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.transport.is_closing() or self.parser is None:
+            return
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._end(_LARGE, "large")
+        elif self.is_waiting and self._timer is None and self.timeout_keep_alive_task is None:
+            self._wait(self._limits.head_s)  # empty lines, which begin no request
 
     def _is_at_rest(self) -> bool:
         if not self._is_between or self.pipeline or self.flow.write_paused:
@@ -58,7 +184,9 @@ class RepeatingProtocol(HttpToolsProtocol):
     def _receive_new(self, data: bytes) -> None:
         """If it is one whole request and the connection stays, the application may remember it."""
         begun = self._requests_begun
-        super().data_received(data)
+        self._receive(data)
+        if self.transport.is_closing():
+            return
         if self._requests_begun != begun + 1 or not self._is_between:
             return
         stays = self.cycle.keep_alive and not self.parser.should_upgrade()
@@ -77,12 +205,28 @@ class RepeatingProtocol(HttpToolsProtocol):
         """As the parser calls it."""
         self._requests_begun += 1
         self._is_between = False
+        self._is_in_head = True
+        self._head_bytes = 0
+        if self._timer is None:
+            self._wait(self._limits.head_s)
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """As the parser calls it."""
+        self._is_in_head = False
+        self._wait(self._limits.body_s)
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """As the parser calls it."""
         self._is_between = True
+        self._stop_waiting()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn calls it."""
+        self._waits_from_s = self.loop.time()
+        super().on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """Repeated requests do not move the timer; it asks when it goes off."""
@@ -93,3 +237,16 @@ class RepeatingProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive - idle_s, self.timeout_keep_alive_handler
             )
+
+
+def _written(status: int, phrase: str, reason: str) -> bytes:
+    """A whole answer, after which the connection is closed."""
+    body = b'{"error_code":%d,"message":"HTTP %d %s"}' % (status, status, reason.encode())
+    return b"".join(
+        (
+            b"HTTP/1.1 %d %s\r\n" % (status, phrase.encode()),
+            b"content-type: %s\r\n" % MEDIA.encode(),
+            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body),
+            body,
+        )
+    )

@@ -1,6 +1,7 @@
 """Avro changes that resolve without an error and still mislead a reader."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from penstock.schemas.avro.defaults import fits
@@ -20,7 +21,9 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 from penstock.schemas.lints import Lint
+from penstock.schemas.model import Budget, OverBudget, shortened
 
+RENAMES_MAX: Final = 20  # removed fields of a record that a new one is compared with
 _LOSSY: Final = {
     (Kind.INT, Kind.FLOAT): "an int above 16 777 216 does not fit a float exactly",
     (Kind.LONG, Kind.FLOAT): "a long above 16 777 216 does not fit a float exactly",
@@ -29,13 +32,13 @@ _LOSSY: Final = {
 }
 
 
-def lints(proposed: AvroSchema, earlier: AvroSchema | None) -> tuple[Lint, ...]:
+def lints(proposed: AvroSchema, earlier: AvroSchema | None) -> Iterator[Lint]:
     """What to think twice about before `proposed` follows `earlier`."""
-    found = list(_Alone().lints(proposed.root, ""))
+    yield from _Alone().lints(proposed.root, "")
     if earlier is not None:
-        found += _Change().lints(proposed.root, earlier.root, "")
-        found += _documentation_only(proposed, earlier)
-    return tuple(found)
+        with suppress(OverBudget, RecursionError):  # they refer to each other in too many ways
+            yield from _Change().lints(proposed.root, earlier.root, "")
+        yield from _documentation_only(proposed, earlier)
 
 
 class _Alone:
@@ -77,10 +80,12 @@ class _Change:
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
+        self._budget = Budget()
 
     def lints(self, new: Node, old: Node, path: str) -> Iterator[Lint]:
         if (id(new), id(old)) in self._seen:
             return
+        self._budget.spend()
         self._seen.add((id(new), id(old)))
         if isinstance(new, Union) or isinstance(old, Union):
             yield from self._branches(new, old, path)
@@ -101,13 +106,16 @@ class _Change:
     def _branches(self, new: Node, old: Node, path: str) -> Iterator[Lint]:
         """Branches are compared with their namesakes; a promotion inside a union is not guessed."""
         before = {branch.full_name: branch for branch in _branches_of(old)}
+        self._budget.spend(len(before))
         for index, branch in enumerate(_branches_of(new)):
             where = f"{path}/{index}" if isinstance(new, Union) else path
             if branch.full_name in before:
                 yield from self.lints(branch, before[branch.full_name], where)
 
     def _fields(self, new: Record, old: Record, path: str) -> Iterator[Lint]:
-        gone = [field for field in old.fields if not _is_read(field, new)]
+        self._budget.spend(len(new.fields) + len(old.fields))
+        read = new.by_name.keys() | {alias for field in new.fields for alias in field.aliases}
+        gone = [field for field in old.fields if field.name not in read]
         for index, field in enumerate(new.fields):
             where = f"{path}/fields/{index}"
             names = (field.name, *field.aliases)
@@ -121,10 +129,6 @@ class _Change:
 
 def _branches_of(node: Node) -> list[Node]:
     return node.branches if isinstance(node, Union) else [node]
-
-
-def _is_read(field: Field, new: Record) -> bool:
-    return field.name in new.by_name or any(field.name in one.aliases for one in new.fields)
 
 
 def _field_alone(field: Field, path: str) -> Iterator[Lint]:
@@ -218,18 +222,20 @@ def _name_changed(new: Named, old: Named, path: str) -> Iterator[Lint]:
 
 
 def _symbols_removed(new: Enum, old: Enum, path: str) -> Iterator[Lint]:
-    gone = [symbol for symbol in old.symbols if symbol not in new.symbols]
+    kept = set(new.symbols)
+    gone = [symbol for symbol in old.symbols if symbol not in kept]
     if gone and new.default is not None:
         yield Lint(
             "ENUM_SYMBOL_REMOVED",
             path or "/",
-            f"events that hold {', '.join(gone)} are read as {new.default}, without an error",
+            f"events that hold {shortened(', '.join(gone))} are read as {new.default}, without an "
+            "error",
             "keep the symbols until no such event is left",
         )
 
 
 def _renamed(field: Field, gone: list[Field], path: str) -> Iterator[Lint]:
-    for old in gone:
+    for old in gone[:RENAMES_MAX]:
         if equivalent(field.type, old.type):
             yield Lint(
                 "RENAMED_WITHOUT_ALIAS",

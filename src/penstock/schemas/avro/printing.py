@@ -5,6 +5,7 @@ before, or is known from a reference, by its name.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from penstock.schemas.avro.jsontext import write_json, write_text
@@ -34,12 +35,30 @@ def print_schema(root: Node, known: Iterable[str] = ()) -> str:
     return "".join(parts)
 
 
+def print_start(root: Node, characters_max: int) -> str:
+    """The text of a schema; of a long one only its beginning, without printing the rest."""
+    parts: list[str] = []
+    with suppress(_LongEnough):
+        _Printer(set(), parts, characters_max).print(root, None)
+    text = "".join(parts)
+    return text if len(text) <= characters_max else f"{text[:characters_max]}..."
+
+
+class _LongEnough(Exception):
+    """As much is printed as was asked for."""
+
+
 class _Printer:
-    def __init__(self, known: set[str], parts: list[str]) -> None:
+    def __init__(
+        self, known: set[str], parts: list[str], characters_max: int | None = None
+    ) -> None:
         self._known = known
         self._parts = parts
+        self._characters_max = characters_max
 
     def print(self, node: Node, space: str | None) -> None:
+        if self._characters_max is not None and sum(map(len, self._parts)) > self._characters_max:
+            raise _LongEnough
         write = self._parts.append
         if isinstance(node, Named):
             self._print_named(node, space)

@@ -17,6 +17,7 @@ from penstock.schemas.model import (
     Difference,
     Imports,
     InvalidSchema,
+    OverBudget,
     Policy,
     Reference,
     SchemaType,
@@ -115,7 +116,7 @@ class AvroSchema:
         """Why this schema cannot read what `writer` wrote. Avro knows one policy only."""
         try:
             return differences(self.shaped_root, writer.shaped_root)
-        except Uncheckable as reason:
+        except (Uncheckable, OverBudget) as reason:
             return (uncheckable(reason, "/"),)
         except RecursionError:
             return (uncheckable("the two schemas refer to themselves in too many ways", "/"),)

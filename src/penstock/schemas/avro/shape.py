@@ -4,8 +4,11 @@ Documentation, properties, order and the values of defaults are not part of a sh
 refers back to a record around it has no shape of its own (None): what it means depends on where
 it stands. Nor has a record with a field whose alias names another field: it cannot even be
 compared with itself. A shape is kept at its node: nodes that many schemas share are looked at once.
+Nodes without a shape are looked at wherever they stand; where there are too many such places, the
+rest of the schema stays without shapes, and is compared node by node.
 """
 
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
 
@@ -25,11 +28,13 @@ from penstock.schemas.model import InvalidSchema
 
 _DIGEST_BYTES: Final = 16
 _OUTSIDE: Final = 1 << 30  # no reference back
+_FIELDS_AGAIN_MAX: Final = 10_000  # of records without a shape that were looked at before
 
 
 def find_shapes(root: Node) -> None:
     """Give all nodes from `root` down their shape, but those that have none and primitives."""
-    _Shaper().shape(root, 0)
+    with suppress(_TooManyPlaces):
+        _Shaper().shape(root, 0)
 
 
 def check_reach(root: Node) -> None:
@@ -56,9 +61,15 @@ def _parts(node: Node) -> list[Node]:
     return node.branches if isinstance(node, Union) else []
 
 
+class _TooManyPlaces(Exception):
+    """Records that refer back stand in too many places."""
+
+
 class _Shaper:
     def __init__(self) -> None:
         self._open: dict[int, int] = {}  # records around the present node, with their depth
+        self._seen: set[int] = set()
+        self._fields_again = 0
 
     def shape(self, node: Node, depth: int) -> tuple[str, int]:
         """The shape, and the depth of the outermost open record it refers back to."""
@@ -89,6 +100,11 @@ class _Shaper:
         if isinstance(node, Fixed):
             return self._digested(node, [head, str(node.size)], _OUTSIDE)
         assert isinstance(node, Record)
+        if key in self._seen:
+            self._fields_again += 1 + len(node.fields)
+            if self._fields_again > _FIELDS_AGAIN_MAX:
+                raise _TooManyPlaces
+        self._seen.add(key)
         self._open[key] = depth
         low = _OUTSIDE
         parts = [head]

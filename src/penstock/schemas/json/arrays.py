@@ -16,7 +16,7 @@ from penstock.schemas.json.openness import (
     rest_of,
     unevaluated,
 )
-from penstock.schemas.json.pairs import Comparison, Context, below, compared
+from penstock.schemas.json.pairs import Below, Comparison, Context, below, compared
 from penstock.schemas.json.tree import Kind, Node
 
 
@@ -40,6 +40,7 @@ class _Items(NamedTuple):
 def compare_arrays(old: Node, new: Node, context: Context) -> Comparison:
     """All differences between what two schemas say about arrays."""
     before, after = _items_of(old), _items_of(new)
+    context.budget.spend(len(before.places) + len(after.places))
     found = yield from compared(before.each, after.each, "items")
     found += yield from _compare_places(before, after, context)
     found += yield from compare_rest(before.rest, after.rest, "additionalItems", "ADDITIONAL_ITEMS")
@@ -65,7 +66,7 @@ def _nodes(node: Node, schemas: JsonValue) -> tuple[Node, ...]:
 
 
 def _compare_places(old: _Items, new: _Items, context: Context) -> Comparison:
-    found: tuple[Found, ...] = ()
+    found: list[Found | Below] = []
     for index in range(max(len(old.places), len(new.places))):
         if index >= len(new.places):
             changes = yield from _place_removed(old.places[index], new, context)
@@ -74,7 +75,7 @@ def _compare_places(old: _Items, new: _Items, context: Context) -> Comparison:
         else:
             changes = yield from compared(old.places[index], new.places[index])
         found += below(changes, "items", str(index))
-    return found
+    return tuple(found)
 
 
 def _place_removed(removed: Node, new: _Items, context: Context) -> Comparison:

@@ -1,13 +1,15 @@
 """The rules for `allOf`, `anyOf` and `oneOf`: each branch must find one in the other schema.
 
 Branches are paired so that as many as possible find a partner of their own. A branch is first
-offered its like and its neighbour, so unions that changed little need few comparisons.
+offered its like and the one in its place, so unions that changed little need few comparisons.
 """
 
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
 from penstock.schemas.json.differences import Found
+from penstock.schemas.json.jsontext import same_value_key
 from penstock.schemas.json.pairs import Comparison, Context, Findings, Pair
 from penstock.schemas.json.tree import Node
 
@@ -56,6 +58,9 @@ class _Matching:
         self._context = context
         self._partner: dict[int, int] = {}  # place of a new branch -> place of the old one
         self._reads: dict[tuple[int, int], bool] = {}
+        self._alike: dict[object, list[int]] = {}  # places of new branches, by what they say
+        for place, node in enumerate(new):
+            self._alike.setdefault(same_value_key(node.keywords), []).append(place)
 
     def pairs(self) -> Generator[Pair, Findings, int]:
         """The number of pairs."""
@@ -68,9 +73,9 @@ class _Matching:
     def _find_partner(self, place: int) -> Generator[Pair, Findings, None]:
         """Pair one more old branch, others moving to another partner if need be."""
         reached: dict[int, int] = {}  # place of a new branch -> the old one it was reached from
-        waiting = [place]
+        waiting = deque((place,))
         while waiting:
-            old = waiting.pop(0)
+            old = waiting.popleft()
             for new in self._candidates(old):
                 if new in reached or not (yield from self._is_read(old, new)):
                     continue
@@ -90,12 +95,15 @@ class _Matching:
             self._partner[new] = old
             new = None if old == place else left
 
-    def _candidates(self, old: int) -> list[int]:
-        keywords = self._old[old].keywords
-        alike = [new for new, node in enumerate(self._new) if node.keywords == keywords]
-        return list(dict.fromkeys([*alike, *[old][: len(self._new) > old], *range(len(self._new))]))
+    def _candidates(self, old: int) -> Iterator[int]:
+        """Places of new branches, the likeliest first; some come twice."""
+        yield from self._alike.get(same_value_key(self._old[old].keywords), ())
+        if old < len(self._new):
+            yield old
+        yield from range(len(self._new))
 
     def _is_read(self, old: int, new: int) -> _Asking:
+        self._context.budget.spend()
         known = self._reads.get((old, new))
         if known is None:
             findings = yield Pair(self._old[old], self._new[new])

@@ -3,7 +3,7 @@
 Each comparison is a generator (`rules.py`), so schemas of any depth are compared without recursion.
 A pair is compared once. A pair that is met again while it is being compared belongs to a schema
 that refers to itself: it is taken to be compatible, and when that turns out wrong everything is
-compared again knowing it, until nothing new is found out.
+compared again knowing it, until nothing new is found out. `Budget` limits all of it together.
 
 A proposal is compared with many versions that differ little from each other, so what was found
 between two schemas that refer to nothing is kept for the next comparison with the same two in it.
@@ -15,15 +15,38 @@ from penstock.schemas.json.differences import Found
 from penstock.schemas.json.pairs import Comparison, Context, Findings, Pair
 from penstock.schemas.json.rules import compare_nodes
 from penstock.schemas.json.tree import Node
+from penstock.schemas.model import Budget
 
-PAIRS_MAX: Final = 50_000  # compared for one answer; beyond, the answer is that there is none
-FINDINGS_MAX: Final = 1_000  # kept for one pair; shared parts would double them at each level
-
-KEPT_MAX: Final = 20_000  # findings of pairs, for comparisons to come; then all are forgotten
+PAIR_STEPS: Final = 10  # of the budget, for the comparison of two schemas without their parts
+KEPT_MAX: Final = 50_000  # pairs and their findings, for comparisons to come; then all are dropped
 
 _Key: TypeAlias = tuple[int, int]
 _Texts: TypeAlias = tuple[object, ...]  # what two schemas are written as, and all else that counts
-_kept: Final[dict[_Texts, Findings]] = {}
+
+
+class _Kept:
+    """Findings of pairs, for comparisons to come. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._findings: dict[_Texts, Findings] = {}
+        self._weight = 0
+
+    def find(self, texts: _Texts) -> Findings | None:
+        return self._findings.get(texts)
+
+    def keep(self, texts: _Texts, findings: Findings) -> None:
+        self._weight += 1 + len(findings)
+        if self._weight > KEPT_MAX:
+            self.clear()
+        else:
+            self._findings[texts] = findings
+
+    def clear(self) -> None:
+        self._findings = {}
+        self._weight = 0
+
+
+_kept: Final = _Kept()
 
 
 def forget() -> None:
@@ -31,30 +54,24 @@ def forget() -> None:
     _kept.clear()
 
 
-class Uncheckable(Exception):
-    """The two schemas refer to their parts in too many ways."""
-
-
 def compare(old: Node, new: Node, allowed: frozenset[str]) -> Findings:
-    """All differences, allowed ones included."""
+    """All differences, allowed ones included. Raises OverBudget if there are too many pairs."""
     wrong: dict[_Key, Findings] = {}
-    pairs_left = PAIRS_MAX
+    context = Context(allowed, Budget())
     while True:
-        attempt = _Attempt(Context(allowed), wrong, pairs_left)
+        attempt = _Attempt(context, wrong)
         findings = attempt.findings(old, new)
         known_wrong = attempt.incompatible()
         if not attempt.was_optimistic or known_wrong.keys() == wrong.keys():
             return findings
-        pairs_left = attempt.pairs_left
         wrong = known_wrong
 
 
 class _Attempt:
     """One pass over all pairs, with what earlier passes know to be incompatible."""
 
-    def __init__(self, context: Context, wrong: dict[_Key, Findings], pairs_left: int) -> None:
+    def __init__(self, context: Context, wrong: dict[_Key, Findings]) -> None:
         self.was_optimistic = False
-        self.pairs_left = pairs_left
         self._context = context
         self._wrong = wrong
         self._known: dict[_Key, Findings] = {}
@@ -78,19 +95,15 @@ class _Attempt:
             try:
                 pair = next(comparison) if answer is None else comparison.send(answer)
             except StopIteration as finished:
-                answer = self._known[key] = self._bounded(finished.value)
+                answer = self._known[key] = finished.value
                 del self._under_way[key]
-                self._keep(key, answer)
+                texts = self._texts.pop(key, None)
+                if texts is not None:
+                    _kept.keep(texts, finished.value)
             else:
                 answer = self._answer(pair)
         assert answer is not None
         return answer
-
-    def _bounded(self, findings: Findings) -> Findings:
-        if len(findings) <= FINDINGS_MAX:
-            return findings
-        refused = [found for found in findings if found.kind not in self._context.allowed]
-        return tuple(refused[:FINDINGS_MAX]) or findings[:FINDINGS_MAX]
 
     def _answer(self, pair: Pair) -> Findings | None:
         """What is known of a pair; if nothing, it is looked at next."""
@@ -104,8 +117,9 @@ class _Attempt:
         if known is None and key not in self._under_way:
             texts = _texts_of(old, new, self._context)
             if texts is not None:
-                known = _kept.get(texts)
-                self._texts[key] = texts
+                known = _kept.find(texts)
+                if known is None:
+                    self._texts[key] = texts
             if known is None:
                 self._start(old, new)
         elif known is None:
@@ -115,17 +129,8 @@ class _Attempt:
                 known = ()
         return known
 
-    def _keep(self, key: _Key, findings: Findings) -> None:
-        texts = self._texts.pop(key, None)
-        if texts is not None:
-            if len(_kept) >= KEPT_MAX:
-                forget()
-            _kept[texts] = findings
-
     def _start(self, old: Node, new: Node) -> None:
-        self.pairs_left -= 1
-        if self.pairs_left < 0:
-            raise Uncheckable(f"more than {PAIRS_MAX} pairs of schemas would have to be compared")
+        self._context.budget.spend(PAIR_STEPS)
         self._under_way[id(old), id(new)] = compare_nodes(old, new, self._context)
 
 

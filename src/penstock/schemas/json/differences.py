@@ -3,28 +3,21 @@
 The names and sentences are the peer's, because people and tools match on them.
 """
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from penstock.schemas.model import Difference, Policy
-
-# A chain, because a finding deep down is put below one more step at each level above it.
-Path: TypeAlias = "tuple[()] | tuple[str, Path]"
 
 
 class Found(NamedTuple):
     """A difference between two schemas, and where below them it is."""
 
     kind: str
-    path: Path = ()
+    path: tuple[str, ...] = ()
 
 
 def found_at(kind: str, *steps: str) -> Found:
     """A difference some steps below the schemas that are compared."""
-    path: Path = ()
-    for step in reversed(steps):
-        path = (step, path)
-    return Found(kind, path)
+    return Found(kind, steps)
 
 
 _WIDENINGS: Final = frozenset(
@@ -199,16 +192,15 @@ _BY_ENDING: Final = (
 )
 
 
+def path_of(found: Found) -> str:
+    """Where the difference is."""
+    return "#/" + "/".join(found.path)
+
+
 def described(found: Found) -> Difference:
     """The difference with its path and its sentence."""
-    path = "#/" + "/".join(_steps(found.path))
+    path = path_of(found)
     sentence = _SENTENCES.get(found.kind)
     if sentence is None:
         sentence = next(text for ending, text in _BY_ENDING if found.kind.endswith(ending))
     return Difference(found.kind, path, sentence.format(path=path))
-
-
-def _steps(path: Path) -> Iterator[str]:
-    while path:
-        step, path = path
-        yield step

@@ -7,6 +7,7 @@ without an address of its own gets one below `ROOT`, so that relative names find
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import Lock
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -92,6 +93,7 @@ class Documents:
     _by_address: dict[str, Target] = field(default_factory=dict)
     _bases: dict[int, _Address] = field(default_factory=dict)  # by id of an object with a $ref
     _is_walked: bool = False  # many schemas refer to nothing, and are never walked
+    _walking: Lock = field(default_factory=Lock)
 
     def target(self, schema: JsonObject) -> Target:
         """What the `$ref` of a schema of these documents points to."""
@@ -122,9 +124,10 @@ class Documents:
 
     def _find(self, base: str, reference: str) -> Target | None:
         address, fragment = urldefrag(_join(base, reference))
-        if address not in self._by_address:
-            for part_address, part in _well_known(address, self.draft).items():
-                self._walk(part, part_address, self.draft)
+        with self._walking:
+            if address not in self._by_address:
+                for part_address, part in _well_known(address, self.draft).items():
+                    self._walk(part, part_address, self.draft)
         document = self._by_address.get(address)
         if document is None:
             return None
@@ -138,12 +141,13 @@ class Documents:
         """Note every address, and where every reference starts from; once."""
         if self._is_walked:
             return
-        self._is_walked = True
-        self._walk(self.root, ROOT, self.draft)
-        # An `$id` beside a `$ref` names nothing before 2019-09, but for the whole document:
-        self._by_address.setdefault(self.base, Target(self.root, self.draft))
-        for address, document in self.resources.items():
-            self._walk(document, address, draft_of(document, self.draft))
+        with self._walking:
+            self._walk(self.root, ROOT, self.draft)
+            # An `$id` beside a `$ref` names nothing before 2019-09, but for the whole document:
+            self._by_address.setdefault(self.base, Target(self.root, self.draft))
+            for address, document in self.resources.items():
+                self._walk(document, address, draft_of(document, self.draft))
+            self._is_walked = True  # at the end: until then other threads wait
 
     def _walk(self, document: JsonValue, address: str, draft: Draft) -> None:
         self._by_address.setdefault(address, Target(document, draft))

@@ -97,6 +97,19 @@ def write_json(value: JsonValue, *, in_order: bool = False) -> str:
     return _writer(in_order=in_order)(value)
 
 
+def write_start(value: JsonValue, characters_max: int) -> str:
+    """The value as compact text; of a long one only the beginning, without writing the rest."""
+    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=float)
+    parts: list[str] = []
+    characters = 0
+    for part in encoder.iterencode(value):
+        parts.append(part)
+        characters += len(part)
+        if characters > characters_max:
+            return "".join(parts)[:characters_max]
+    return write_json(value)
+
+
 def _writer(*, in_order: bool) -> Callable[[JsonValue], str]:
     def write(value: JsonValue) -> str:
         match value:

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from penstock.schemas.json.comparing import Uncheckable
-from penstock.schemas.json.differences import ALLOWED, described
 from penstock.schemas.json.documents import Draft, draft_of, pointer_of
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, same_value_key, write_json
 from penstock.schemas.json.schema import JsonSchema
 from penstock.schemas.lints import Lint
-from penstock.schemas.model import InvalidSchema, Policy
+from penstock.schemas.model import InvalidSchema, OverBudget, shortened
 
 _BY_NAME: Final = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _SINGLE: Final = (
@@ -49,19 +47,18 @@ class _Place(NamedTuple):
         return Lint(kind, pointer_of(self.path), message, remedy)
 
 
-def lints(proposed: JsonSchema, earlier: JsonSchema | None) -> tuple[Lint, ...]:
+def lints(proposed: JsonSchema, earlier: JsonSchema | None) -> Iterator[Lint]:
     """What to think twice about before `proposed` follows `earlier`."""
     old = None if earlier is None else earlier.documents.root
-    found = list(_about_document(proposed))
+    yield from _about_document(proposed)
     for place in _places(proposed.documents.root, old, proposed.documents.draft):
         for check in _ALONE:
-            found += check(place)
+            yield from check(place)
         if place.old is not None:
             for compare in _CHANGES:
-                found += compare(place, place.old)
+                yield from compare(place, place.old)
     if earlier is not None:
-        found += _lenient_only(proposed, earlier)
-    return tuple(found)
+        yield from _lenient_only(proposed, earlier)
 
 
 def _places(new: JsonValue, old: JsonValue, draft: Draft) -> Iterator[_Place]:
@@ -154,7 +151,7 @@ def _ignored(place: _Place) -> Iterator[Lint]:
     if isinstance(place.new.get("$ref"), str) and not place.draft.is_modern and neighbours:
         yield place.lint(
             "REF_NEIGHBOUR_IGNORED",
-            f"before 2019-09 nothing beside a $ref counts: {', '.join(neighbours)}",
+            f"before 2019-09 nothing beside a $ref counts: {shortened(', '.join(neighbours))}",
             "put the $ref into an allOf, or move to 2019-09 or later",
         )
     for keyword in _IGNORED[place.draft]:
@@ -173,8 +170,9 @@ def _required_not_declared(place: _Place) -> Iterator[Lint]:
     if missing and (not place.path or place.old is not None):
         yield place.lint(
             "REQUIRED_NOT_DECLARED",
-            f"required but not declared under properties: {', '.join(missing)}; the rules do not "
-            "look at such names, values without them are refused all the same",
+            "required but not declared under properties: "
+            f"{shortened(', '.join(missing))}; the rules do not look at such names, values "
+            "without them are refused all the same",
             "declare each required property, with a default if it is new",
         )
 
@@ -200,10 +198,11 @@ def _required_with_default(place: _Place, old: JsonObject) -> Iterator[Lint]:
 def _format_changed(place: _Place, old: JsonObject) -> Iterator[Lint]:
     before, after = old.get("format"), place.new.get("format")
     if before != after:
+        was, becomes = shortened(write_json(before)), shortened(write_json(after))
         yield place.lint(
             "FORMAT_CHANGED",
-            f"the format changes from {write_json(before)} to {write_json(after)}: the rules do "
-            "not look at it, some validators do and some do not",
+            f"the format changes from {was} to {becomes}: the rules do not look at it, some "
+            "validators do and some do not",
             "add a property of the new format and retire the old one",
         )
 
@@ -245,18 +244,17 @@ def _default_changed(place: _Place, old: JsonObject) -> Iterator[Lint]:
 def _lenient_only(proposed: JsonSchema, earlier: JsonSchema) -> Iterator[Lint]:
     """What only the lenient policy allows."""
     try:
-        changes = proposed.changes(earlier, Policy.LENIENT)
-    except (Uncheckable, InvalidSchema):
+        changes = proposed.lenient_changes(earlier)
+    except (OverBudget, InvalidSchema):
         return
     for change in changes:
-        if change.kind in ALLOWED[Policy.LENIENT] - ALLOWED[Policy.STRICT]:
-            yield Lint(
-                "LENIENT_ONLY",
-                described(change).path,
-                f"{change.kind} passes under the lenient policy only: old values may hold "
-                "something else under this name",
-                "make sure that nobody wrote such values",
-            )
+        yield Lint(
+            "LENIENT_ONLY",
+            change.path,
+            f"{change.kind} passes under the lenient policy only: old values may hold "
+            "something else under this name",
+            "make sure that nobody wrote such values",
+        )
 
 
 _Check = Callable[[_Place], Iterator[Lint]]

@@ -1,6 +1,7 @@
 """The rules for objects: properties, what is required, and what may come beside them."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from penstock.schemas.json.differences import Found, found_at
 from penstock.schemas.json.limits import compare_limit
@@ -12,14 +13,17 @@ from penstock.schemas.json.openness import (
     rest_of,
     unevaluated,
 )
-from penstock.schemas.json.pairs import Comparison, Context, below, compared
+from penstock.schemas.json.pairs import Below, Comparison, Context, Findings, below, compared
 from penstock.schemas.json.tree import Kind, Node, are_written_alike
 from penstock.schemas.json.validity import matches
+
+PATTERN_STEPS: Final = 10  # of the budget, to try one pattern on one name
 
 
 def compare_objects(old: Node, new: Node, context: Context) -> Comparison:
     """All differences between what two schemas say about objects."""
-    found = tuple(_compare_required(old, new))
+    context.budget.spend(_members(old) + _members(new))
+    found: Findings = tuple(_compare_required(old, new))
     found += yield from _compare_properties(old, new, context)
     found += tuple(_compare_required_by(old, new))
     found += yield from _compare_schemas_by(old, new)
@@ -31,6 +35,11 @@ def compare_objects(old: Node, new: Node, context: Context) -> Comparison:
     found += tuple(compare_limit(old, new, "maxProperties", "MAX_PROPERTIES"))
     found += tuple(compare_limit(old, new, "minProperties", "MIN_PROPERTIES"))
     return found
+
+
+def _members(node: Node) -> int:
+    keywords = ("properties", "dependencies", "dependentRequired", "dependentSchemas")
+    return sum(len(node.members(keyword)) for keyword in keywords)
 
 
 def required_in(node: Node) -> frozenset[str]:
@@ -63,26 +72,28 @@ def _compare_required(old: Node, new: Node) -> Iterator[Found]:
 
 
 def _compare_properties(old: Node, new: Node, context: Context) -> Comparison:
-    found: tuple[Found, ...] = ()
+    found: list[Found | Below] = []
     before, after = old.members("properties"), new.members("properties")
+    required = required_in(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
             changes = yield from _property_removed(old.node(before[name]), new, name, context)
         elif name not in before:
-            changes = yield from _property_added(old, new, name, context)
+            is_required = name in required
+            changes = yield from _property_added(old, new, name, context, is_required=is_required)
         elif are_written_alike(old, before[name], new, after[name]):
             continue
         else:
             changes = yield from compared(old.node(before[name]), new.node(after[name]))
         found += below(changes, "properties", name)
-    return found
+    return tuple(found)
 
 
 def _property_removed(removed: Node, new: Node, name: str, context: Context) -> Comparison:
     """It can still be there: what does the reader say about properties it does not name?"""
     if is_open_object(new):
         return (Found("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
-    cover = _cover(new, name)
+    cover = _cover(new, name, context)
     if cover is None:
         with_false = "_WITH_FALSE" if removed.kind is Kind.NOTHING else ""
         return (Found(f"PROPERTY{with_false}_REMOVED_FROM_CLOSED_CONTENT_MODEL"),)
@@ -91,24 +102,27 @@ def _property_removed(removed: Node, new: Node, name: str, context: Context) -> 
     return (*found, Found(f"PROPERTY_REMOVED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
 
 
-def _property_added(old: Node, new: Node, name: str, context: Context) -> Comparison:
+def _property_added(
+    old: Node, new: Node, name: str, context: Context, *, is_required: bool
+) -> Comparison:
     """It may have been there before: what did the writer say about properties it did not name?"""
     added = new.node(new.members("properties")[name])
+    demanded = _demanded(new, name, is_required=is_required)
     if is_open_object(old):
         if added.kind is Kind.ANYTHING:
             return (Found("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"),)
-        return (Found(f"{_demanded(new, name)}_ADDED_TO_OPEN_CONTENT_MODEL"),)
-    found: tuple[Found, ...] = ()
-    cover = _cover(old, name)
+        return (Found(f"{demanded}_ADDED_TO_OPEN_CONTENT_MODEL"),)
+    found: Findings = ()
+    cover = _cover(old, name, context)
     if cover is not None:
         found = yield from compared(cover, added)
         verb = "IS" if context.allows(found) else "NOT"
         found += (Found(f"PROPERTY_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),)
-    return (*found, Found(f"{_demanded(new, name)}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
+    return (*found, Found(f"{demanded}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
 
 
-def _demanded(node: Node, name: str) -> str:
-    if name not in required_in(node):
+def _demanded(node: Node, name: str, *, is_required: bool) -> str:
+    if not is_required:
         return "OPTIONAL_PROPERTY"
     return "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default(node, name) else "REQUIRED_PROPERTY"
 
@@ -121,8 +135,9 @@ def is_open_object(node: Node) -> bool:
     return is_open(rest, unevaluated(node, "unevaluatedProperties"))
 
 
-def _cover(node: Node, name: str) -> Node | None:
+def _cover(node: Node, name: str, context: Context) -> Node | None:
     """The schema that a property of this name, which is not named, must meet."""
+    context.budget.spend(PATTERN_STEPS * len(node.members("patternProperties")))
     for pattern, schema in node.members("patternProperties").items():
         if matches(pattern, name):
             return node.node(schema)
@@ -157,16 +172,16 @@ def _required_by(node: Node) -> dict[str, frozenset[str]]:
 
 
 def _compare_schemas_by(old: Node, new: Node) -> Comparison:
-    found: tuple[Found, ...] = ()
+    found: list[Found | Below] = []
     before, after = _schemas_by(old), _schemas_by(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
-            found += (found_at("DEPENDENCY_SCHEMA_REMOVED", "dependencies", name),)
+            found.append(found_at("DEPENDENCY_SCHEMA_REMOVED", "dependencies", name))
         elif name not in before:
-            found += (found_at("DEPENDENCY_SCHEMA_ADDED", "dependencies", name),)
+            found.append(found_at("DEPENDENCY_SCHEMA_ADDED", "dependencies", name))
         else:
             found += yield from compared(before[name], after[name], "dependencies", name)
-    return found
+    return tuple(found)
 
 
 def _schemas_by(node: Node) -> dict[str, Node]:

@@ -56,6 +56,7 @@ def _joined_a_union(
     branches = new.branches
     if len(branches) > 1 and new.criterion == "allOf":
         return None
+    context.budget.spend(len(branches))
     for branch in branches:
         findings = yield Pair(old, branch)
         if context.allows(findings):
@@ -71,6 +72,7 @@ def _left_a_product(
     branches = old.branches
     if len(branches) > 1 and old.criterion != "allOf":
         return None
+    context.budget.spend(len(branches))
     for branch in branches:
         findings = yield Pair(branch, new)
         if context.allows(findings):
@@ -101,7 +103,7 @@ def _compare_kind(old: Node, new: Node, context: Context) -> Comparison:
         case Kind.NUMBER:
             return tuple(_compare_numbers(old, new))
         case Kind.ENUM:
-            return tuple(_compare_enums(old, new))
+            return tuple(_compare_enums(old, new, context))
         case Kind.CONST:
             same = same_value_key(old.keywords["const"]) == same_value_key(new.keywords["const"])
             return () if same else (found_at("ENUM_ARRAY_CHANGED", "const"),)
@@ -153,8 +155,9 @@ def _multiple_change(before: Decimal | None, after: Decimal | None) -> str:
         return "REDUCED" if before % after == 0 else "CHANGED"
 
 
-def _compare_enums(old: Node, new: Node) -> Iterator[Found]:
+def _compare_enums(old: Node, new: Node, context: Context) -> Iterator[Found]:
     before, after = (_values(node) for node in (old, new))
+    context.budget.spend(len(before) + len(after))
     if before == after:
         return
     if before <= after:

@@ -5,11 +5,11 @@ from typing import Final
 
 import jsonschema_rs
 
-from penstock.schemas.json.comparing import Uncheckable, compare
-from penstock.schemas.json.differences import ALLOWED, described
+from penstock.schemas.json.comparing import compare
+from penstock.schemas.json.differences import ALLOWED, described, path_of
 from penstock.schemas.json.documents import Documents, read_documents
 from penstock.schemas.json.jsontext import read_json, write_json
-from penstock.schemas.json.pairs import Findings
+from penstock.schemas.json.pairs import listed
 from penstock.schemas.json.tagging import tagged
 from penstock.schemas.json.tree import Tree
 from penstock.schemas.json.validity import compiled, error_in
@@ -18,9 +18,11 @@ from penstock.schemas.model import (
     Difference,
     Imports,
     InvalidSchema,
+    OverBudget,
     Policy,
     Reference,
     SchemaType,
+    bounded,
     check_encoding,
     uncheckable,
 )
@@ -116,15 +118,18 @@ class JsonSchema:
         """Why values that are valid under `writer` need not be under this schema."""
         allowed = ALLOWED[policy]
         try:
-            findings = self.changes(writer, policy)
-        except (Uncheckable, InvalidSchema) as reason:
+            findings = compare(writer.tree.root, self.tree.root, allowed)
+        except (OverBudget, InvalidSchema) as reason:
             return (uncheckable(reason, "#/"),)
-        refused = [found for found in findings if found.kind not in allowed]
-        return tuple([described(found) for found in refused])
+        refused = listed(findings, lambda kind: kind not in allowed)
+        return bounded(described(found) for found in refused)
 
-    def changes(self, writer: "JsonSchema", policy: Policy = Policy.STRICT) -> Findings:
-        """All that differs, allowed changes included."""
-        return compare(writer.tree.root, self.tree.root, ALLOWED[policy])
+    def lenient_changes(self, writer: "JsonSchema") -> tuple[Difference, ...]:
+        """What differs and is allowed by the lenient policy only."""
+        lenient_only = ALLOWED[Policy.LENIENT] - ALLOWED[Policy.STRICT]
+        findings = compare(writer.tree.root, self.tree.root, ALLOWED[Policy.LENIENT])
+        found = listed(findings, lambda kind: kind in lenient_only)
+        return bounded(Difference(one.kind, path_of(one), "") for one in found)
 
     @cached_property
     def validator(self) -> jsonschema_rs.Validator:

@@ -155,8 +155,8 @@ class Tree:
             if known is not None:
                 return known
             if reference_in(schema, draft) is None or not _only_refers(schema, draft):
-                node = self._nodes[id(schema)] = self._made(schema, draft)
-                return node
+                # Of two threads that make the same node, both go on with the first.
+                return self._nodes.setdefault(id(schema), self._made(schema, draft))
             if id(schema) in followed:  # references in a circle, with nothing in it
                 return self._anything
             followed.add(id(schema))

@@ -14,7 +14,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.jsontext import write_json
-from penstock.schemas.avro.printing import print_schema
+from penstock.schemas.avro.printing import print_start
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
@@ -28,9 +28,16 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 from penstock.schemas.model import Difference
-from penstock.schemas.proof.avro_events import EventMaker, Step
-from penstock.schemas.proof.model import Attempt, Place, Unprovable, shortened
+from penstock.schemas.proof.avro_events import EventMaker, Step, all_nodes
+from penstock.schemas.proof.model import (
+    SHOWN_CHARACTERS_MAX,
+    Attempt,
+    Place,
+    Unprovable,
+    shortened,
+)
 
+BRANCH_PAIRS_MAX: Final = 100_000  # fastavro compares each branch with each, for every event
 _DETAILS: Final = frozenset(("name", "symbols", "size"))
 
 
@@ -48,6 +55,8 @@ def trials(
     writer: AvroSchema, reader: AvroSchema, differences: Sequence[Difference], seed: int
 ) -> Iterator[Attempt]:
     """Events at the places that differ, then all kinds of events."""
+    if _branches(writer.root) * _branches(reader.root) > BRANCH_PAIRS_MAX:
+        raise Unprovable("the unions have too many branches to try events on them")
     writes, reads = _compiled(writer), _compiled(reader)
     maker = EventMaker(writer.root, seed)
     routes = [_walk(writer, reader, one.path).route for one in differences]
@@ -63,6 +72,12 @@ def trials(
         if payload not in tried:
             tried.add(payload)
             yield _read(event, payload, writes, reads)
+
+
+def _branches(root: Node) -> int:
+    """The branches of the largest union."""
+    unions = (node for node in all_nodes(root) if isinstance(node, Union))
+    return max((len(union.branches) for union in unions), default=0)
 
 
 def _read(event: Any, payload: bytes, writes: Any, reads: Any) -> Attempt:
@@ -127,17 +142,33 @@ def _walk(writer: AvroSchema, reader: AvroSchema, path: str) -> _Spot:
         step = steps.pop(0)
         if step in _DETAILS:
             return spot._replace(detail=step)
-        if step == "fields" and isinstance(spot.reader, Record) and steps:
-            spot = _into_field(spot, spot.reader, int(steps.pop(0)))
-        elif step == "type":
+        if step == "type":
             continue
-        elif step.isdecimal() and isinstance(spot.writer, Union):
-            index = int(step)
-            route = (*spot.route, Step.branch(index))
-            spot = spot._replace(writer=spot.writer.branches[index], route=route)
-        else:
-            spot = _into_parts(spot)
+        following = _stepped(spot, step, steps)
+        if following is None:
+            break
+        spot = following
     return spot
+
+
+def _stepped(spot: _Spot, step: str, steps: list[str]) -> _Spot | None:
+    """One step on; None where the schemas have no such place.
+
+    The rules report a pair that they meet again from where they met it first, which need not be a
+    place that starts at the root.
+    """
+    if step == "fields" and steps:
+        index = int(steps.pop(0))
+        if not isinstance(spot.reader, Record) or index >= len(spot.reader.fields):
+            return None
+        return _into_field(spot, spot.reader, index)
+    if step.isdecimal():
+        index = int(step)
+        if not isinstance(spot.writer, Union) or index >= len(spot.writer.branches):
+            return None
+        route = (*spot.route, Step.branch(index))
+        return spot._replace(writer=spot.writer.branches[index], route=route)
+    return _into_parts(spot)
 
 
 def _into_field(spot: _Spot, reader: Record, index: int) -> _Spot:
@@ -171,14 +202,19 @@ def _described(part: Node | Field | None, detail: str) -> str | None:
         return None
     if isinstance(part, Field):
         default = "" if isinstance(part.default, Absent) else f" = {write_json(part.default)}"
-        return shortened(f"{part.name}: {print_schema(part.type)}{default}")
+        return shortened(f"{part.name}: {_beginning(part.type)}{default}")
     if detail == "symbols" and isinstance(part, Enum):
         return shortened(f"symbols {', '.join(part.symbols)}")
     if detail == "size" and isinstance(part, Fixed):
         return f"size {part.size}"
     if detail == "name" and isinstance(part, Named):
         return part.full_name
-    return shortened(print_schema(part))
+    return shortened(_beginning(part))
+
+
+def _beginning(node: Node) -> str:
+    """Enough of a type's text to be shortened."""
+    return print_start(node, SHOWN_CHARACTERS_MAX + 1)
 
 
 def loses(before: AvroSchema, after: AvroSchema, steps: Sequence[str]) -> bool:

@@ -185,15 +185,21 @@ class EventMaker:
         return values[kind]
 
 
-def _smallest_sizes(root: Node) -> dict[int, int]:
-    """How many values the smallest event of each node has; more than SIZE_MAX if it never ends."""
-    nodes: dict[int, Node] = {}
+def all_nodes(root: Node) -> Iterator[Node]:
+    """Every node that a schema leads to, once."""
+    seen: set[int] = set()
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if id(node) not in nodes:
-            nodes[id(node)] = node
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
             waiting += _needed(node)
+
+
+def _smallest_sizes(root: Node) -> dict[int, int]:
+    """How many values the smallest event of each node has; more than SIZE_MAX if it never ends."""
+    nodes = {id(node): node for node in all_nodes(root)}
     sizes = dict.fromkeys(nodes, SIZE_MAX + 1)
     is_settled = False
     while not is_settled:

@@ -2,15 +2,25 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.documents import Draft, reference_in
-from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_json
+from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_start
 from penstock.schemas.json.schema import validate
 from penstock.schemas.model import Difference, InvalidSchema
-from penstock.schemas.proof.json_events import EventMaker
-from penstock.schemas.proof.model import Attempt, Place, shortened
+from penstock.schemas.proof.json_cost import validation_cost
+from penstock.schemas.proof.json_events import DEPTH_MAX, EventMaker
+from penstock.schemas.proof.model import (
+    SHOWN_CHARACTERS_MAX,
+    Attempt,
+    Place,
+    Unprovable,
+    shortened,
+)
+
+VALIDATIONS_COST_MAX: Final = 400_000  # schemas looked at for all events together
 
 
 def trials(
@@ -18,9 +28,13 @@ def trials(
 ) -> Iterator[Attempt]:
     """Events the writer's schema allows, what differs between the two varied first."""
     aims = frozenset(step for one in differences for step in _steps(one.path))
-    maker = EventMaker(Follower(writer), Follower(reader), aims, seed)
+    writes, reads = Follower(writer), Follower(reader)
+    cost = max(validation_cost(one.root, one.followed, DEPTH_MAX) for one in (writes, reads))
+    if cost > VALIDATIONS_COST_MAX:
+        raise Unprovable("the schemas combine others in too many ways to try events on them")
+    maker = EventMaker(writes, reads, aims, seed)
     tried: set[str] = set()
-    for event in maker.events():
+    for event in islice(maker.events(), VALIDATIONS_COST_MAX // cost):
         text = json.dumps(event, ensure_ascii=False)
         if text in tried or validate(writer, event) is not None:
             continue
@@ -86,7 +100,7 @@ def _at(follower: Follower, steps: Sequence[str]) -> str | None:
             return f"required {step}"
         else:
             return None
-    return shortened(write_json(here))
+    return shortened(write_start(here, SHOWN_CHARACTERS_MAX + 1))
 
 
 def loses(before: JsonSchema, after: JsonSchema, steps: Sequence[str]) -> bool:

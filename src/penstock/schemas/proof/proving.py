@@ -10,7 +10,7 @@ from penstock.schemas.proof.model import Attempt, Evidence, Place, Trial, Unprov
 
 TRIALS_MAX: Final = 400  # of two schemas that differ: until one event fails
 SAMPLES_MAX: Final = 60  # of two that are compatible: all should be read
-SAMPLES_BYTES_MAX: Final = 100_000  # of those; where events are large, few are enough
+TRIALS_BYTES_MAX: Final = 100_000  # of either; where events are large, few are enough
 _ROOMS: Final[Mapping[SchemaType, str]] = {
     SchemaType.AVRO: "penstock.schemas.proof.avro",
     SchemaType.PROTOBUF: "penstock.schemas.proof.protobuf",
@@ -60,7 +60,7 @@ def prove(
             if attempt.failure is not None:
                 return Evidence(count, reads, _trial(language, attempt))
             reads = reads or _trial(language, attempt)
-            if not differences and size_bytes > SAMPLES_BYTES_MAX:
+            if size_bytes > TRIALS_BYTES_MAX:
                 break
     except Unprovable as reason:
         return Evidence(count, reads, None, "" if reads else str(reason))

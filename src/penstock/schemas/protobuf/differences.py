@@ -3,19 +3,18 @@
 Fields are compared by number, whatever oneof they are in. Types that the files themselves define
 are compared where they stand; types that come by import are compared where a field names them,
 unless both sides import them from the same version. Groups are not looked into: the peer has no
-rule for them.
+rule for them. What changed in an imported type is referred to by every field that names it, and
+not copied, so there may be far more changes than can be listed.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from penstock.schemas.model import Difference, Reference
+from penstock.schemas.model import Budget, Difference, Reference
 from penstock.schemas.protobuf.meanings import Meaning, meaning, reference_of
 from penstock.schemas.protobuf.names import Known, Names
 from penstock.schemas.protobuf.shapes import Shapes
 from penstock.schemas.protobuf.tree import Enum, Field, MapType, Message, ProtoFile
-
-DIFFERENCES_MAX: Final = 1000  # a reason more helps nobody
 
 _REASONS: Final[Mapping[str, str]] = {
     "PACKAGE_CHANGED": (
@@ -66,20 +65,19 @@ _Type: TypeAlias = str | MapType
 _Named = TypeVar("_Named", Message, Enum)
 
 
-class Change(NamedTuple):
-    """One difference, compatible or not, by the peer's name for it."""
+class _Change(NamedTuple):
+    """One change that readers mind, by the peer's name for it."""
 
     kind: str
-    path: str
-
-    @property
-    def is_compatible(self) -> bool:
-        """Whether a reader does not mind."""
-        return self.kind not in _REASONS
+    steps: tuple[str, ...]
 
     def as_difference(self) -> Difference:
-        """An incompatible change, with its sentence."""
-        return Difference(self.kind, self.path, _REASONS[self.kind].format(self.path))
+        path = "#/" + "/".join(self.steps)
+        return Difference(self.kind, path, _REASONS[self.kind].format(path))
+
+
+# Those of an imported type are one part. Empty: compatible, for no empty part is ever added.
+_Changes: TypeAlias = "list[_Change | _Changes]"
 
 
 class Side(NamedTuple):
@@ -95,9 +93,18 @@ class Side(NamedTuple):
         return reference_of(known, self.references)
 
 
-def changes(writer: Side, reader: Side) -> list[Change]:
-    """All that changed from the writer's schema to the reader's."""
-    return _Comparison(writer, reader).run()
+def incompatible_changes(writer: Side, reader: Side) -> Iterator[Difference]:
+    """What changed from the writer's schema to the reader's so that events cannot be read.
+
+    Take the first ones. Raises OverBudget if the two cannot be compared.
+    """
+    waiting: list[Any] = [_Comparison(writer, reader).run()]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, _Change):
+            yield part.as_difference()
+        else:
+            waiting += reversed(part)
 
 
 class _Scope(NamedTuple):
@@ -121,11 +128,12 @@ class _Comparison:
     def __init__(self, old: Side, new: Side) -> None:
         self._old = old
         self._new = new
-        self._found: list[Change] = []
+        self._budget = Budget()
+        self._found: _Changes = []
         self._busy: set[int] = set()  # ids of the old messages that are being compared
-        self._imported: dict[tuple[str, str], list[Change]] = {}
+        self._imported: dict[tuple[str, str], _Changes] = {}
 
-    def run(self) -> list[Change]:
+    def run(self) -> _Changes:
         old, new = self._old.file, self._new.file
         scope = _Scope((), (), self._old.names.package, self._new.names.package)
         if old.package != new.package:
@@ -134,8 +142,8 @@ class _Comparison:
         return self._found
 
     def _say(self, kind: str, scope: _Scope) -> None:
-        if len(self._found) < DIFFERENCES_MAX:
-            self._found.append(Change(kind, "#/" + "/".join(scope.path)))
+        if kind in _REASONS:  # all others are compatible
+            self._found.append(_Change(kind, scope.path))
 
     def _compare_types(
         self,
@@ -198,7 +206,9 @@ class _Comparison:
             return
         if id(old) not in self._busy:
             self._busy.add(id(old))
-            self._compare_members(scope, _Members(old), _Members(new))
+            before, after = _Members(old), _Members(new)
+            self._budget.spend(1 + len(before.fields) + len(after.fields))
+            self._compare_members(scope, before, after)
             self._compare_types(scope, (old.nested, old.enums), (new.nested, new.enums))
             self._busy.remove(id(old))
 
@@ -312,11 +322,11 @@ class _Comparison:
         old_reference = self._old.reference_of(old.known)
         if old_reference is None or old_reference != self._new.reference_of(new.known):
             found = self._imported_changes(local_name, old, new)
-            self._found += found[: max(0, DIFFERENCES_MAX - len(self._found))]
-            if not all(one.is_compatible for one in found):
+            if found:
+                self._found.append(found)
                 self._say("FIELD_NAMED_TYPE_CHANGED", scope)
 
-    def _imported_changes(self, local_name: str, old: Meaning, new: Meaning) -> list[Change]:
+    def _imported_changes(self, local_name: str, old: Meaning, new: Meaning) -> _Changes:
         """What changed in a type that comes by import; looked at once for each pair."""
         pair = (old.name, new.name)
         if pair in self._imported:

@@ -14,21 +14,19 @@ from penstock.schemas.protobuf.schema import ProtobufSchema
 from penstock.schemas.protobuf.tree import Enum, Field, Message, Reserved, Text
 
 
-def lints(proposed: ParsedSchema, earlier: ParsedSchema | None) -> tuple[Lint, ...]:
+def lints(proposed: ParsedSchema, earlier: ParsedSchema | None) -> Iterator[Lint]:
     """What to think twice about before `proposed` follows `earlier`."""
     new = cast(ProtobufSchema, proposed).file
     old = cast(ProtobufSchema, earlier).file if earlier is not None else None
     before = _Types(old.messages, old.enums) if old is not None else _Types((), ())
     after = _Types(new.messages, new.enums)
-    found: list[Lint] = []
     for path, message in after.messages.items():
-        found += _required(path, message, before.messages.get(path))
+        yield from _required(path, message, before.messages.get(path))
         if path in before.messages:
-            found += _message_lints(path, before.messages[path], message)
+            yield from _message_lints(path, before.messages[path], message)
     for path, enum in after.enums.items():
         if path in before.enums:
-            found += _enum_lints(path, before.enums[path], enum)
-    return tuple(found)
+            yield from _enum_lints(path, before.enums[path], enum)
 
 
 class _Types:

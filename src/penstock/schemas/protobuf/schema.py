@@ -11,10 +11,13 @@ from penstock.schemas.model import (
     Difference,
     Imports,
     InvalidSchema,
+    OverBudget,
     Policy,
     Reference,
     SchemaType,
+    bounded,
     check_encoding,
+    uncheckable,
 )
 from penstock.schemas.protobuf.bounds import check_bounds
 from penstock.schemas.protobuf.compiling import (
@@ -23,7 +26,7 @@ from penstock.schemas.protobuf.compiling import (
     compile_schema,
 )
 from penstock.schemas.protobuf.descriptors import read_base64
-from penstock.schemas.protobuf.differences import Side, changes
+from penstock.schemas.protobuf.differences import Side, incompatible_changes
 from penstock.schemas.protobuf.forms import (
     for_the_compiler,
     needs_respelling,
@@ -210,8 +213,12 @@ class ProtobufSchema:
         self, writer: "ProtobufSchema", policy: Policy = Policy.STRICT
     ) -> tuple[Difference, ...]:
         """Why this schema cannot read what `writer` wrote. Protobuf knows one policy only."""
-        found = changes(writer.side, self.side)
-        return tuple(one.as_difference() for one in found if not one.is_compatible)
+        try:
+            return bounded(incompatible_changes(writer.side, self.side))
+        except OverBudget as reason:
+            return (uncheckable(reason, "#/"),)
+        except RecursionError:
+            return (uncheckable("imported types refer to imported types too deeply", "#/"),)
 
     @cached_property
     def side(self) -> Side:

@@ -1,0 +1,89 @@
+"""Who may ask: keeps web pages of other sites away from a registry that needs no login.
+
+A browser sends requests wherever a page tells it to, so a page of any site can reach a server on
+this machine. Three things give it away: the name in `Host` when a site's own name was made to lead
+here (DNS rebinding), `Origin`, and `Sec-Fetch-Site`. Other clients send neither of the last two.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+ANY_HOST: Final = "*"
+ALLOWED_HOST_OPTION: Final = "--allowed-host"
+_LOCAL: Final = "localhost"
+_SAFE_METHODS: Final = frozenset(("GET", "HEAD"))
+_OWN_PAGES: Final = frozenset((b"same-origin", b"none"))  # of ours, or no page at all
+_SHOWN_CHARACTERS_MAX: Final = 200
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+class Guard:
+    """Refuses requests that a page of another site may have sent."""
+
+    def __init__(self, allowed_hosts: Iterable[str] = ()) -> None:
+        names = {name.strip("[]").lower() for name in allowed_hosts}
+        self._allows_any = ANY_HOST in names
+        self._names = frozenset((*names, _LOCAL, socket.gethostname().lower()))
+
+    def refusal(self, method: str, headers: Headers) -> str | None:
+        """Why a request is refused; None if it may pass."""
+        host = origin = site = mode = b""
+        for name, value in headers:
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"sec-fetch-mode":
+                mode = value
+        if host and not self._is_own(host.decode("latin-1")):
+            return (
+                f"this server does not answer to the host {_shown(host)}; if that is a name of its "
+                f"own, start it with {ALLOWED_HOST_OPTION} and that name"
+            )
+        if origin and _authority(origin) != host.lower():
+            return f"requests from pages of {_shown(origin)} are not accepted"
+        is_link = method in _SAFE_METHODS and mode == b"navigate"  # a person followed a link
+        if site and site not in _OWN_PAGES and not is_link:
+            return "requests from pages of other sites are not accepted"
+        return None
+
+    def _is_own(self, authority: str) -> bool:
+        if self._allows_any:
+            return True
+        name = _host_of(authority)
+        if name in self._names or name.endswith(f".{_LOCAL}"):
+            return True
+        return _is_address(name)  # no name was looked up, so none can be made to lead here
+
+
+def _host_of(authority: str) -> str:
+    """Without the port, brackets and final dot."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    return authority.partition(":")[0].rstrip(".").lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _authority(origin: bytes) -> bytes:
+    """Host and port of an origin; empty for one that has none, such as `null`."""
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.lower().encode("latin-1")
+    except ValueError:
+        return b""
+
+
+def _shown(value: bytes) -> str:
+    return repr(value[:_SHOWN_CHARACTERS_MAX].decode("latin-1"))

@@ -1,0 +1,133 @@
+"""What a check may cost, whatever the two schemas are: time, memory and the size of the answer."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.schemas.compatibility import Earlier, Level, check, messages
+from penstock.schemas.languages import parse
+from penstock.schemas.model import DIFFERENCES_MAX, SchemaType, Source
+
+WORKER = Path(__file__).parent / "budget_worker.py"
+CPU_S_MAX = 1.0
+MANY_CPU_S_MAX = 2.0  # of many cases, on a busy machine
+LARGE_CPU_S_MAX = 4.0  # schemas as large as a registry stores, on a busy machine
+PEAK_MB_MAX = 100
+CHARACTERS_MAX = 1 << 20
+
+
+def costs(*arguments: str) -> list[dict[str, Any]]:
+    run = subprocess.run(
+        [sys.executable, str(WORKER), *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr[-3_000:]
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def exceeding(found: list[dict[str, Any]], cpu_s_max: float) -> list[dict[str, Any]]:
+    return [
+        one
+        for one in found
+        if one["cpu_s"] > cpu_s_max
+        or one["peak_mb"] > PEAK_MB_MAX
+        or (one["check"] == "registry_check" and one["characters"] > CHARACTERS_MAX)
+    ]
+
+
+@pytest.mark.parametrize("language", ["avro", "json", "protobuf"])
+def test_random_recursive_and_diamond_shaped_schemas_stay_within_the_budget(language: str) -> None:
+    found = costs(language, "1000", "40")
+    assert len(found) == 40 * 3
+    assert exceeding(found, CPU_S_MAX) == []
+    assert any(one["first"] for one in found), "none of the pairs differs"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["avro", "json", "protobuf"])
+def test_many_more_random_schemas_stay_within_the_budget(language: str) -> None:
+    found = costs(language, "5000", "400")
+    assert exceeding(found, MANY_CPU_S_MAX) == []
+
+
+@pytest.mark.slow
+def test_large_and_hostile_schemas_stay_within_the_budget() -> None:
+    found = costs("named", "0", "0")
+    assert exceeding(found, LARGE_CPU_S_MAX) == []
+    verdicts = {one["case"]: one["first"] for one in found}
+    assert verdicts["avro 40 levels"] == "TYPE_MISMATCH"
+    assert verdicts["avro 40 levels that refer back"] == "TYPE_MISMATCH"
+    assert verdicts["avro union of 1500"] == "MISSING_UNION_BRANCH"
+    assert verdicts["avro union of 1500, kept"] is None
+    assert verdicts["json oneOf 400, kept"] is None
+    assert verdicts["protobuf 15000 fields changed"] == "FIELD_SCALAR_KIND_CHANGED"
+
+
+def nested(levels: int, leaf: str) -> str:
+    """Each record defines the one below it and names it twice more."""
+    schema: Any = {"type": "record", "name": "n0", "fields": [{"name": "v", "type": leaf}]}
+    for level in range(1, levels + 1):
+        below = f"n{level - 1}"
+        fields = [{"name": "l", "type": schema}, {"name": "r", "type": below}]
+        fields.append({"name": "s", "type": below})
+        schema = {"type": "record", "name": f"n{level}", "fields": fields}
+    return json.dumps(schema)
+
+
+def avro(text: str) -> Any:
+    return parse(Source(SchemaType.AVRO, text))
+
+
+def test_differences_that_triple_with_each_level_of_an_avro_schema_are_cut_off() -> None:
+    reader, writer = avro(nested(40, "string")), avro(nested(40, "int"))
+    found = reader.unreadable(writer)
+    assert 500 < len(found) <= DIFFERENCES_MAX  # or fewer, for the paths are long
+    assert {one.kind for one in found} == {"TYPE_MISMATCH"}
+
+
+def test_fewer_differences_than_the_limit_are_all_reported_as_often_as_they_are_met() -> None:
+    reader, writer = avro(nested(5, "string")), avro(nested(5, "int"))
+    found = reader.unreadable(writer)
+    assert len(found) == 3**5
+    assert len(set(found)) == 1  # a pair met again is reported from where it was met first
+
+
+def test_an_answer_says_how_many_differences_it_leaves_out() -> None:
+    fields = [{"name": f"{'x' * 1_000}{one}", "type": "int"} for one in range(900)]
+    new = avro(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    old = avro('{"type": "record", "name": "R", "fields": []}')
+    verdict = check(Level.BACKWARD, new, [Earlier(1, old)])
+    told = messages(verdict, Level.BACKWARD)
+    assert sum(map(len, told)) < 300_000
+    left_out = len(verdict.breaks) - len(told) + 4
+    assert f"{{more: '{left_out} more differences are not listed'}}" in told
+
+
+def test_a_break_after_a_thousand_harmless_protobuf_changes_is_still_a_break() -> None:
+    fields = "".join(f"int32 f{one} = {one};" for one in range(2, 1_502))
+    old = parse(Source(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 a = 1; }'))
+    both = f'syntax = "proto3"; message A {{ {fields} }} message Z {{ string a = 1; }}'
+    new = parse(Source(SchemaType.PROTOBUF, both))
+    grown = parse(
+        Source(
+            SchemaType.PROTOBUF,
+            f'syntax = "proto3"; message Z {{ string a = 2000; {fields} int32 b = 1999; }}',
+        )
+    )
+    shrunk = parse(Source(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 b = 2000; }'))
+    assert [one.kind for one in new.unreadable(old)] == ["FIELD_SCALAR_KIND_CHANGED"]
+    assert [one.kind for one in grown.unreadable(shrunk)] == ["FIELD_SCALAR_KIND_CHANGED"]
+
+
+def test_a_union_finds_its_branch_by_alias_and_by_short_name() -> None:
+    def union(*records: dict[str, Any]) -> Any:
+        fields = [{"name": "v", "type": "int"}]
+        return avro(json.dumps([{"type": "record", "fields": fields, **one} for one in records]))
+
+    writer = union({"name": "a.Old"}, {"name": "b.Same"})
+    reader = union({"name": "c.New", "aliases": ["a.Old"]}, {"name": "d.Same"})
+    assert reader.unreadable(writer) == ()
+    assert [one.path for one in writer.unreadable(reader)] == ["/0"]
