@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
     from penstock.client.contract import Contract, Form
     from penstock.client.errors import (
+        ArgumentError,
         ClientError,
         DeliveryFailed,
         Reason,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         RegistryUnavailable,
         Undecodable,
         Unencodable,
+        WaitTimeoutError,
     )
     from penstock.client.event import Event
     from penstock.client.event_batch import EventBatch
@@ -50,6 +52,7 @@ _HOMES: Final = {
     "consumer": ("Consumer",),
     "contract": ("Contract", "Form"),
     "errors": (
+        "ArgumentError",
         "ClientError",
         "DeliveryFailed",
         "Reason",
@@ -57,6 +60,7 @@ _HOMES: Final = {
         "RegistryUnavailable",
         "Undecodable",
         "Unencodable",
+        "WaitTimeoutError",
     ),
     "event": ("Event",),
     "event_batch": ("EventBatch",),
@@ -78,6 +82,7 @@ _MODULES["Reader"] = "penstock.schemas.readers"
 
 __all__ = [
     "KEY_HASH",
+    "ArgumentError",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncRegistry",
@@ -108,6 +113,7 @@ __all__ = [
     "TransactionAborted",
     "Undecodable",
     "Unencodable",
+    "WaitTimeoutError",
 ]
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import Message
 from penstock.client.closing import Closing
 from penstock.client.consuming import Offsets
 from penstock.client.contract import Contract
-from penstock.client.errors import ClientError
+from penstock.client.errors import ArgumentError, ClientError
 from penstock.client.event import Event
 from penstock.client.flow import Flow, FlowLimits, FlowStats
 from penstock.client.handed_over import HandedOver
@@ -76,6 +76,9 @@ class Consumer(Closing):
         registry_wait_s: float = REGISTRY_WAIT_S,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        if not group:  # librdkafka's binding would abort the process
+            raise ArgumentError(f"group is {group!r}: a consumer needs a group's name")
+        names = _topic_names(topics)
         if reader is not None:
             _needed(registry, "a reader")
         reading = Reading(
@@ -96,7 +99,6 @@ class Consumer(Closing):
         self._progress = Progress(self._intake, commits)
         self._offsets = HandedOver(self._intake, self._progress, self._sieve)
         self._settling = Settling(self._sieve.quarantine, self._progress)
-        names = [topics] if isinstance(topics, str) else list(topics)
         self._intake.start(names, self._progress.on_revoked)
         self._lease = ReaderLease(registry, names, reader, value) if registry and reader else None
 
@@ -341,6 +343,16 @@ class Consumer(Closing):
         return self._progress.handing_over(
             messages, lambda partition: flow.is_current(partition, epoch)
         )
+
+
+def _topic_names(topics: str | Sequence[str]) -> list[str]:
+    try:
+        names = [topics] if isinstance(topics, str) else list(topics)
+    except TypeError:
+        names = []
+    if not names or not all(names):
+        raise ArgumentError(f"topics is {topics!r}: give a topic's name, or a list of names")
+    return names
 
 
 def _needed(registry: Registry | None, by: str) -> Registry:
