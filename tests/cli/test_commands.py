@@ -89,6 +89,20 @@ def test_a_topic_is_copied_as_json(bootstrap: str) -> None:
     assert [json.loads(line)["value"] for line in again] == [row["value"] for row in rows]
 
 
+def test_a_copied_topic_keeps_its_timestamps(bootstrap: str) -> None:
+    first, second = 1_700_000_000_000, 1_700_000_005_000
+    given = "".join(f'{{"value": "v", "timestamp": {at}}}\n' for at in (first, second)).encode()
+    penstock("produce", "timed", "--from-json", to=bootstrap, given=given)
+    copied = penstock("consume", "timed", "-e", "--json", to=bootstrap).out
+    penstock("produce", "timed-copy", "--from-json", to=bootstrap, given=copied.encode())
+    seen = penstock("consume", "timed-copy", "-e", "-f", "%T\\n", to=bootstrap).out
+    assert seen.split() == [str(first), str(second)]
+    for topic in ("timed", "timed-copy"):  # so a time between the two means the same place in both
+        moment = ("--to-time", "2023-11-14T22:13:22+00:00", "--execute", "--json")
+        reset = penstock("group", "reset", f"g-{topic}", "--topic", topic, *moment, to=bootstrap)
+        assert [row["to"] for row in json.loads(reset.out)["partitions"]] == [1]
+
+
 def test_a_key_goes_to_the_partition_that_java_sends_it_to(bootstrap: str) -> None:
     hashes = {  # what Utils.murmur2 of kafka-clients answers
         "a": -1563381124, "ab": 316155434, "abc": 479470107, "21": -973932308,
@@ -118,6 +132,9 @@ def test_a_value_may_be_json_itself(bootstrap: str) -> None:
         (b'{"valeu": "a slip must not become a tombstone"}', 'line 2 is not {"key": '),
         (b'{"value": {"base64": "a"}}', "line 2 has wrong base64"),
         (b'{"value": "x", "headers": {"a": "b"}}', "line 2 has headers that are not"),
+        (b'{"value": "x", "timestamp": "now"}', "line 2 has a timestamp that is not milliseconds"),
+        (b'{"value": "x", "timestamp": true}', "line 2 has a timestamp that is not milliseconds"),
+        (b'{"value": "x", "timestamp": -2}', "line 2 has a timestamp that is not milliseconds"),
     ],
 )
 def test_a_line_that_is_wrong_is_told_and_those_before_it_arrive(

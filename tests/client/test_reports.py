@@ -176,8 +176,8 @@ def refusing_calls(bootstrap: str, folder: Path) -> dict[str, Callable[[], Any]]
         with Producer(bootstrap, "t") as producer:
             producer.send_many(**arguments)
 
-    class NotASchema:
-        pass
+    nothing: Any = None
+    number: Any = 5
 
     return {
         "unknown producer setting": lambda: Producer(bootstrap, "t", settings={"acks.typo": 1}),
@@ -185,9 +185,9 @@ def refusing_calls(bootstrap: str, folder: Path) -> dict[str, Callable[[], Any]]
         "unknown consumer setting": lambda: Consumer(bootstrap, "t", "g", settings={"typo": 1}),
         "unknown start": lambda: Consumer(bootstrap, "t", "g", start="begin"),
         "no group": lambda: Consumer(bootstrap, "t", ""),
-        "group is None": lambda: Consumer(bootstrap, "t", None),  # type: ignore[arg-type]
+        "group is None": lambda: Consumer(bootstrap, "t", nothing),
         "no topics": lambda: Consumer(bootstrap, [], "g"),
-        "topic is a number": lambda: Consumer(bootstrap, 5, "g"),  # type: ignore[arg-type]
+        "topic is a number": lambda: Consumer(bootstrap, number, "g"),
         "dict headers": lambda: send(headers={"a": b"1"}),
         "header is a number": lambda: send(headers=[("a", 1)]),
         "partition is text": lambda: send(partition="first"),
@@ -198,7 +198,7 @@ def refusing_calls(bootstrap: str, folder: Path) -> dict[str, Callable[[], Any]]
         "schema file is missing": lambda: contract_of(folder / "missing.avsc"),
         "schema is a file's name": lambda: contract_of("order.avsc"),
         "schema of unknown language": lambda: contract_of(folder / "order.txt"),
-        "schema is an object": lambda: contract_of(NotASchema()),
+        "schema is an object": lambda: contract_of(number),
         "flow limits crossed": lambda: FlowLimits(high_records=1, low_records=5),
     }
 
