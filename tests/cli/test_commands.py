@@ -54,6 +54,14 @@ def test_the_life_of_a_topic(bootstrap: str) -> None:
     assert penstock("topic", "delete", "life", to=bootstrap).out == "deleted life\n"
 
 
+def test_topics_of_brokers_and_registry_are_listed_only_if_asked_for(bootstrap: str) -> None:
+    names = {"_schemas", "_schemas-usage", "_mine"}
+    penstock("topic", "create", *names, to=bootstrap)
+    for words, shown in (((), {"_mine"}), (("--internal",), names)):
+        listed = json.loads(penstock("topic", "list", *words, "--json", to=bootstrap).out)
+        assert {row["topic"] for row in listed} & names == shown
+
+
 def test_a_refused_topic_says_why_and_fails(bootstrap: str) -> None:
     penstock("topic", "create", "taken", to=bootstrap)
     again = penstock("topic", "create", "taken", to=bootstrap)
@@ -154,6 +162,16 @@ def test_how_long_a_message_may_be_is_for_the_topic_to_say(bootstrap: str) -> No
     refused = penstock("produce", "long", to=bootstrap, given=b"x" * 4_000_000)
     assert refused.status == 1
     assert "penstock topic alter long -c max.message.bytes=N" in refused.error
+
+
+def test_the_last_messages_are_counted_in_each_partition(bootstrap: str) -> None:
+    penstock("topic", "create", "halves", "-p", "2", to=bootstrap)
+    for index in ("0", "1"):
+        penstock("produce", "halves", "-p", index, to=bootstrap, given=b"1\n2\n3\n")
+    assert (
+        penstock("consume", "halves", "-e", "-o", "-2", to=bootstrap).out.split() == ["2", "3"] * 2
+    )
+    assert "the last N of each partition" in penstock("consume", "--help").out
 
 
 def test_an_offset_that_is_gone_is_the_first_there_is(bootstrap: str) -> None:

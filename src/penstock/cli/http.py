@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.error_output import REFUSED, show_error
 from penstock.cli.serving import PORT_LAST, KafkaConfig, Level, LogLevel
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
 
@@ -45,7 +46,7 @@ def http(
 
     def announce(told: dict[str, Any]) -> None:
         if "error" in told:
-            typer.echo(f"penstock http: {told['error']}", err=True)
+            show_error(told["error"], REFUSED, "penstock http")
         elif as_json:
             typer.echo(json.dumps(told))
         else:

@@ -150,7 +150,7 @@ class _Sender:
             partitions_of(self._producer, topic, bootstrap, wanted)
 
     def send(self, line: Line) -> None:
-        more = {} if line.timestamp is None else {"timestamp": line.timestamp}
+        more: dict[str, Any] = {} if line.timestamp is None else {"timestamp": line.timestamp}
         while True:
             try:
                 self._producer.produce(
@@ -239,10 +239,11 @@ def _read_json(text: bytes, number: int) -> Line:
 
 
 def _read_timestamp(field: Any, number: int) -> int | None:
-    is_milliseconds = isinstance(field, int) and not isinstance(field, bool)
-    if field is not None and not (is_milliseconds and -1 <= field <= _TIMESTAMP_MAX):
+    is_number = isinstance(field, int) and not isinstance(field, bool)
+    if field is not None and not (is_number and -1 <= field <= _TIMESTAMP_MAX):
         fail(f"line {number} has a timestamp that is not milliseconds since 1970: {field!r}")
-    return field
+    timestamp: int | None = field
+    return timestamp
 
 
 def _read_bytes(field: Any) -> bytes | None:
