@@ -4,6 +4,8 @@ Runs a page of the docs: its commands in order, as a reader would, and compares 
 
     ```sh                                run by bash, in one folder; must end with status 0
     ```sh status 1                       must end with this one
+    ```sh needs Java                     the same; left out where there is no Java
+    ```sh in a checkout                  left out: run by the page's own test
     ```sh in a terminal of its own       goes on until the page is done; waited for until it is up
     ```text                              what the block before must have said: these lines, in this
                                          order, others between them; … stands for anything
@@ -14,6 +16,7 @@ ones.
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +33,8 @@ sys.path.insert(0, str(ROOT))  # `bench` and `examples` are not installed
 KAFKA = "127.0.0.1:9092"
 REGISTRY = "127.0.0.1:8081"
 OWN_TERMINAL = "in a terminal of its own"
+IN_CHECKOUT = "in a checkout"
+NEEDS_JAVA = "needs Java"
 UP = "Stop with Ctrl-C."
 SECONDS_MAX = 150
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -63,18 +68,22 @@ class Reader:
 
     def follow(self, text: str) -> None:
         """Every block of a page; Unlike at the first that is not as it says."""
-        said = ""
+        said: str | None = ""
         for block in blocks_of(text):
             if block.language == "text":
-                check_said(self._placed(block.text), said)
+                if said is not None:
+                    check_said(self._placed(block.text), said)
+            elif block.note == NEEDS_JAVA and shutil.which("java") is None:
+                said = None
             elif block.note == OWN_TERMINAL:
                 said = self._start(block)
-            elif block.language == "sh":
+            elif block.language == "sh" and block.note != IN_CHECKOUT:
                 said = self._run(block)
 
     def _run(self, block: Block) -> str:
         self.commands += 1
-        wanted = int(block.note.removeprefix("status ")) if block.note else 0
+        is_status = block.note.startswith("status ")
+        wanted = int(block.note.removeprefix("status ")) if is_status else 0
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", self._placed(block.text)],
             cwd=self._folder,
@@ -173,3 +182,9 @@ def follow(tmp_path: Path) -> Iterator[Follow]:
 @pytest.fixture(scope="session")
 def unlike() -> type[Unlike]:
     return Unlike
+
+
+@pytest.fixture(scope="session")
+def read_blocks() -> Callable[[str], list[Block]]:
+    """The fenced blocks of a page's text."""
+    return blocks_of
