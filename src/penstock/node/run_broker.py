@@ -137,6 +137,7 @@ class RunningBroker:
         self.cluster.static["listeners"] = f"{self.server.listener}://{where}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)
+            _report_recovery(self.folder)
         registered = self.cluster.start(
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
@@ -236,6 +237,15 @@ def _open_metadata(folder: LogFolder, node_id: NodeId, flusher: Flusher) -> Part
         settings=METADATA_SETTINGS,
         flush=flusher,
     )
+
+
+def _report_recovery(folder: LogFolder) -> None:
+    partitions = sum(1 for one in folder.found() if one.topic_partition != METADATA_PARTITION)
+    if partitions:  # a new folder has none
+        logger.info(
+            "the last stop was not clean: checking the ends of %d partitions in %s, and cutting "
+            "off batches that were not written completely", partitions, folder.path,
+        )  # fmt: skip
 
 
 def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
