@@ -66,8 +66,6 @@ def test_every_block_about_the_client_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    reader = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
-    (tmp_path / "mine.avsc").write_text(reader)
     names: dict[str, Any] = {"__name__": "notebook"}
     said, count = "", 0
     for kind, text in blocks("client.md", "python", "sh", "text"):
