@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from penstock.cli.error_output import REFUSED, show_error
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.serving import (
     Advertise,
     ConfigFile,
@@ -39,7 +39,7 @@ def broker(
 
     def announce(told: dict[str, Any]) -> None:
         if "error" in told:
-            show_error(told["error"], REFUSED, "penstock broker")
+            show_server_error("penstock broker", told["error"], REFUSED)
         elif as_json:
             typer.echo(json.dumps({**told, "http": None}))
         else:

@@ -20,13 +20,24 @@ UNREACHABLE: Final = 3
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
 
-def show_error(message: str, status: int, command: str = "penstock") -> None:
+def show_error(message: str, status: int) -> None:
     """Report an error the way the caller asked for."""
     if _as_json.get():
-        document = {"error": message, "status": status}
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        _show_json(message, status)
     else:
-        typer.echo(f"{command}: {message}", err=True)
+        typer.echo(f"penstock: {message}", err=True)
+
+
+def show_server_error(command: str, message: str, status: int) -> None:
+    """Report an error of a command that serves: on standard error too, as its log is there."""
+    if _as_json.get():
+        _show_json(message, status)
+    typer.echo(f"{command}: {message}", err=True)
+
+
+def _show_json(message: str, status: int) -> None:
+    document = {"error": message, "status": status}
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
 def fail(message: str, status: int = REFUSED) -> NoReturn:

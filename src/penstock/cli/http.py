@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.error_output import REFUSED, show_error
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.serving import PORT_LAST, KafkaConfig, Level, LogLevel
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
 
@@ -46,7 +46,7 @@ def http(
 
     def announce(told: dict[str, Any]) -> None:
         if "error" in told:
-            show_error(told["error"], REFUSED, "penstock http")
+            show_server_error("penstock http", told["error"], REFUSED)
         elif as_json:
             typer.echo(json.dumps(told))
         else:

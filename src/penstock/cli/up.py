@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from penstock.cli.error_output import REFUSED, show_error
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.serving import (
     PORT_LAST,
     Advertise,
@@ -139,7 +139,7 @@ def _watch(choices: Choices, *, as_json: bool) -> int:
     try:
         return supervise(choices.broker, choices.http, on_ready)
     except CannotStart as reason:
-        show_error(str(reason), REFUSED, "penstock up")
+        show_server_error("penstock up", str(reason), REFUSED)
         return REFUSED
     except BrokenPipeError:
         typer.echo("penstock up: nobody reads standard output, so it stopped", err=True)
