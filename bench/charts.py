@@ -73,7 +73,11 @@ def overview_chart(benches: Mapping[str, Sequence[Figure]]) -> str:
     parts = [_title(title), _text(12, 42, SCALE, kind="quiet")]
     top = float(TOP)
     for peer, claims in by_peer.items():
-        parts.append(_text(LABEL_WIDTH - 10, top + 11, f"beside {peer}", kind="head", anchor="end"))
+        parts.append(
+            _text(
+                LABEL_WIDTH - 10, top + 11, f"beside {peer or 'a peer'}", kind="head", anchor="end"
+            )
+        )
         top += ROW
         for claim in claims:
             parts += _claim(claim, top)

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.errors import ClientError, Reason
 from penstock.client.intake import offset_of, partition_of
-from penstock.client.kafka_errors import KafkaFailed, connected
+from penstock.client.kafka_errors import KafkaFailed, connection_settings
 from penstock.client.outbox import Outbox, Outgoing
 from penstock.client.quarantine import (
     Quarantined,
@@ -143,7 +143,7 @@ def _records(found: Found, quarantine: str, to: str | None) -> Iterator[Outgoing
 def _all_of(bootstrap: str, settings: Settings | None, topic: str) -> Iterator[Message]:
     """Every committed record of a topic, up to its present end."""
     own = {"group.id": "penstock-quarantine", "enable.partition.eof": True}
-    consumer = connected(KafkaConsumer, bootstrap, {**(settings or {}), **own})
+    consumer = KafkaConsumer(connection_settings(bootstrap, {**(settings or {}), **own}))
     try:
         known = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
         if known.error is not None:
