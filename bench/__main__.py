@@ -3,6 +3,7 @@
     python -m bench                 all of them
     python -m bench serde log       these
     python -m bench --quick         those that start no Java
+    python -m bench --draw          none: only the pages and charts of what was found before
 
 Leaves `bench/results.json` and `bench/results.md`, `docs/benchmarks.md`, and the charts in
 `docs/charts`. A run of some benches replaces their results and keeps the others', each with the
@@ -23,11 +24,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from bench.charts import bench_chart, overview_chart, shown
-from bench.figures import Figure
+from bench.figures import LIMIT, Figure, ratio_text
 
 HERE: Final = Path(__file__).parent
 CHARTS: Final = Path("docs/charts")
-IS_BENCH: Final = ("from bench.figures import", "report(measure(), __doc__)")
+IS_BENCH: Final = ("from bench.figures import", "report(measure(), __doc__, peer=")
 NEEDS_JAVA: Final = ("apache_kafka", "both_servers", "apicurio", "pyspark", "penstock.spark")
 SECONDS_MAX: Final = 3600
 PACKAGES: Final = ("confluent-kafka", "fastavro", "pyarrow", "numba", "pyspark")
@@ -41,7 +42,11 @@ def main(arguments: Sequence[str], *, root: Path = HERE.parent) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", help="benches to run; all if none is named")
     parser.add_argument("--quick", action="store_true", help="only those that start no Java")
+    parser.add_argument("--draw", action="store_true", help="only write pages and charts again")
     options = parser.parse_args(arguments)
+    if options.draw:
+        write(read_results(root), root)
+        return 0
     known = benches()
     names = options.names or [name for name, java in known.items() if not (options.quick and java)]
     if strangers := [name for name in names if name not in known]:
@@ -56,8 +61,8 @@ def main(arguments: Sequence[str], *, root: Path = HERE.parent) -> int:
             continue
         results[name] = {"measured": measured(), "figures": [asdict(one) for one in figures]}
         for figure in figures:
-            ratio = "no peer" if figure.ratio is None else f"{figure.ratio:.2f}x"
-            print(f"   {figure.name}: {shown(figure.ours)} {figure.unit} ({ratio})", flush=True)
+            told = f"{figure.name}: {shown(figure.ours)} {figure.unit}"
+            print(f"   {told} (ratio {ratio_text(figure)})", flush=True)
         write(results, root)  # after each: a run that is broken off keeps what it has
     if broken:
         print(f"broken: {', '.join(broken)}", file=sys.stderr)
@@ -175,7 +180,11 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
         "Made by `make bench`. Each bench runs us and a peer in the same run; the ratio is ours",
         "divided by the peer's, and the target says which way is better. Absolute numbers are of",
         "one machine; ratios travel better. Where a host shares its processors with others,",
-        "latencies and commits count the calm rounds (`bench/host.py`).",
+        "latencies and commits count the calm rounds (`bench/host.py`). The floor of a latency is",
+        "that of a bare server which answers fixed bytes, in the same run (`bench/floor.py`): the",
+        "machine's own share. A peer is said not to have kept up if more than a tenth of the",
+        "messages were still under way at the end: its latency has no end, and the ratio no",
+        "meaning. Where ours is compared with a fixed limit, the peer's column says so.",
         "",
         f"![Every claim beside its peer]({charts}/overview.svg)",
         "",
@@ -185,20 +194,32 @@ def as_markdown(results: Results, drawn: Sequence[str], charts: str) -> str:
         lines += [f"## `python -m bench.{name}`", "", facts, ""]
         if name in drawn:
             lines += [f"![{name}]({charts}/{name}.svg)", ""]
-        lines += [
-            "| what | ours | peer | ratio | unit | target | |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        lines += [_row(figure) for figure in figures_of(bench)]
+        lines += _table(figures_of(bench))
         lines.append("")
     return "\n".join(lines)
 
 
-def _row(figure: Figure) -> str:
+def _table(figures: Sequence[Figure]) -> list[str]:
+    """Peers are named above it; there is a column of floors where there are floors."""
+    names = {figure.peer_name: None for figure in figures if figure.peer is not None}
+    peers = [name for name in names if name and name != LIMIT]
+    floor = " floor |" if any(figure.floor is not None for figure in figures) else ""
+    return [
+        *([f"Peer: {'; '.join(peers)}.", ""] if peers else []),
+        f"| what | ours | peer | ratio | unit | target |{floor} |",
+        f"|---|---|---|---|---|---|{'---|' if floor else ''}---|",
+        *(_row(figure, peers, bool(floor)) for figure in figures),
+    ]
+
+
+def _row(figure: Figure, peers: Sequence[str], with_floor: bool) -> str:
     peer = "-" if figure.peer is None else shown(figure.peer)
-    ratio = "-" if figure.ratio is None else f"{figure.ratio:.2f}"
+    if figure.peer is not None and figure.peer_name not in ("", *peers[:1]):
+        peer += f" ({figure.peer_name})"
+    floor = "" if figure.floor is None else shown(figure.floor)
     verdict = {None: "", True: "held", False: "missed"}[figure.holds]
-    cells = (figure.name, shown(figure.ours), peer, ratio, figure.unit, figure.target, verdict)
+    cells = [figure.name, shown(figure.ours), peer, ratio_text(figure), figure.unit, figure.target]
+    cells += [floor, verdict] if with_floor else [verdict]
     return f"| {' | '.join(cells)} |"
 
 

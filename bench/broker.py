@@ -22,6 +22,7 @@ from bench.peers import (
     make_topic,
     resident_bytes,
 )
+from penstock.testing.apache_kafka import VERSION
 
 MB = 1_000_000
 
@@ -175,4 +176,4 @@ def run_load(
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer=f"Apache Kafka {VERSION}")

@@ -3,56 +3,75 @@
 A pause that the host makes shows in every percentile, and rounds differ by several times. So each
 load runs several times, the servers taking turns. Of each server's rounds the calm ones count, in
 which the host left it alone (`bench.host`), and of those the middle of each percentile; the notes
-have all that count.
+have all that count. A bare server takes its turn too (`bench.floor`): requests at the same rate, no
+log and no disk.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
 from bench.figures import Figure, report
+from bench.floor import bare_server, run_load
 from bench.host import Round, calm, timed
 from bench.peers import Server, both_servers, make_topic
+from penstock.testing.apache_kafka import VERSION
 
-ACKNOWLEDGED = ("--rate", "1000", "--count", "10000")
-END_TO_END = ("--rate", "10000", "--count", "80000", "--size", "100", "--end-to-end")
+ACKNOWLEDGED = ("--count", "10000")
+END_TO_END = ("--count", "80000", "--size", "100", "--end-to-end")
+ANSWER_BYTES = 100
 ROUNDS = 9
 
 
 def measure() -> Iterator[Figure]:
-    """p50 and p99 of both servers."""
-    with both_servers() as servers:
+    """p50 and p99 of both servers, and of the floor."""
+    with both_servers() as servers, bare_server(ANSWER_BYTES) as (bare_url, _):
         for server in servers:
             make_topic(server.bootstrap, "latency", partitions=4)
             run(server, "--rate", "5000", "--count", "30000")  # warm-up: not looked at
-        for name, options in (
-            ("acknowledged at 1 000/s", ACKNOWLEDGED),
-            ("end to end at 10 000/s", END_TO_END),
+        for name, rate, options in (
+            ("acknowledged at 1 000/s", 1_000, ACKNOWLEDGED),
+            ("end to end at 10 000/s", 10_000, END_TO_END),
         ):
-            ours, *peers = by_turns(servers, options)
+            loads = [partial(run, server, "--rate", str(rate), *options) for server in servers]
+            loads.insert(0, partial(run_load, bare_url, [1], "--rate", str(rate), own_core=False))
+            floor, ours, *peers = by_turns(loads)
             for percentile in ("p50", "p99"):
-                mine = [each.measured[f"{percentile}_ms"] for each in ours]
-                theirs = [each.measured[f"{percentile}_ms"] for each in peers[0]] if peers else []
-                stolen = listed([each.stolen_share for each in ours])
-                yield Figure(
-                    f"{name}, {percentile}",
-                    median(mine),
-                    median(theirs) if theirs else None,
-                    "ms",
-                    "<= 1.0",
-                    f"rounds {listed(mine)} (the host took {stolen}); peer's {listed(theirs)}",
-                )
+                yield compared(f"{name}, {percentile}", f"{percentile}_ms", floor, ours, *peers)
 
 
-def by_turns(servers: list[Server], options: tuple[str, ...]) -> list[list[Round]]:
-    """The calm rounds of a load, by server."""
-    rounds: list[list[Round]] = [[] for _ in servers]
+def compared(
+    name: str,
+    percentile: str,
+    floor: list[Round],
+    ours: list[Round],
+    peers: list[Round] | None = None,
+) -> Figure:
+    """One percentile of all, the middle of the rounds that count."""
+    mine = [each.measured[percentile] for each in ours]
+    theirs = [each.measured[percentile] for each in peers or ()]
+    stolen = listed([each.stolen_share for each in ours])
+    return Figure(
+        name,
+        median(mine),
+        median(theirs) if theirs else None,
+        "ms",
+        "<= 1.0",
+        f"rounds {listed(mine)} (the host took {stolen}); peer's {listed(theirs)}",
+        floor=median(each.measured[percentile] for each in floor),
+        peer_kept_up=median(each.measured["kept_up"] for each in peers or ours) > 0,
+    )
+
+
+def by_turns(loads: Sequence[Callable[[], dict[str, float]]]) -> list[list[Round]]:
+    """The calm rounds of each load."""
+    rounds: list[list[Round]] = [[] for _ in loads]
     for _ in range(ROUNDS):
-        for server, done in zip(servers, rounds, strict=True):
-            done.append(timed(partial(run, server, *options)))
+        for load, done in zip(loads, rounds, strict=True):
+            done.append(timed(load))
     return [calm(done) for done in rounds]
 
 
@@ -77,4 +96,4 @@ def run(server: Server, *options: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer=f"Apache Kafka {VERSION}")

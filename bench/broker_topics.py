@@ -10,6 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
 from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
+from penstock.testing.apache_kafka import VERSION
 
 TOPICS = 2_000
 PER_CALL = 100
@@ -87,4 +88,4 @@ def idle_megabytes() -> float:
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer=f"Apache Kafka {VERSION}")

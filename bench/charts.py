@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from bench.figures import Figure
+from bench.figures import LIMIT, Figure
 
 WIDTH: Final = 920
 LABEL_WIDTH: Final = 390  # the names, to the left of the bars
@@ -19,29 +19,35 @@ BARS_WIDTH: Final = WIDTH - LABEL_WIDTH - VALUE_WIDTH
 TOP: Final = 64
 BAR: Final = 13
 PAIR: Final = 2 * BAR + 16
-ROW: Final = 24
+ROW: Final = 18
 LABEL_CHARACTERS_MAX: Final = 52
-RATIO_MOST: Final = 100.0  # the overview's scale ends here; the number is always told
+RATIO_LEAST: Final = 0.2  # where the overview's scale begins
+RATIO_MOST: Final = 100.0  # and where it ends: beyond, the number says only "more than"
+TICKS: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
+SCALE: Final = "Times as good as the peer (1x), logarithmic scale; brown: the target was missed"
 _STYLE: Final = """
   text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2933; }
   .title { font-size: 15px; font-weight: 600; }
   .quiet { fill: #5f6c7b; }
   .value { font-variant-numeric: tabular-nums; }
   .ours { fill: #0f766e; } .peer { fill: #a3b1bf; } .short { fill: #b45309; }
-  .line { stroke: #5f6c7b; stroke-width: 1; stroke-dasharray: 3 3; }
+  .head { font-weight: 600; }
+  .line { stroke: #5f6c7b; stroke-width: 1; } .grid { stroke: #d5dce3; stroke-width: 1; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; } .quiet { fill: #9aa7b4; } .line { stroke: #9aa7b4; }
+    .grid { stroke: #30363d; }
     .ours { fill: #2dd4bf; } .peer { fill: #54616e; } .short { fill: #f59e0b; }
   }"""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure that has a target, seen as "so many times as good as the peer"."""
+    """A figure that has a target and a peer, seen as "so many times as good as the peer"."""
 
     name: str
-    times_better: float
+    peer_name: str
+    times_better: float | None  # None: the peer did not keep up
     holds: bool
 
 
@@ -58,24 +64,54 @@ def bench_chart(title: str, figures: Sequence[Figure]) -> str | None:
 
 
 def overview_chart(benches: Mapping[str, Sequence[Figure]]) -> str:
-    """Every claim of every bench beside its peer, on one scale."""
-    title = "Penstock beside its peers, measured in the same run: times as good (peer = 1)"
-    claims = [claim for name, figures in benches.items() for claim in _claims(name, figures)]
-    parts = [_title(title)]
+    """Every claim of every bench beside its peer, by peer, on one labelled logarithmic scale."""
+    title = "Penstock beside its peers, measured in the same run"
+    by_peer: dict[str, list[Claim]] = {}
+    for name, figures in benches.items():
+        for claim in _claims(name, figures):
+            by_peer.setdefault(claim.peer_name, []).append(claim)
+    parts = [_title(title), _text(12, 42, SCALE, kind="quiet")]
+    top = float(TOP)
+    for peer, claims in by_peer.items():
+        parts.append(
+            _text(
+                LABEL_WIDTH - 10, top + 11, f"beside {peer or 'a peer'}", kind="head", anchor="end"
+            )
+        )
+        top += ROW
+        for claim in claims:
+            parts += _claim(claim, top)
+            top += ROW
+    return _document(top + 12, title, [*_axis(top), *parts])
+
+
+def _claim(claim: Claim, top: float) -> list[str]:
+    """The bar begins at the peer: to the right is better, to the left is worse."""
+    label = _text(LABEL_WIDTH - 10, top + 11, _cut(claim.name), anchor="end")
     one = LABEL_WIDTH + _ratio_width(1.0)
-    for row, claim in enumerate(claims):
-        top = TOP - 16 + row * ROW
-        kind = "ours" if claim.holds else "short"
-        parts.append(_text(LABEL_WIDTH - 10, top + 11, _cut(claim.name), anchor="end"))
-        parts.append(_bar(kind, LABEL_WIDTH, top, _ratio_width(claim.times_better)))
-        told = f"{claim.times_better:.2f}x"
-        at = LABEL_WIDTH + _ratio_width(claim.times_better) + 8
-        parts.append(_text(at, top + 11, told, kind="value"))
-    bottom = TOP - 16 + len(claims) * ROW
-    parts.append(
-        f'<line class="line" x1="{one:.1f}" x2="{one:.1f}" y1="{TOP - 24}" y2="{bottom}"/>'
-    )
-    return _document(bottom + 12, title, parts)
+    if claim.times_better is None:
+        return [label, _text(one + 8, top + 11, "the peer did not keep up", kind="quiet")]
+    end = LABEL_WIDTH + _ratio_width(claim.times_better)
+    kind = "ours" if claim.holds else "short"
+    is_beyond = claim.times_better > RATIO_MOST
+    told = f"more than {RATIO_MOST:.0f}x" if is_beyond else f"{claim.times_better:.2f}x"
+    return [
+        label,
+        _bar(kind, min(one, end), top, abs(end - one)),
+        _text(max(one, end) + 8, top + 11, told, kind="value"),
+    ]
+
+
+def _axis(bottom: float) -> list[str]:
+    parts = []
+    for tick in TICKS:
+        at = LABEL_WIDTH + _ratio_width(tick)
+        kind = "line" if tick == 1.0 else "grid"
+        parts.append(
+            f'<line class="{kind}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP - 4}" y2="{bottom:.0f}"/>'
+        )
+        parts.append(_text(at, TOP - 8, f"{tick:g}x", kind="quiet", anchor="middle"))
+    return parts
 
 
 def shown(value: float) -> str:
@@ -86,24 +122,27 @@ def shown(value: float) -> str:
 def _claims(bench: str, figures: Sequence[Figure]) -> list[Claim]:
     found = []
     for figure in figures:
-        if figure.holds is None or not figure.ratio:
+        if figure.holds is None or not figure.ratio or figure.peer_name == LIMIT:
             continue
         higher_is_better = figure.target.startswith(">=")
         times = figure.ratio if higher_is_better else 1 / figure.ratio
-        found.append(Claim(f"{bench}: {figure.name}", times, figure.holds))
+        shown_times = times if figure.peer_kept_up else None
+        found.append(Claim(f"{bench}: {figure.name}", figure.peer_name, shown_times, figure.holds))
     return found
 
 
 def _ratio_width(times: float) -> float:
-    """On a logarithmic scale from a tenth to a hundred times."""
-    inside = min(max(times, 0.1), RATIO_MOST)
-    return BARS_WIDTH * (math.log10(inside) + 1) / (math.log10(RATIO_MOST) + 1)
+    """On the overview's logarithmic scale."""
+    inside = min(max(times, RATIO_LEAST), RATIO_MOST)
+    return BARS_WIDTH * math.log(inside / RATIO_LEAST) / math.log(RATIO_MOST / RATIO_LEAST)
 
 
 def _pair(figure: Figure, top: float) -> list[str]:
     assert figure.peer is not None
     most = max(figure.ours, figure.peer) or 1.0
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}x"
+    if not figure.peer_kept_up:
+        ratio = "the peer did not keep up"
     parts = [_text(LABEL_WIDTH - 10, top + BAR, _cut(figure.name), anchor="end")]
     parts.append(_text(LABEL_WIDTH - 10, top + 2 * BAR, ratio, kind="quiet", anchor="end"))
     for index, (kind, value) in enumerate((("ours", figure.ours), ("peer", figure.peer))):

@@ -36,7 +36,7 @@ UNIT = "records/s per core"
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="confluent-kafka")
 
 
 def measure() -> Iterator[Figure]:

@@ -23,6 +23,7 @@ from bench.host import Round, calm, timed
 from bench.peers import Server, both_servers, cost_of, make_topic, penstock
 from penstock.protocol.headers import write_request_header
 from penstock.protocol.messages import encode, fill, request_type
+from penstock.testing.apache_kafka import VERSION
 
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
@@ -299,4 +300,4 @@ def load_million() -> float:
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer=f"Apache Kafka {VERSION}")

@@ -115,4 +115,4 @@ def write_by_client(bootstrap: str) -> int:
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="confluent-kafka")

@@ -149,4 +149,4 @@ def measure_open(folder: Path) -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="os.write and os.pread")

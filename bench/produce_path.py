@@ -218,4 +218,4 @@ def measure() -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="checksum, write and read alone")

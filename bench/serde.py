@@ -57,7 +57,7 @@ SCHEMA = """{"type": "record", "name": "Order", "namespace": "shop", "fields": [
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="confluent-kafka")
 
 
 def measure() -> Iterator[Figure]:
@@ -80,11 +80,11 @@ def measure() -> Iterator[Figure]:
     batch, their_batch = best(ours.write_batch, lambda: len(confluent.write(orders[:PEER_EVENTS])))
     yield Figure("Arrow to frames, peer from dicts", batch, their_batch, UNIT)
     whole, their_whole = best(ours.read_all, lambda: plain.read(bare))
-    yield Figure("to Arrow, fastavro to dicts", whole, their_whole, UNIT)
+    yield Figure("to Arrow, fastavro to dicts", whole, their_whole, UNIT, peer_name="fastavro")
     rows, their_rows = best(
         lambda: ours.write_rows(orders), lambda: len(plain.write(orders[:PEER_EVENTS]))
     )
-    yield Figure("dicts to bytes, fastavro", rows, their_rows, UNIT)
+    yield Figure("dicts to bytes, fastavro", rows, their_rows, UNIT, peer_name="fastavro")
 
     mine = micros(ours.there_and_back, orders)
     theirs = micros(lambda part: confluent.read(confluent.write(part)), orders)

@@ -64,7 +64,7 @@ SCHEMA = json.dumps(
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="confluent-kafka")
 
 
 def measure() -> Iterator[Figure]:

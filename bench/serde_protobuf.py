@@ -55,7 +55,7 @@ enum Status { NEW = 0; PAID = 1; SHIPPED = 2; CANCELLED = 3; }
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="confluent-kafka")
 
 
 def measure() -> Iterator[Figure]:
@@ -72,9 +72,13 @@ def measure() -> Iterator[Figure]:
     two, theirs = best(ours.read_two, lambda: confluent.read(framed))
     yield Figure("frames to two columns, peer to messages", two, theirs, UNIT)
     whole, theirs = best(ours.read_all, lambda: ours.upb_to_arrow(framed))
-    yield Figure("frames to Arrow, upb by way of dicts", whole, theirs, UNIT, ">= 20")
+    yield Figure(
+        "frames to Arrow, upb by way of dicts", whole, theirs, UNIT, ">= 20", peer_name="upb"
+    )
     two, theirs = best(ours.read_two, lambda: ours.upb_to_arrow(framed))
-    yield Figure("frames to two columns, upb by way of dicts", two, theirs, UNIT, ">= 40")
+    yield Figure(
+        "frames to two columns, upb by way of dicts", two, theirs, UNIT, ">= 40", peer_name="upb"
+    )
     rows, theirs = best(lambda: ours.write_rows(orders), lambda: len(confluent.write(some)))
     yield Figure("dicts to frames", rows, theirs, UNIT, ">= 4")
     batch, theirs = best(ours.write_batch, lambda: len(confluent.write(some)))

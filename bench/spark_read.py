@@ -93,7 +93,7 @@ V2 = (
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="Spark's source and from_avro")
 
 
 def measure() -> Iterator[Figure]:
@@ -135,7 +135,8 @@ def compared(paths: "Paths", has_peer: bool, note: str) -> Iterator[Figure]:
     whole, their_whole = beside(paths, paths.all_columns, has_peer and paths.spark_all_columns)
     yield from figures("all columns", whole, their_whole, ">= 1.4", note)
     slow = max(paths.measured(paths.fastavro_two_columns) for _ in range(2)) if has_peer else None
-    yield from figures("two columns beside mapInArrow and fastavro", two, slow, ">= 6", note)
+    name = "mapInArrow and fastavro"
+    yield from figures(f"two columns beside {name}", two, slow, ">= 6", note, name)
     now, their_now = beside(paths, paths.available_now, has_peer and paths.spark_available_now)
     yield from figures("AvailableNow, two columns", now, their_now, ">= 1.3", note)
     small, their_small = by_turns(
@@ -182,10 +183,13 @@ def by_turns(
     return mine, peer
 
 
-def figures(name: str, ours: Round, peer: Round | None, target: str, note: str) -> Iterator[Figure]:
+def figures(
+    name: str, ours: Round, peer: Round | None, target: str, note: str, peer_name: str = ""
+) -> Iterator[Figure]:
     """The rate, which the target is of, and what it costs."""
-    yield Figure(name, ours.orders_per_s, peer and peer.orders_per_s, UNIT, target, note)
-    yield Figure(f"CPU of {name}", ours.cpu_us, peer and peer.cpu_us, "us/order", "", note)
+    rate, cpu_us = peer and peer.orders_per_s, peer and peer.cpu_us
+    yield Figure(name, ours.orders_per_s, rate, UNIT, target, note, peer_name)
+    yield Figure(f"CPU of {name}", ours.cpu_us, cpu_us, "us/order", "", note, peer_name)
 
 
 def cpu_s() -> float:

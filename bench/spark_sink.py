@@ -50,7 +50,7 @@ PRODUCER = {"batch.size": BATCH_BYTES, "linger.ms": "20", "buffer.memory": "6710
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="Spark's sink")
 
 
 def measure() -> Iterator[Figure]:

@@ -61,7 +61,7 @@ _runs = numbers(1)
 
 
 def main() -> None:
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer="Spark's own state")
 
 
 def measure() -> Iterator[Figure]:

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from bench.figures import Figure, report
 from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
-from penstock.testing.apache_kafka import fetch_libraries
+from penstock.testing.apache_kafka import VERSION, fetch_libraries
 
 TOPIC: Final = "transactions"
 PARTITIONS: Final = 8
@@ -147,4 +147,4 @@ def drive_java(bootstrap: str, load: Load, transactions: int, classes: str) -> f
 
 
 if __name__ == "__main__":
-    report(measure(), __doc__)
+    report(measure(), __doc__, peer=f"Apache Kafka {VERSION}")

@@ -1,6 +1,7 @@
 """Where the shop of `examples/orders` is: its brokers, its registry, its streams and its sinks."""
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +98,18 @@ class Shop:
         )
 
 
+def add_addresses(parser: argparse.ArgumentParser) -> None:
+    """Where the platform is; the environment names it as it does for `penstock`."""
+    kafka = os.environ.get("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
+    registry = os.environ.get("PENSTOCK_REGISTRY", "http://127.0.0.1:8081")
+    parser.add_argument("--kafka", default=kafka, help="host:port of a broker")
+    parser.add_argument("--registry", default=registry, help="URL of the registry")
+
+
 def run(title: str | None, start: Callable[..., StreamingQuery]) -> None:
     """What a script does: `python -m examples.<name> --kafka host:port --registry URL`."""
     parser = argparse.ArgumentParser(description=title)
-    parser.add_argument("--kafka", default="127.0.0.1:9092", help="host:port of a broker")
-    parser.add_argument("--registry", default="http://127.0.0.1:8081", help="URL of the registry")
+    add_addresses(parser)
     parser.add_argument("--folder", type=Path, required=True, help="where checkpoints are kept")
     parser.add_argument("--once", action="store_true", help="stop when all that is there is done")
     given = parser.parse_args()

@@ -54,6 +54,14 @@ def test_the_life_of_a_topic(bootstrap: str) -> None:
     assert penstock("topic", "delete", "life", to=bootstrap).out == "deleted life\n"
 
 
+def test_topics_of_brokers_and_registry_are_listed_only_if_asked_for(bootstrap: str) -> None:
+    names = {"_schemas", "_schemas-usage", "_mine"}
+    penstock("topic", "create", *names, to=bootstrap)
+    for words, shown in (((), {"_mine"}), (("--internal",), names)):
+        listed = json.loads(penstock("topic", "list", *words, "--json", to=bootstrap).out)
+        assert {row["topic"] for row in listed} & names == shown
+
+
 def test_a_refused_topic_says_why_and_fails(bootstrap: str) -> None:
     penstock("topic", "create", "taken", to=bootstrap)
     again = penstock("topic", "create", "taken", to=bootstrap)
@@ -89,6 +97,20 @@ def test_a_topic_is_copied_as_json(bootstrap: str) -> None:
     assert [json.loads(line)["value"] for line in again] == [row["value"] for row in rows]
 
 
+def test_a_copied_topic_keeps_its_timestamps(bootstrap: str) -> None:
+    first, second = 1_700_000_000_000, 1_700_000_005_000
+    given = "".join(f'{{"value": "v", "timestamp": {at}}}\n' for at in (first, second)).encode()
+    penstock("produce", "timed", "--from-json", to=bootstrap, given=given)
+    copied = penstock("consume", "timed", "-e", "--json", to=bootstrap).out
+    penstock("produce", "timed-copy", "--from-json", to=bootstrap, given=copied.encode())
+    seen = penstock("consume", "timed-copy", "-e", "-f", "%T\\n", to=bootstrap).out
+    assert seen.split() == [str(first), str(second)]
+    for topic in ("timed", "timed-copy"):  # so a time between the two means the same place in both
+        moment = ("--to-time", "2023-11-14T22:13:22+00:00", "--execute", "--json")
+        reset = penstock("group", "reset", f"g-{topic}", "--topic", topic, *moment, to=bootstrap)
+        assert [row["to"] for row in json.loads(reset.out)["partitions"]] == [1]
+
+
 def test_a_key_goes_to_the_partition_that_java_sends_it_to(bootstrap: str) -> None:
     hashes = {  # what Utils.murmur2 of kafka-clients answers
         "a": -1563381124, "ab": 316155434, "abc": 479470107, "21": -973932308,
@@ -118,6 +140,9 @@ def test_a_value_may_be_json_itself(bootstrap: str) -> None:
         (b'{"valeu": "a slip must not become a tombstone"}', 'line 2 is not {"key": '),
         (b'{"value": {"base64": "a"}}', "line 2 has wrong base64"),
         (b'{"value": "x", "headers": {"a": "b"}}', "line 2 has headers that are not"),
+        (b'{"value": "x", "timestamp": "now"}', "line 2 has a timestamp that is not milliseconds"),
+        (b'{"value": "x", "timestamp": true}', "line 2 has a timestamp that is not milliseconds"),
+        (b'{"value": "x", "timestamp": -2}', "line 2 has a timestamp that is not milliseconds"),
     ],
 )
 def test_a_line_that_is_wrong_is_told_and_those_before_it_arrive(
@@ -137,6 +162,16 @@ def test_how_long_a_message_may_be_is_for_the_topic_to_say(bootstrap: str) -> No
     refused = penstock("produce", "long", to=bootstrap, given=b"x" * 4_000_000)
     assert refused.status == 1
     assert "penstock topic alter long -c max.message.bytes=N" in refused.error
+
+
+def test_the_last_messages_are_counted_in_each_partition(bootstrap: str) -> None:
+    penstock("topic", "create", "halves", "-p", "2", to=bootstrap)
+    for index in ("0", "1"):
+        penstock("produce", "halves", "-p", index, to=bootstrap, given=b"1\n2\n3\n")
+    assert (
+        penstock("consume", "halves", "-e", "-o", "-2", to=bootstrap).out.split() == ["2", "3"] * 2
+    )
+    assert "the last N of each partition" in penstock("consume", "--help").out
 
 
 def test_an_offset_that_is_gone_is_the_first_there_is(bootstrap: str) -> None:

@@ -63,6 +63,18 @@ def test_lag_is_told_in_records_and_in_seconds(bootstrap: str) -> None:
     assert "behind by 0 records" in group(bootstrap, "describe", "slow")[1]
 
 
+def test_partitions_without_a_commit_are_described_too(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("wide", 3, 1)])["wide"].result(10)
+    commit(bootstrap, "partly", "wide", 0)
+    found = json.loads(group(bootstrap, "describe", "partly", "--json")[1])
+    rows = [(row["partition"], row["committed"], row["records"]) for row in found["partitions"]]
+    assert rows == [(0, 0, 0), (1, None, None), (2, None, None)]
+    assert (
+        "2 partitions without a commit are not counted" in group(bootstrap, "describe", "partly")[1]
+    )
+
+
 def test_a_reset_is_shown_first_and_done_when_told(bootstrap: str) -> None:
     between = fill(bootstrap, "rewound", old=3, new=2)
     commit(bootstrap, "mover", "rewound", 4)

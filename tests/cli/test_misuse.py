@@ -5,8 +5,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from penstock.cli import group, reaching, topic
@@ -29,6 +32,14 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setattr(module, "WAIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address of this machine that refuses connections."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{unused.getsockname()[1]}"
 
 
 def run(*words: str, given: bytes = b"") -> Result:
@@ -61,6 +72,8 @@ def shell(line: str, *words: str) -> subprocess.CompletedProcess[str]:
         ("produce t -K \\", "escapes are"),
         ("consume t -f \\u20ac", "escapes are"),
         ("consume t -n -1", "greater than or equal to 0"),
+        ("consume t -f %v%z", "--format has no %z"),
+        ("quarantine redrive t --reader missing.avsc", "'missing.avsc' does not exist"),
         ("consume t -g team -p 1", "--partition and --group exclude each other"),
         ("consume t -g team -o 3", "`penstock group reset` moves a group"),
         ("consume t --group=", "--group needs a name"),
@@ -73,6 +86,72 @@ def test_what_is_not_understood_is_one_line_that_can_be_searched_for(words: str,
     refused = run(*words.split())
     assert refused.exit_code == 2
     assert said in refused.stderr.splitlines()[-1]
+
+
+# A command of each family that fails, and part of its error. Nothing listens at {closed}.
+FAILING = [
+    ("topic describe nope -b {bootstrap}", 1, "there is no topic 'nope'"),
+    ("topic list -b {closed}", 3, "nobody answers at"),
+    ("topic create t -p -5", 2, "greater than or equal to -1"),
+    ("topic list --nope", 2, "No such option: --nope"),
+    ("produce nope:x -b {bootstrap}", 1, "cannot be a topic"),
+    ("consume nope -b {bootstrap}", 1, "there is no topic 'nope'"),
+    ("group describe nope -b {bootstrap}", 1, "there is no group 'nope'"),
+    ("group reset team", 2, "say where to"),
+    ("schema get nope -r http://{closed}", 3, "no registry answers"),
+    ("contract plan . -r http://{closed}", 2, "could not be asked"),
+    ("contract reader list -s s -r http://{closed}", 2, "could not be asked"),
+    ("frame decode nope:0:0 -b {bootstrap}", 1, "there is no topic 'nope'"),
+    ("quarantine list nope -b {bootstrap}", 1, "nothing was ever put into quarantine"),
+    ("replay nope", 2, "say where to"),
+    ("up --log kafka:{closed}", 3, "nobody answers at"),
+    ("broker --set nope=1 --dir {folder}", 1, "nope"),
+    ("http --kafka {closed}", 1, ""),
+    ("doctor --kafka-port 70000", 2, "less than or equal to 65535"),
+]
+
+
+@pytest.mark.parametrize(("words", "status", "said"), FAILING, ids=[row[0] for row in FAILING])
+def test_an_error_is_json_with_json(
+    words: str, status: int, said: str, bootstrap: str, closed: str, tmp_path: Path
+) -> None:
+    given = words.format(bootstrap=bootstrap, closed=closed, folder=tmp_path)
+    refused = run(*given.split(), "--json")
+    assert refused.exit_code == status
+    (line,) = refused.stdout.splitlines()
+    document = json.loads(line)
+    assert said in document["error"]
+    assert document["status"] == status
+    serves = words.split()[0] in ("broker", "http")  # their log is on standard error
+    assert (document["error"] in refused.stderr) is serves
+
+
+def test_every_family_of_commands_fails_as_json() -> None:
+    assert {row[0].split()[0] for row in FAILING} == set(COMMANDS)
+
+
+def test_advice_names_options_that_the_command_has(closed: str) -> None:
+    advice = run("up", "--log", f"kafka:{closed}").stderr
+    assert "--bootstrap" not in advice
+    assert "--log kafka:HOST:PORT" in advice
+    assert "--bootstrap host:port" in run("topic", "list", "-b", closed).stderr
+
+
+def test_the_environment_names_broker_and_registry_for_every_command() -> None:
+    root: Any = typer.main.get_command(build(list(COMMANDS)))
+    commands, found = [("penstock", root)], set()
+    while commands:
+        path, command = commands.pop()
+        commands += [
+            (f"{path} {name}", one) for name, one in getattr(command, "commands", {}).items()
+        ]
+        for option in command.params:
+            for name in ("--bootstrap", "--registry"):
+                if name in option.opts:
+                    found.add((path, name, option.envvar))
+    assert ("penstock contract plan", "--registry", "PENSTOCK_REGISTRY") in found
+    without = {(path, name) for path, name, envvar in found if envvar is None}
+    assert without == {("penstock contract check", "--registry")}, "as docs/cli.md says"
 
 
 @pytest.mark.parametrize(

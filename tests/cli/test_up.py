@@ -134,7 +134,9 @@ def test_up_serves_ipv6_and_says_addresses_that_can_be_used() -> None:
         where = told(process)
         assert where["kafka"].startswith("[::1]:")
         assert httpx.get(f"{where['http']}/subjects").json() == []
-        listed = CliRunner().invoke(build(["topic"]), ["topic", "list", "-b", where["kafka"]])
+        listed = CliRunner().invoke(
+            build(["topic"]), ["topic", "list", "--internal", "-b", where["kafka"]]
+        )
         assert (listed.exit_code, "_schemas" in listed.stdout) == (0, True)
 
 

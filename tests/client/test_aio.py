@@ -48,10 +48,12 @@ def test_events_go_through_an_event_loop(
 
     assert sorted(asyncio.run(work())) == list(range(6))
     subject = f'subject="{topic}-value"'
-    assert f'deserialize_errors_total{{reason="not_framed",{subject}}} 1.0' in told[0]
-    assert f'serde_events_total{{direction="read",{subject}}} 6.0' in told[0]
-    assert "registry_requests_total" in told[0]
-    assert "quarantined_total 1.0" in told[0]
+    assert (
+        f'penstock_client_deserialize_errors_total{{reason="not_framed",{subject}}} 1.0' in told[0]
+    )
+    assert f'penstock_client_serde_events_total{{direction="read",{subject}}} 6.0' in told[0]
+    assert "penstock_client_registry_requests_total" in told[0]
+    assert "penstock_client_quarantined_total 1.0" in told[0]
 
 
 def test_a_transaction_in_an_event_loop_is_all_or_nothing(

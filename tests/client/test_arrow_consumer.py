@@ -15,7 +15,13 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from penstock.client.aio import AsyncConsumer
 from penstock.client.consumer import Consumer
 from penstock.client.contract import Contract, Form
-from penstock.client.errors import ClientError, Reason, RegistryUnavailable, Undecodable
+from penstock.client.errors import (
+    ArgumentError,
+    ClientError,
+    Reason,
+    RegistryUnavailable,
+    Undecodable,
+)
 from penstock.client.event_batch import EventBatch
 from penstock.client.producer import Producer
 from penstock.client.progress import Commits
@@ -224,6 +230,24 @@ def test_a_registry_that_is_down_holds_batches_back_and_loses_none(
         assert consumer.quarantined == 0
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         assert len(table(read(consumer, 5))) == 5
+
+
+@pytest.mark.parametrize("columns", [["colour"], ["id", "id"]])
+def test_columns_that_cannot_be_asked_for_are_a_client_error_and_lose_nothing(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, columns: list[str]
+) -> None:
+    topic = make_topic()
+    contract = Contract(
+        '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}'
+    )
+    with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
+        producer.send({"id": 1}).result(30)
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        with pytest.raises(ArgumentError, match=f"the columns of {topic} cannot be read"):
+            consumer.take_arrow(columns, wait_s=30)
+        batch = consumer.take_arrow(["id"], wait_s=30)
+    assert batch is not None
+    assert batch.values.to_pylist() == [{"id": 1}]
 
 
 def test_columns_need_a_registry(bootstrap: str, topic: str) -> None:

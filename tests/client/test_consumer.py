@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -170,6 +171,43 @@ def test_what_cannot_be_read_goes_to_quarantine_and_the_rest_comes(
     assert (origin.topic, origin.partition, origin.offset) == (topic, 0, 2)
     assert (verdict.reason, verdict.schema) == (Reason.UNKNOWN_SCHEMA, str(2**30))
     assert verdict.subject == subject
+
+
+@pytest.mark.parametrize("as_columns", [False, True], ids=["take", "take_arrow"])
+def test_take_waits_for_a_readable_event_behind_unreadable_ones(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, as_columns: bool
+) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic) as producer:
+        producer.send(b"rubbish").result(30)
+    contract = Contract(ORDER)
+    with Consumer(bootstrap, topic, topic, registry=registry, value=contract) as consumer:
+        with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
+            later = threading.Timer(1.5, producer.send, [{"id": 5}])
+            later.start()
+            if as_columns:
+                batch = consumer.take_arrow(records_max=1, wait_s=30)
+                assert batch is not None
+                assert batch.values.to_pylist() == [{"id": 5}]
+            else:
+                assert [event.value for event in consumer.take(1, wait_s=30)] == [{"id": 5}]
+            later.join()
+        assert consumer.quarantined == 1
+
+
+def test_take_returns_nothing_only_when_its_time_is_over(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic) as producer:
+        producer.send(b"rubbish").result(30)
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        while not consumer.assignment:
+            assert consumer.take(1, wait_s=0) == []
+        started_s = time.monotonic()
+        assert consumer.take(1, wait_s=2) == []
+        assert time.monotonic() - started_s >= 2
+        assert consumer.quarantined == 1
 
 
 def test_a_flood_of_rubbish_is_only_rubbish(

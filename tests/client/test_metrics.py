@@ -27,9 +27,15 @@ def test_the_latency_of_events_is_a_histogram_by_subject_and_direction() -> None
     text = generate_latest(told).decode()
     read = 'direction="read",le="{}",subject="a-value"'
     for bound, count in (("1e-06", 0), ("4e-06", 1), ("8e-06", 1001), ("+Inf", 1002)):
-        assert f"serde_latency_seconds_bucket{{{read.format(bound)}}} {count}.0" in text
-    assert 'serde_latency_seconds_count{direction="write",subject="b-value"} 1.0' in text
-    assert 'serde_events_total{direction="read",subject="a-value"} 1002.0' in text
+        assert (
+            f"penstock_client_serde_latency_seconds_bucket{{{read.format(bound)}}} {count}.0"
+            in text
+        )
+    assert (
+        'penstock_client_serde_latency_seconds_count{direction="write",subject="b-value"} 1.0'
+        in text
+    )
+    assert 'penstock_client_serde_events_total{direction="read",subject="a-value"} 1002.0' in text
 
 
 def test_quantiles_are_told_to_the_bound_above() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
 from penstock.client.contract import Contract
-from penstock.client.errors import Reason
+from penstock.client.errors import ArgumentError, Reason
 from penstock.client.event import Event
 from penstock.client.frame import SchemaId, Side, write_prefix
 from penstock.client.kafka_errors import reach_of
@@ -254,6 +254,55 @@ def test_a_topic_without_quarantine_says_so(bootstrap: str) -> None:
     result = penstock("quarantine", "list", "nothing", "-b", bootstrap)
     assert result.exit_code == 1
     assert "nothing was ever put" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("mine.avsc", '{"type": "recor"}', "the reader's schema cannot be used"),
+        ("mine.txt", '"string"', "the language is not known by its suffix"),
+    ],
+)
+def test_redriving_with_a_reader_that_is_no_schema_fails_before_anything_is_read(
+    bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic, tmp_path: Path,
+    name: str, text: str, said: str,
+) -> None:  # fmt: skip
+    topic = make_topic()
+    with Producer(bootstrap, topic) as producer:
+        producer.send(b"rubbish").result(30)
+    with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
+        while consumer.quarantined < 1:
+            assert consumer.take(wait_s=0.2) == []
+    (tmp_path / name).write_text(text)
+    words = (
+        "redrive",
+        topic,
+        "-b",
+        bootstrap,
+        "-r",
+        registry_url,
+        "--reader",
+        str(tmp_path / name),
+    )
+    refused = penstock("quarantine", *words)
+    assert refused.exit_code == 1
+    assert said in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_a_consumer_whose_own_schema_is_unusable_quarantines_nothing(
+    bootstrap: str, registry: Registry, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Producer(bootstrap, topic, registry=registry, value=Contract('"string"')) as producer:
+        producer.send("fine").result(30)
+    wrong = Contract('{"type": "recor"}', auto_register=False)
+    with (
+        Consumer(bootstrap, topic, topic, registry=registry, value=wrong) as consumer,
+        pytest.raises(ArgumentError, match="the reader's schema cannot be used"),
+    ):
+        consumer.take(1, wait_s=30)
+    assert consumer.quarantined == 0
 
 
 def test_the_envelope_names_the_reader_that_could_not_read_it(

@@ -1,7 +1,10 @@
 """`make bench`: what it writes of what the benches found."""
 
 import json
+import socket
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,7 +12,8 @@ import pytest
 
 import bench.__main__ as benches
 from bench.charts import bench_chart, overview_chart
-from bench.figures import Figure
+from bench.figures import LIMIT, Figure
+from bench.floor import bare_server, latency_limit_ms
 
 FASTER = Figure("append <1 kB>", 30.0, 10.0, "MB/s", ">= 2.0")
 SLOWER = Figure("latency & jitter", 4.0, 2.0, "ms", "<= 1.0")
@@ -83,8 +87,94 @@ def test_a_chart_is_a_picture_of_both_bars_and_loads_nothing() -> None:
     assert chart.count("http") == 1  # the name of the format itself
 
 
+OVERWHELMED = Figure(
+    "end to end, p99", 5.0, 7_000.0, "ms", "<= 1.0", peer_name="Kafka", peer_kept_up=False
+)
+LIMITED = Figure("GET, p99", 4.0, 5.0, "ms", "<= 1.0", peer_name=LIMIT, floor=2.5)
+
+
 def test_the_overview_tells_how_many_times_as_good_whatever_the_direction() -> None:
     texts = overview_chart({"log": [FASTER, SLOWER, ALONE]})
     assert "3.00x" in texts
     assert "0.50x" in texts
     assert "log: start" not in texts
+
+
+def test_the_overview_names_its_peers_and_leaves_out_fixed_limits() -> None:
+    texts = overview_chart({"broker": [replace(FASTER, peer_name="Kafka"), LIMITED]})
+    assert "beside Kafka" in texts
+    assert "GET, p99" not in texts
+
+
+def test_a_peer_that_did_not_keep_up_has_no_ratio_anywhere(
+    run: Callable[..., int], tmp_path: Path
+) -> None:
+    assert run({"log": [OVERWHELMED]}, "log") == 0
+    page = (tmp_path / "docs" / "benchmarks.md").read_text()
+    row = "| end to end, p99 | 5 | 7,000 | peer did not keep up | ms | <= 1.0 | held |"
+    assert row in page
+    for chart in ("overview", "log"):
+        texts = (tmp_path / "docs" / "charts" / f"{chart}.svg").read_text()
+        assert "the peer did not keep up" in texts
+        assert "1400" not in texts
+
+
+def test_bars_of_the_overview_begin_at_the_peer_and_end_with_the_scale() -> None:
+    figures = [
+        Figure(f"times {times}", times, 1.0, "x", ">= 0.1", peer_name="peer")
+        for times in (10.0, 0.5, 100.0, 8020.0)
+    ]
+    chart = overview_chart({"log": figures})
+    bars = list(ElementTree.fromstring(chart).iter("{http://www.w3.org/2000/svg}rect"))
+    left = [float(bar.get("x", "")) for bar in bars]
+    width = [float(bar.get("width", "")) for bar in bars]
+    assert left[0] == left[2] == left[3]
+    assert left[1] + width[1] == pytest.approx(left[0], abs=0.2)  # worse than the peer: to the left
+    assert width[2] == pytest.approx(2 * width[0], abs=0.2)  # ten times as good, twice over
+    assert width[3] == width[2]
+    assert "more than 100x" in chart
+    assert "8020" not in chart.replace("times 8020.0", "")
+    for tick in ("0.5x", "1x", "10x", "100x"):
+        assert f">{tick}</text>" in chart
+
+
+def test_a_latency_is_shown_with_its_floor_and_its_limit(
+    run: Callable[..., int], tmp_path: Path
+) -> None:
+    named = replace(FASTER, peer_name="Apicurio")
+    assert run({"registry": [named, LIMITED], "log": [named]}, "registry", "log") == 0
+    page = (tmp_path / "docs" / "benchmarks.md").read_text()
+    assert "Peer: Apicurio.\n" in page
+    assert "| what | ours | peer | ratio | unit | target | floor | |" in page
+    assert "| GET, p99 | 4 | 5 (limit) | 0.80 | ms | <= 1.0 | 2.5 | held |" in page
+    assert "| what | ours | peer | ratio | unit | target | |" in page, "no floor, no column"
+
+
+def test_pages_are_drawn_again_without_a_run(run: Callable[..., int], tmp_path: Path) -> None:
+    run({"log": [FASTER]}, "log")
+    page = tmp_path / "docs" / "benchmarks.md"
+    before = page.read_text()
+    page.write_text("")
+    assert run({}, "--draw") == 0
+    assert page.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("floor_ms", "limit_ms"), [(0.5, 5.0), (3.0, 5.0), (3.2, 5.0), (4.0, 6.0), (7.3, 10.95)]
+)
+def test_the_limit_of_a_latency_follows_a_high_floor(floor_ms: float, limit_ms: float) -> None:
+    assert latency_limit_ms(floor_ms, 5.0) == pytest.approx(limit_ms)
+
+
+def test_the_bare_server_answers_every_request_with_the_same_bytes() -> None:
+    with bare_server(10) as (url, _):
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            for piece in (b"GET / HTTP/1.1\r\n\r", b"\nGET /2 HTTP/1.1\r\n\r\nGET", b" /3\r\n\r\n"):
+                connection.sendall(piece)
+                time.sleep(0.05)  # so that it arrives in pieces
+            wanted = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nxxxxxxxxxx" * 3
+            received = b""
+            while len(received) < len(wanted):
+                received += connection.recv(1000)
+    assert received == wanted

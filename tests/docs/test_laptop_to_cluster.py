@@ -1,18 +1,18 @@
-"""A pipeline of the examples on a real Spark cluster: a standalone master and two workers."""
+"""The page from a laptop to a cluster: its commands run, on a standalone master and two workers."""
 
-import subprocess
-import sys
+import importlib
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from examples.orders import Total, expected, publish, tell
 from penstock.client.consumer import Consumer
-from penstock.testing.apache_kafka import PeerUnavailable
-from penstock.testing.platform import Platform
-from penstock.testing.spark_cluster import SparkCluster
+from penstock.client.registry import Registry
+from penstock.testing.apache_kafka import free_port
 
-ROOT = Path(__file__).parents[2]
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "laptop-to-cluster.md"
 SECONDS_MAX = 900
 # Little data: two tasks after each shuffle where Spark takes two hundred.
 SMALL = (
@@ -23,43 +23,36 @@ SMALL = (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS_MAX + 300)]
 
 
-def revenue(platform: Platform) -> dict[tuple[int, str], Total]:
+def revenue(bootstrap: str, registry_url: str) -> dict[tuple[int, str], tuple[int, int]]:
     """What is in the compacted topic: the last value of each key."""
-    found: dict[tuple[int, str], Total] = {}
-    with Consumer(
-        platform.bootstrap, "revenue", "test", registry=platform.registry,
-        settings={"isolation.level": "read_committed"},
-    ) as consumer:  # fmt: skip
+    found: dict[tuple[int, str], tuple[int, int]] = {}
+    with (
+        Registry(registry_url) as registry,
+        Consumer(bootstrap, "revenue", "test", registry=registry) as consumer,
+    ):
         for event in consumer.events(idle_s=10):
             hour = round(event.value["hour"].timestamp() * 1000)
-            total = Total(event.value["orders"], event.value["cents"])
-            found[hour, event.value["country"]] = total
+            found[hour, event.value["country"]] = (event.value["orders"], event.value["cents"])
     return found
 
 
-def test_a_pipeline_runs_on_a_master_and_two_workers_as_it_does_on_a_laptop(tmp_path: Path) -> None:
-    try:
-        cluster = SparkCluster(workers=2)
-    except PeerUnavailable as reason:
-        pytest.skip(str(reason))
-    platform = Platform("cluster").start()
-    try:
-        story = tell(seed=11, orders=600)
-        publish(story, platform.bootstrap, platform.registry_url)
-        with cluster:
-            command = [sys.executable, "-m", "examples.windowed_revenue", "--once"]
-            command += ["--kafka", platform.bootstrap, "--registry", platform.registry_url]
-            done = subprocess.run(
-                [*command, "--folder", str(tmp_path)],
-                cwd=ROOT,
-                env={**cluster.environment, "PYSPARK_SUBMIT_ARGS": SMALL},
-                capture_output=True,
-                text=True,
-                timeout=SECONDS_MAX,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr[-4000:]
-            assert cluster.executors == 2, "it ran somewhere else"
-        assert revenue(platform) == dict(expected(story).revenue)
-    finally:
-        platform.stop()
+def test_every_command_from_a_laptop_to_a_cluster_does_what_the_page_says(
+    follow: Callable[[str], int],
+    places: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17 or newer (make java)")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", SMALL)
+    monkeypatch.setenv("SPARK_DAEMON_MEMORY", "384m")
+    monkeypatch.setenv("SPARK_MASTER_WEBUI_PORT", "0")
+    monkeypatch.setenv("SPARK_WORKER_WEBUI_PORT", "0")
+    monkeypatch.setenv("PYTHONPATH", f"{PAGE.parents[2]}{os.pathsep}")  # as a checkout would be
+    places["127.0.0.1:7077"] = f"127.0.0.1:{free_port()}"
+    port = places["127.0.0.1:7077"].rpartition(":")[2]
+    places["--port 7077"] = f"--port {port}"
+    assert follow(PAGE.read_text()) == 3
+    orders = importlib.import_module("examples.orders")
+    wanted = orders.expected(orders.tell(seed=7, orders=600)).revenue
+    found = revenue(places["127.0.0.1:9092"], f"http://{places['127.0.0.1:8081']}")
+    assert found == {key: tuple(total) for key, total in wanted.items()}

@@ -201,6 +201,26 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
         assert end_offset(broker.bootstrap) == 3
 
 
+def test_a_start_after_a_kill_reports_the_recovery_and_other_starts_do_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "broker", "--kafka-port", "0", "--json"]
+    reported = []
+    for last in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
+        process = subprocess.Popen(
+            [*command, "--dir", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert produced(json.loads(process.stdout.readline())["kafka"])
+        process.send_signal(last)
+        process.wait(20)
+        reported.append(
+            "not clean: checking the ends of 1 partitions" in str(process.stderr.read())
+        )
+        process.stdout.close()
+        process.stderr.close()
+    assert reported == [False, True, False]
+
+
 def test_a_leader_leads_anew_after_a_kill_but_not_after_a_stop(tmp_path: Path) -> None:
     def epochs() -> list[str]:
         return (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text().splitlines()[2:]

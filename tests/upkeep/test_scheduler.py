@@ -352,7 +352,13 @@ def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: 
         return house.kept
 
     settings = UpkeepSettings(restart_ms=Millis(1), restart_ms_max=Millis(4))
-    upkeep = Upkeep(partitions, house.worker, settings, clock=lambda: house.now)
+    upkeep = Upkeep(
+        partitions,
+        house.worker,
+        settings,
+        clock=lambda: house.now,
+        steady_clock=lambda: house.now,
+    )
 
     async def scene() -> None:
         running = asyncio.create_task(upkeep.run())

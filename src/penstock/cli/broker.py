@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.serving import (
     Advertise,
     ConfigFile,
@@ -40,7 +41,7 @@ def broker(
 
     def announce(told: dict[str, Any]) -> None:
         if "error" in told:
-            typer.echo(f"penstock broker: {told['error']}", err=True)
+            show_server_error("penstock broker", told["error"], REFUSED)
         elif as_json:
             typer.echo(json.dumps({**told, "http": None}))
         else:

@@ -33,6 +33,7 @@ _START: Final = -2
 _END: Final = -1
 _OFFSET_MAX: Final = (1 << 63) - 1
 _FIELD: Final = re.compile(rb"%([a-zA-Z%])")
+_LETTERS: Final = frozenset((b"t", b"p", b"o", b"T", b"k", b"v", b"s", b"h", b"%"))
 _BATCH: Final = 500
 
 
@@ -43,8 +44,8 @@ def consume(
         typer.Option(
             "--offset",
             "-o",
-            help="start, end, N, -N (the last N) or @T (milliseconds). With a group: start or end, "
-            "where it has committed nothing.",
+            help="start, end, N, -N (the last N of each partition) or @T (milliseconds). With a "
+            "group: start or end, where it has committed nothing.",
         ),
     ] = "start",
     partition: Annotated[
@@ -209,6 +210,12 @@ def _store(consumer: Consumer, batch: list[Message]) -> None:
 
 def _shower(format_text: str) -> Callable[[Message], None]:
     pattern = unescaped(format_text)
+    for letter in _FIELD.findall(pattern):
+        if letter not in _LETTERS:
+            raise typer.BadParameter(
+                f"--format has no %{letter.decode()}: the fields are %t %p %o %T %k %v %h, "
+                "and %% is a percent sign"
+            )
     write = sys.stdout.buffer.write
 
     def show(message: Message) -> None:
@@ -234,10 +241,8 @@ def _field(message: Message, letter: bytes) -> bytes:
         case b"h":
             pairs = (name.encode() + b"=" + (value or b"") for name, value in _headers(message))
             return b",".join(pairs)
-        case b"%":
-            return b"%"
         case _:
-            return b"%" + letter
+            return b"%"
 
 
 def _show_json(message: Message) -> None:

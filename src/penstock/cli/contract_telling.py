@@ -6,10 +6,16 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from penstock.cli import error_output
 from penstock.client.errors import ClientError
 
 CANNOT_CHECK: Final = 2
-Registry = Annotated[str, typer.Option("--registry", "-r", help="The registry: http://host:port.")]
+Registry = Annotated[
+    str,
+    typer.Option(
+        "--registry", "-r", envvar="PENSTOCK_REGISTRY", help="The registry: http://host:port."
+    ),
+]
 
 
 @contextmanager
@@ -22,6 +28,5 @@ def telling() -> Iterator[None]:
 
 
 def fail(message: str, status: int = CANNOT_CHECK) -> NoReturn:
-    """Say so, and leave."""
-    typer.echo(f"penstock: {message}", err=True)
-    raise typer.Exit(status)
+    """Report an error and exit."""
+    error_output.fail(message, status)

@@ -41,7 +41,10 @@ def decode(
         typer.Argument(help="topic:partition:offset, a file, bytes in hex, or - for stdin."),
     ] = "-",
     registry: Annotated[
-        str | None, typer.Option("--registry", "-r", help="Ask there what the schema is.")
+        str | None,
+        typer.Option(
+            "--registry", "-r", envvar="PENSTOCK_REGISTRY", help="Ask there what the schema is."
+        ),
     ] = None,
     key: Annotated[bool, typer.Option("--key", "-k", help="The key instead of the value.")] = False,
     schema_type: Annotated[

@@ -12,7 +12,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     OffsetSpec,
 )
 
-from penstock.cli.group_lag import EARLIEST, LATEST, Lag, Place, ends_of, lag_of, offsets_of
+from penstock.cli.group_lag import (
+    EARLIEST,
+    LATEST,
+    NOTHING,
+    Lag,
+    Place,
+    ends_of,
+    lag_of,
+    offsets_of,
+)
 from penstock.cli.reaching import (
     LOCAL,
     REFUSED,
@@ -80,7 +89,7 @@ def describe(group: GroupName, bootstrap: Bootstrap = LOCAL, as_json: AsJson = F
             fail(f"there is no group {group!r}. `penstock group list` shows what there is.")
         owners = _owners(found)
         committed = _committed(client, group)
-        places = dict.fromkeys(owners, -1) | committed
+        places = dict.fromkeys([*owners, *_siblings(client, committed)], NOTHING) | committed
         lags = lag_of(bootstrap, places, ends_of(client, list(places)))
     rows = [{**lag._asdict(), "member": owners.get((lag.topic, lag.partition))} for lag in lags]
     members = [
@@ -111,6 +120,13 @@ def describe(group: GroupName, bootstrap: Bootstrap = LOCAL, as_json: AsJson = F
         _show_lags(lags, owners)
 
 
+def _siblings(client: AdminClient, committed: dict[Place, int]) -> list[Place]:
+    """Every partition of the topics the group has committed in: some may have no commit yet."""
+    names = {topic for topic, _ in committed}
+    known = client.list_topics(timeout=WAIT_S).topics if names else {}
+    return [(name, index) for name in names & known.keys() for index in known[name].partitions]
+
+
 def _show_lags(lags: list[Lag], owners: dict[Place, str]) -> None:
     titles = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "SECONDS", "MEMBER"]
     show_table(
@@ -124,6 +140,9 @@ def _show_lags(lags: list[Lag], owners: dict[Place, str]) -> None:
     total = sum(lag.records or 0 for lag in lags)
     oldest = max((lag.seconds or 0.0 for lag in lags), default=0.0)
     typer.echo(f"\nbehind by {total} records; the oldest has waited {oldest} s")
+    unknown = sum(lag.records is None for lag in lags)
+    if unknown:
+        typer.echo(f"{unknown} partitions without a commit are not counted")
 
 
 def _owners(found: Any) -> dict[Place, str]:

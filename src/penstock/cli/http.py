@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.serving import (
     PORT_LAST,
     AllowedHosts,
@@ -56,7 +57,7 @@ def http(
 
     def announce(told: dict[str, Any]) -> None:
         if "error" in told:
-            typer.echo(f"penstock http: {told['error']}", err=True)
+            show_server_error("penstock http", told["error"], REFUSED)
         elif as_json:
             typer.echo(json.dumps(told))
         else:

@@ -6,6 +6,7 @@ from typing import Final
 
 import typer
 
+from penstock.cli.error_output import RootGroup
 from penstock.cli.streams import drop_output, open_missing
 
 INTERRUPTED: Final = 130  # what a shell makes of SIGINT
@@ -31,6 +32,7 @@ def build(names: list[str]) -> typer.Typer:
     """The command with these families."""
     app = typer.Typer(
         name="penstock",
+        cls=RootGroup,
         help="An event streaming platform that speaks the Kafka protocol.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -31,6 +31,7 @@ _MESSAGE_BYTES_MAX = 100_000_000  # about a whole request: below, the topic says
 _FLUSH_S = 60.0
 _FLUSH_STEP_S = 0.5  # so that Ctrl-C is heard meanwhile
 _ANY_PARTITION = -1
+_TIMESTAMP_MAX = (1 << 63) - 1
 
 
 class Line(NamedTuple):
@@ -39,6 +40,7 @@ class Line(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, str | bytes | None]]
+    timestamp: int | None = None  # milliseconds; None: now
 
 
 class Codec(StrEnum):
@@ -85,7 +87,8 @@ def produce(
         bool,
         typer.Option(
             "--from-json",
-            help="Each line is JSON as `penstock consume --json` writes it: key, value, headers.",
+            help="Each line is JSON as `penstock consume --json` writes it: value, and optionally "
+            "key, headers and timestamp.",
         ),
     ] = False,
     bootstrap: Bootstrap = LOCAL,
@@ -147,6 +150,7 @@ class _Sender:
             partitions_of(self._producer, topic, bootstrap, wanted)
 
     def send(self, line: Line) -> None:
+        more: dict[str, Any] = {} if line.timestamp is None else {"timestamp": line.timestamp}
         while True:
             try:
                 self._producer.produce(
@@ -156,6 +160,7 @@ class _Sender:
                     headers=line.headers or None,
                     on_delivery=self._on_delivery,
                     partition=self.partition,
+                    **more,
                 )
                 break
             except BufferError:  # as many are under way as may be: wait for some to arrive
@@ -225,11 +230,20 @@ def _read_json(text: bytes, number: int) -> Line:
             _read_bytes(fields.get("key")),
             _read_bytes(fields["value"]),
             [(str(name), _read_bytes(value)) for name, value in fields.get("headers") or ()],
+            _read_timestamp(fields.get("timestamp"), number),
         )
     except binascii.Error as error:
         fail(f"line {number} has wrong base64: {error}")
     except (ValueError, TypeError):
         fail(f"line {number} has headers that are not [[name, value], …]")
+
+
+def _read_timestamp(field: Any, number: int) -> int | None:
+    is_number = isinstance(field, int) and not isinstance(field, bool)
+    if field is not None and not (is_number and -1 <= field <= _TIMESTAMP_MAX):
+        fail(f"line {number} has a timestamp that is not milliseconds since 1970: {field!r}")
+    timestamp: int | None = field
+    return timestamp
 
 
 def _read_bytes(field: Any) -> bytes | None:

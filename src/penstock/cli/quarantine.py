@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,8 @@ from penstock.cli.reaching import (
     show_json,
     show_table,
 )
+from penstock.cli.registry_link import LOCAL as REGISTRY
+from penstock.cli.registry_link import RegistryUrl
 from penstock.client.annotate import annotate, hexdump
 from penstock.client.contract import Contract
 from penstock.client.errors import ClientError, Reason
@@ -27,7 +29,6 @@ from penstock.client.redrive import Found, Redriven, Returning, Selection, look,
 from penstock.client.registry import Registry
 
 app = typer.Typer(no_args_is_help=True, help="What could not be read, and sending it back.")
-REGISTRY: Final = "http://127.0.0.1:8081"
 
 Topic = Annotated[str, typer.Argument(help="The topic they were in, without .quarantine.")]
 OfReason = Annotated[Reason | None, typer.Option("--reason", help="Only those of this reason.")]
@@ -97,7 +98,12 @@ def redrive_found(
     reason: OfReason = None,
     reader: Annotated[
         Path | None,
-        typer.Option("--reader", help="The fixed reader's schema: .avsc, .proto or .json."),
+        typer.Option(
+            "--reader",
+            exists=True,
+            dir_okay=False,
+            help="The fixed reader's schema: .avsc, .proto or .json.",
+        ),
     ] = None,
     group: Annotated[
         str | None, typer.Option("--group", help="Only events that this group put aside.")
@@ -121,7 +127,7 @@ def redrive_found(
     framed_keys: Annotated[
         bool, typer.Option("--framed-keys", help="Keys are under a contract too.")
     ] = False,
-    registry: Annotated[str, typer.Option("--registry", "-r")] = REGISTRY,
+    registry: RegistryUrl = REGISTRY,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
@@ -138,6 +144,7 @@ def redrive_found(
             plain_indexes=False,
         )
         try:
+            reading.deserializer(topic, Side.VALUE).reader_schema()  # a wrong --reader fails first
             outcome = redrive(
                 bootstrap, topic, reading, selection, dry_run=not apply, settings=login(bootstrap)
             )

@@ -1,8 +1,4 @@
-"""How commands reach a cluster, and what they say to a person when it does not do what was asked.
-
-Exit status: 0 all went well, 1 the cluster refused something, 2 the command was not understood,
-3 nobody answered.
-"""
+"""How commands reach a cluster, and what they say when it does not do what was asked."""
 
 import json
 import os
@@ -16,12 +12,13 @@ import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from penstock.cli.error_output import REFUSED, UNREACHABLE, fail
 from penstock.cli.serving import KAFKA_CONFIG
 from penstock.errors import Refused
 from penstock.link.options import librdkafka_settings, read_properties
 
-REFUSED: Final = 1
-UNREACHABLE: Final = 3
+__all__ = ["REFUSED", "UNREACHABLE", "fail"]  # beside what is defined here
+
 WAIT_S: Final = 10.0
 CONNECT_S: Final = 3.0
 _NOBODY: Final = (  # librdkafka's own codes: no broker was reached
@@ -67,8 +64,11 @@ def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def check_reachable(bootstrap: str) -> None:
-    """Say at once that nobody is there, where the client would go on trying for long."""
+def check_reachable(bootstrap: str, option: str = "--bootstrap host:port") -> None:
+    """Fail at once if no broker listens, where the client would keep trying for long.
+
+    `option` is how this command names another address.
+    """
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition("://")[2].rpartition(":")
         if not port.isdecimal():
@@ -78,7 +78,11 @@ def check_reachable(bootstrap: str) -> None:
                 return
         except (OSError, UnicodeError):  # UnicodeError: what no name of a host can be
             continue
-    _tell_unreachable(bootstrap)
+    fail(
+        f"nobody answers at {bootstrap}. Is the broker running? Start one with `penstock up`, "
+        f"or name another with {option}.",
+        UNREACHABLE,
+    )
 
 
 def admin(bootstrap: str) -> AdminClient:
@@ -144,20 +148,6 @@ def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoRetur
     if code == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - as above
         fail(f"{topic} has no such partition; `penstock topic describe {topic}` shows them.")
     fail(error.str())
-
-
-def _tell_unreachable(bootstrap: str) -> NoReturn:
-    fail(
-        f"nobody answers at {bootstrap}. Is the broker running? Start one with `penstock up`, "
-        "or name another with --bootstrap host:port.",
-        UNREACHABLE,
-    )
-
-
-def fail(message: str, status: int = REFUSED) -> NoReturn:
-    """Say so, and leave."""
-    typer.echo(f"penstock: {message}", err=True)
-    raise typer.Exit(status)
 
 
 def show_json(document: object) -> None:

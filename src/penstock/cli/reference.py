@@ -15,9 +15,13 @@ _HEAD: Final = """\
 Made from the commands themselves; `pytest tests/docs --rewrite` writes it anew.
 
 Exit status: 0 all went well, 1 something was refused, 2 the command was not understood, 3 nobody
-answered. `PENSTOCK_BOOTSTRAP` and `PENSTOCK_REGISTRY` name the broker and the registry for every
-command that is not told; `PENSTOCK_KAFKA_CONFIG` names a properties file with what the brokers ask
-of clients, TLS and a login.
+answered. With `--json`, an error is an object on standard output: `{"error": "…", "status": 1}`;
+commands that take several names report an error for each.
+
+`PENSTOCK_BOOTSTRAP` is the default of every `--bootstrap`. `PENSTOCK_REGISTRY` is the default of
+every `--registry` but that of `contract check`, which asks a server only if the command line names
+one. `PENSTOCK_KAFKA_CONFIG` names a properties file with what the brokers ask of clients, TLS and a
+login.
 """
 _KINDS: Final[dict[object, str]] = {int: "N", float: "N", Path: "PATH"}
 

@@ -90,7 +90,10 @@ def _spark_parts() -> tuple[Any, Any]:
         from penstock.spark import replay as replaying
         from penstock.spark.session import session
     except ImportError:
-        fail("replay runs on Spark: install it with pip install 'penstock[spark]' (and Java 17)")
+        fail(
+            "replay runs on Spark, which is not installed: in a checkout of Penstock run "
+            "`pip install '.[spark]'`, and install Java 17"
+        )
     return replaying, session
 
 

@@ -35,6 +35,7 @@ Settings = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="A topic setting: key=value.")
 ]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC")]
+_INTERNAL: Final = ("__", "_schemas")
 PARTITIONS_MAX: Final = 100_000  # more are refused by the client library
 REPLICAS_MAX: Final = 10_000  # likewise
 
@@ -76,7 +77,10 @@ def create(
 @app.command("list")
 def list_topics(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also those the brokers keep state in.")
+        bool,
+        typer.Option(
+            "--internal", help="Also topics of the brokers (__*) and the registry (_schemas*)."
+        ),
     ] = False,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
@@ -92,7 +96,7 @@ def list_topics(
             "replicas": max((len(p.replicas) for p in found[name].partitions.values()), default=0),
         }
         for name in sorted(found)
-        if internal or not name.startswith("__")
+        if internal or not name.startswith(_INTERNAL)
     ]
     if as_json:
         show_json(rows)

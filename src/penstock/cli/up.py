@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.cli.serving import (
     PORT_LAST,
     Advertise,
@@ -129,7 +130,7 @@ def _check_together(
 def _check_reachable(kafka: str) -> None:
     from penstock.cli.reaching import check_reachable  # loads a Kafka client: not for our own log
 
-    check_reachable(kafka)
+    check_reachable(kafka, f"--log {KAFKA_LOG}HOST:PORT")
 
 
 def _host_of(address: str) -> str:
@@ -144,8 +145,8 @@ def _watch(choices: Choices, *, as_json: bool) -> int:
     try:
         return supervise(choices.broker, choices.http, on_ready)
     except CannotStart as reason:
-        typer.echo(f"penstock up: {reason}", err=True)
-        return 1
+        show_server_error("penstock up", str(reason), REFUSED)
+        return REFUSED
     except BrokenPipeError:
         typer.echo("penstock up: nobody reads standard output, so it stopped", err=True)
         return 1

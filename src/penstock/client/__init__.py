@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
     from penstock.client.contract import Contract, Form
     from penstock.client.errors import (
+        ArgumentError,
         ClientError,
         DeliveryFailed,
         Reason,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Undecodable,
         Unencodable,
         UnsupportedRule,
+        WaitTimeoutError,
     )
     from penstock.client.event import Event
     from penstock.client.event_batch import EventBatch
@@ -51,6 +53,7 @@ _HOMES: Final = {
     "consumer": ("Consumer",),
     "contract": ("Contract", "Form"),
     "errors": (
+        "ArgumentError",
         "ClientError",
         "DeliveryFailed",
         "Reason",
@@ -59,6 +62,7 @@ _HOMES: Final = {
         "Undecodable",
         "Unencodable",
         "UnsupportedRule",
+        "WaitTimeoutError",
     ),
     "event": ("Event",),
     "event_batch": ("EventBatch",),
@@ -80,6 +84,7 @@ _MODULES["Reader"] = "penstock.schemas.readers"
 
 __all__ = [
     "KEY_HASH",
+    "ArgumentError",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncRegistry",
@@ -111,6 +116,7 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "UnsupportedRule",
+    "WaitTimeoutError",
 ]
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import Message
 from penstock.client.closing import Closing
 from penstock.client.consuming import Offsets
 from penstock.client.contract import Contract
-from penstock.client.errors import ClientError
+from penstock.client.errors import ArgumentError, ClientError
 from penstock.client.event import Event
 from penstock.client.flow import Flow, FlowLimits, FlowStats
 from penstock.client.handed_over import HandedOver
@@ -78,6 +78,9 @@ class Consumer(Closing):
         registry_wait_s: float = REGISTRY_WAIT_S,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        if not group:  # librdkafka's binding would abort the process
+            raise ArgumentError(f"group is {group!r}: a consumer needs a group's name")
+        names = _topic_names(topics)
         if reader is not None:
             _needed(registry, "a reader")
         reading = Reading(
@@ -99,7 +102,6 @@ class Consumer(Closing):
         self._progress = Progress(self._intake, commits)
         self._offsets = HandedOver(self._intake, self._progress, self._sieve)
         self._settling = Settling(self._sieve.quarantine, self._progress)
-        names = [topics] if isinstance(topics, str) else list(topics)
         self._intake.start(names, self._progress.on_revoked)
         self._lease = ReaderLease(registry, names, reader, value) if registry and reader else None
 
@@ -114,7 +116,7 @@ class Consumer(Closing):
         """
         # One at a time: what is still in the queue can be dropped by a rebalance or a rewind.
         at_once = BATCH_MAX if self._progress.commits is Commits.AT_MOST_ONCE else 1
-        for sifted in self._rounds(lambda wait_s: self._sift(at_once, wait_s), idle_s):
+        for sifted in self._rounds(partial(self._sift, at_once), idle_s=idle_s):
             for message, event in sifted:
                 if event is not None:
                     yield event
@@ -127,7 +129,7 @@ class Consumer(Closing):
 
         Asking for the next list says that this one is done.
         """
-        for sifted in self._rounds(lambda wait_s: self._sift(records_max, wait_s), idle_s):
+        for sifted in self._rounds(partial(self._sift, records_max), idle_s=idle_s):
             batch = [event for _, event in sifted if event is not None]
             if batch:
                 yield batch
@@ -151,7 +153,7 @@ class Consumer(Closing):
         """
         reading = self._column_reading(columns)
         step = partial(self._sift_columns, reading, records_max)
-        for messages, batch in self._rounds(step, idle_s):
+        for messages, batch in self._rounds(step, idle_s=idle_s):
             if len(batch):
                 yield batch
             self._settling.done(messages)
@@ -163,25 +165,32 @@ class Consumer(Closing):
         records_max: int = ARROW_RECORDS_MAX,
         wait_s: float | None = 1.0,
     ) -> "EventBatch | None":
-        """Some events as one Arrow batch, or None when the time is over. As `take` otherwise."""
+        """Some events as one Arrow batch, or None after `wait_s`. As `take` otherwise."""
         self._settling.done(self._taken)
         self._taken = ()
-        found = self._sift_columns(self._column_reading(columns), records_max, wait_s)
-        if found is None:
-            self._settling.settle()
-            return None
-        self._taken, batch = found
-        return batch if len(batch) else None
+        step = partial(self._sift_columns, self._column_reading(columns), records_max)
+        for messages, batch in self._rounds(step, total_s=wait_s):
+            if len(batch):
+                self._taken = messages
+                return batch
+            self._settling.done(messages)
+        return None
 
     def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
-        """Some events now, or none when the time is over. The next call says that they are done."""
+        """Some events as soon as there are any, or none after `wait_s`.
+
+        Events that cannot be read do not end the wait. The next call marks the events as handled.
+        """
         self._settling.done(self._taken)
         self._taken = ()
-        sifted = self._sift(records_max, wait_s)
-        self._taken = [message for message, _ in sifted]
-        if not sifted:
-            self._settling.settle()
-        return [event for _, event in sifted if event is not None]
+        for sifted in self._rounds(partial(self._sift, records_max), total_s=wait_s):
+            messages = [message for message, _ in sifted]
+            events = [event for _, event in sifted if event is not None]
+            if events:
+                self._taken = messages
+                return events
+            self._settling.done(messages)
+        return []
 
     def commit(self) -> None:
         """Commit all that was handed over so far, the present event included, and wait for it."""
@@ -239,20 +248,30 @@ class Consumer(Closing):
             self._sieve.quarantine.close()
 
     def _rounds(
-        self, step: Callable[[float], _Found | None], idle_s: float | None
+        self,
+        step: Callable[[float], _Found | None],
+        *,
+        idle_s: float | None = None,
+        total_s: float | None = None,
     ) -> Iterator[_Found]:
-        """What each step finds, for ever, or until none found anything for `idle_s`."""
-        idle_since_s = time.monotonic()
-        wait_s = _TAKE_S if idle_s is None else min(_TAKE_S, idle_s)
+        """What each step finds, until none found anything for `idle_s`, or for `total_s` in all."""
+        started_s = idle_since_s = time.monotonic()
+        wait_s = min(limit for limit in (_TAKE_S, idle_s, total_s) if limit is not None)
         while True:
             found = step(wait_s)
             if found:
                 yield found
-                idle_since_s = time.monotonic()
-                continue
-            self._settling.settle()
-            if idle_s is not None and time.monotonic() - idle_since_s >= idle_s:
+            else:
+                self._settling.settle()
+            now_s = time.monotonic()
+            if found:
+                idle_since_s = now_s
+            elif idle_s is not None and now_s - idle_since_s >= idle_s:
                 return
+            if total_s is not None:
+                wait_s = min(wait_s, started_s + total_s - now_s)
+                if wait_s <= 0:
+                    return
 
     def _sift(self, records_max: int, wait_s: float | None) -> list[tuple[Message, Event | None]]:
         """The next records, read; they count as handed over."""
@@ -328,6 +347,16 @@ class Consumer(Closing):
         return self._progress.handing_over(
             messages, lambda partition: flow.is_current(partition, epoch)
         )
+
+
+def _topic_names(topics: str | Sequence[str]) -> list[str]:
+    try:
+        names = [topics] if isinstance(topics, str) else list(topics)
+    except TypeError:
+        names = []
+    if not names or not all(names):
+        raise ArgumentError(f"topics is {topics!r}: give a topic's name, or a list of names")
+    return names
 
 
 def _needed(registry: Registry | None, by: str) -> Registry:

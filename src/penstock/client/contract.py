@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.client.errors import ClientError
+from penstock.client.errors import ArgumentError
 from penstock.client.subjects import SubjectNames
 from penstock.schemas.model import Reference, SchemaType, Source
 
@@ -56,14 +56,21 @@ class Contract:
             case Path() as path:
                 kind = self.type or _SUFFIXES.get(path.suffix)
                 if kind is None:
-                    raise ClientError(f"{path}: name it .avsc, .proto or .json, or say the type")
-                return Source(kind, path.read_text(encoding="utf-8"), self.references)
+                    raise ArgumentError(
+                        f"{path}: the language is not known by its suffix (.avsc, .proto, .json): "
+                        "give Contract(..., type=SchemaType.AVRO)"
+                    )
+                return Source(kind, _text_of(path), self.references)
             case str() as text:
+                if Path(text).suffix in _SUFFIXES and "\n" not in text:
+                    raise ArgumentError(
+                        f"{text!r} is the name of a file, not a schema: give Path({text!r})"
+                    )
                 return Source(self.type or SchemaType.AVRO, text, self.references)
             case message_type if hasattr(message_type, "DESCRIPTOR"):
                 return _source_of(message_type.DESCRIPTOR.file, refer)
             case other:
-                raise ClientError(
+                raise ArgumentError(
                     f"{other!r} is no schema: give its text, the path of its file, or a generated "
                     "Protobuf class"
                 )
@@ -79,6 +86,13 @@ class Contract:
         if self.message is None and self.message_type is not None:
             return str(self.message_type.DESCRIPTOR.full_name)
         return self.message
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise ArgumentError(f"the schema file {path} cannot be read: {failure}") from None
 
 
 def _source_of(file: Any, refer: Callable[[str, Source], Reference]) -> Source:

@@ -8,6 +8,8 @@ ClientError
     UnsupportedRule       the schema has a rule that this client does not run: nothing is written
     Unencodable           this value does not fit the schema: mend the value or the schema
     DeliveryFailed        the broker did not take a record
+    ArgumentError         an argument or setting cannot be used; also a ValueError
+    WaitTimeoutError      the time the caller allowed is over; also a TimeoutError
     Rebalanced            partitions went to another member: what was read of them is its now
     Stopped               used after `close()`
 """
@@ -123,6 +125,16 @@ class DeliveryFailed(ClientError):
         self.topic = topic
         self.retriable = retriable
         self.row = row  # of those that were sent together; the first is 0
+
+
+class ArgumentError(ClientError, ValueError):
+    """An argument or a setting that cannot be used: correct the call."""
+
+
+class WaitTimeoutError(ClientError, TimeoutError):
+    """The time that the caller allowed is over; what was waited for may still happen."""
+
+    retriable = True
 
 
 class Rebalanced(ClientError):

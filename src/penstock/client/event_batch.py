@@ -14,6 +14,7 @@ from confluent_kafka import Message
 from penstock.client.batch_frames import WrongRow
 from penstock.client.batches import BatchDeserializer
 from penstock.client.contract import Contract
+from penstock.client.errors import ArgumentError
 from penstock.client.frame import Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import SerdeStats
@@ -114,7 +115,12 @@ class ColumnReading:
                 plain_indexes=self._plain_indexes,
             )
         headers: list[Any] = [message.headers() for message in messages]
-        values, wrongs = one.deserialize_many(
-            [message.value() for message in messages], headers if any(headers) else None
-        )
+        try:
+            values, wrongs = one.deserialize_many(
+                [message.value() for message in messages], headers if any(headers) else None
+            )
+        except ValueError as wrong:
+            if type(wrong) is not ValueError:  # Arrow's are something else
+                raise
+            raise ArgumentError(f"the columns of {topic} cannot be read: {wrong}") from None
         return EventBatch(topic, values, messages), wrongs

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from penstock.client.errors import ArgumentError
 from penstock.model import TopicPartition
 
 RECORD_OVERHEAD_BYTES: Final = 200  # what a message costs beside its bytes, roughly
@@ -27,9 +28,9 @@ class FlowLimits:
 
     def __post_init__(self) -> None:
         if not (0 <= self.low_records < self.high_records and self.high_records > 0):
-            raise ValueError("low_records must be less than high_records")
+            raise ArgumentError("low_records must be less than high_records")
         if not (0 <= self.low_bytes < self.high_bytes):
-            raise ValueError("low_bytes must be less than high_bytes")
+            raise ArgumentError("low_bytes must be less than high_bytes")
 
 
 @dataclass(slots=True)

@@ -21,14 +21,22 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.client.errors import Stopped
+from penstock.client.errors import ArgumentError, Stopped, WaitTimeoutError
 from penstock.client.flow import RECORD_OVERHEAD_BYTES, Flow
-from penstock.client.kafka_errors import KafkaFailed, connection_settings, ends_reading
+from penstock.client.kafka_errors import (
+    KafkaFailed,
+    KafkaReports,
+    connected,
+    ends_reading,
+    is_unknown_topic,
+)
+from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.model import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500
+ASSIGNMENT_S: Final = 5.0  # without an assignment before a warning says what is being waited for
 _POLL_S: Final = 0.05
 _COMMAND_S: Final = 30.0
 
@@ -55,7 +63,10 @@ class Intake:
         self.flow = flow
         self._on_revoked: OnRevoked = lambda partitions: None
         self._is_cooperative = _is_cooperative(settings)
-        self._kafka = KafkaConsumer(connection_settings(bootstrap, dict(settings)))
+        self._bootstrap = bootstrap
+        self._reports = KafkaReports(bootstrap)
+        self._lines = RateLimitedLog(logger)
+        self._kafka = connected(KafkaConsumer, bootstrap, settings, self._reports)
         self._metadata: Any = None  # who we were in the group when last looked
         self._changed = threading.Condition()  # guards the queue, the flow and the failure
         self._queue: deque[Message] = deque()
@@ -63,15 +74,22 @@ class Intake:
         self._ends: dict[TopicPartition, Offset] = {}  # to be stored, and so committed
         self._failure: KafkaFailed | None = None
         self._largest_bytes = 1 << 20  # of a record, until one was seen
+        self._started_s = 0.0
+        self._was_assigned = False  # at least once, perhaps nothing
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
 
     def start(self, topics: Sequence[str], on_revoked: OnRevoked) -> None:
         """Join the group and read; `on_revoked` is told which partitions went elsewhere."""
         self._on_revoked = on_revoked
-        self._kafka.subscribe(
-            list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
-        )
+        try:
+            self._kafka.subscribe(
+                list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+            )
+        except (KafkaException, TypeError) as failure:
+            self._kafka.close()
+            raise ArgumentError(f"cannot subscribe to {topics!r}: {failure}") from None
+        self._started_s = time.monotonic()
         self._thread.start()
 
     def take(self, records_max: int, wait_s: float | None) -> Taken:
@@ -157,6 +175,8 @@ class Intake:
             return future.result(_COMMAND_S)
         except KafkaException as failure:
             raise KafkaFailed(failure.args[0], doing) from None
+        except TimeoutError:
+            raise WaitTimeoutError(f"{doing} took longer than {_COMMAND_S:.0f} s") from None
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -164,6 +184,7 @@ class Intake:
                 self._obey()
                 self._steer()
                 self._fetch()
+                self._report_waiting()
             except KafkaException as failure:
                 self._fail(KafkaFailed(failure.args[0], "reading"))
                 time.sleep(_POLL_S)
@@ -221,6 +242,8 @@ class Intake:
                 records.append(message)
             elif ends_reading(error):
                 self._fail(KafkaFailed(error, f"reading {message.topic() or ''}"))
+            elif is_unknown_topic(error):
+                self._report_unknown(message.topic() or "")
             else:
                 logger.debug("reading goes on after: %s", error)
         if not records:
@@ -233,12 +256,31 @@ class Intake:
             self._largest_bytes = max(*sizes, self._largest_bytes * 3 // 4, 1)
             self._changed.notify_all()
 
+    def _report_unknown(self, topic: str) -> None:
+        self._reports.last_error = f"there is no topic {topic!r}"
+        self._lines.log(
+            topic, logging.WARNING,
+            "there is no topic %r at %s; reading starts once it is created. Is the name right?",
+            topic, self._bootstrap,
+        )  # fmt: skip
+
+    def _report_waiting(self) -> None:
+        """An unreachable cluster must not look like an empty topic."""
+        waited_s = time.monotonic() - self._started_s
+        if not self._was_assigned and waited_s >= ASSIGNMENT_S:
+            self._lines.log(
+                None, logging.WARNING, "nothing can be read from %s yet, after %.0f s: %s",
+                self._bootstrap, waited_s,
+                self._reports.last_error or "the group has not assigned partitions",
+            )  # fmt: skip
+
     def _fail(self, failure: KafkaFailed) -> None:
         with self._changed:
             self._failure = failure
             self._changed.notify_all()
 
     def _assign(self, kafka: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
+        self._was_assigned = True
         with self._changed:
             self.flow.on_assigned(_own_partitions(partitions))
         if self._is_cooperative:

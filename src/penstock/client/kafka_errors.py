@@ -1,12 +1,13 @@
 """librdkafka's errors as sentences that say what to do."""
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.errors import ClientError
+from penstock.client.errors import ArgumentError, ClientError
+from penstock.client.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +16,9 @@ _NOBODY: Final = (
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
     KafkaError._RESOLVE,  # noqa: SLF001 - as above
 )
+_UNREACHABLE: Final = "is the broker running, and is the address right?"
 _ADVICE: Final = {
+    **dict.fromkeys(_NOBODY, _UNREACHABLE),
     KafkaError._MSG_TIMED_OUT: (  # noqa: SLF001 - as above
         "no broker took it in time. Is the cluster reachable from here, and does the topic exist?"
     ),
@@ -44,6 +47,8 @@ _REACH: Final = (
     "client.id", "client.rack", "client.dns.lookup", "broker.address.family", "oauth_cb",
 )  # fmt: skip
 
+_Client = TypeVar("_Client")
+
 
 class KafkaFailed(ClientError):
     """The cluster declined, or could not be reached."""
@@ -65,8 +70,12 @@ def ends_reading(error: KafkaError) -> bool:
     code = error.code()
     if code in _NOBODY or code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - as above
         return False
-    is_absent = code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - as above
-    return bool(error.fatal()) or not (error.retriable() or is_absent)
+    return bool(error.fatal()) or not (error.retriable() or is_unknown_topic(error))
+
+
+def is_unknown_topic(error: KafkaError) -> bool:
+    """Whether there is no such topic, now; it may be created later."""
+    return error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - as above
 
 
 def reach_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -78,11 +87,59 @@ def reach_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def connection_settings(bootstrap: str, more: dict[str, Any]) -> dict[str, Any]:
-    """librdkafka's settings; what it would print goes to our log."""
-    return {
-        "bootstrap.servers": bootstrap,
-        "error_cb": lambda error: logger.info("%s: %s", bootstrap, error.str()),
-        "logger": logger,
-        **more,
-    }
+class KafkaReports:
+    """What librdkafka reports about one client, thinned to one line per kind and minute.
+
+    `last_error` is the latest error, for those who wait and want to know what for.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.last_error = ""
+        self._bootstrap = bootstrap
+        self._lines = RateLimitedLog(logger)
+
+    def on_error(self, error: KafkaError) -> None:
+        """librdkafka's `error_cb`. One lost connection is routine; having none left is not."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - as above
+            cause = self.last_error or error.str()
+            self._lines.log(
+                "down", logging.WARNING, "cannot connect to %s: %s; trying again; %s",
+                self._bootstrap, cause, _UNREACHABLE,
+            )  # fmt: skip
+            return
+        self.last_error = error.str()
+        level = logging.INFO if error.code() in _NOBODY else logging.WARNING
+        self._lines.log(error.code(), level, "%s: %s", self._bootstrap, explained(error))
+
+    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        """librdkafka's `logger`. Its FAIL lines repeat what `error_cb` gets."""
+        shown = logging.DEBUG if facility == "FAIL" else level
+        self._lines.log((facility, line[:40]), shown, text, facility, client, line)
+
+
+def connection_settings(
+    bootstrap: str, more: Mapping[str, Any], reports: KafkaReports | None = None
+) -> dict[str, Any]:
+    """librdkafka's settings; its own lines and errors go to our log."""
+    reports = reports or KafkaReports(bootstrap)
+    own = {"bootstrap.servers": bootstrap, "error_cb": reports.on_error, "logger": reports}
+    return {**own, **more}
+
+
+def connected(
+    make: Callable[[dict[str, Any]], _Client],
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    reports: KafkaReports | None = None,
+) -> _Client:
+    """A client of librdkafka; ArgumentError if it refuses its settings."""
+    try:
+        return make(connection_settings(bootstrap, settings, reports))
+    except KafkaException as failure:
+        refused = failure.args[0].str()
+    except (TypeError, ValueError) as wrong:
+        refused = str(wrong)
+    raise ArgumentError(
+        f"the client's settings cannot be used: {refused}. `settings` takes librdkafka's names and "
+        "values, such as {'acks': 'all'}"
+    )

@@ -62,10 +62,14 @@ class ClientMetrics:
 
 def _of_registry(registry: Registry) -> Iterator[Metric]:
     stats = registry.request_stats
-    yield CounterMetricFamily("registry_requests", "Asked of the registry.", stats.requests)
-    yield CounterMetricFamily("registry_failures", "Not answered.", stats.failures)
-    yield CounterMetricFamily("registry_seconds", "Spent asking.", stats.seconds)
-    ratio = GaugeMetricFamily("schema_cache_hit_ratio", "Known without asking.", labels=["cache"])
+    yield CounterMetricFamily(
+        "penstock_client_registry_requests", "Asked of the registry.", stats.requests
+    )
+    yield CounterMetricFamily("penstock_client_registry_failures", "Not answered.", stats.failures)
+    yield CounterMetricFamily("penstock_client_registry_seconds", "Spent asking.", stats.seconds)
+    ratio = GaugeMetricFamily(
+        "penstock_client_schema_cache_hit_ratio", "Known without asking.", labels=["cache"]
+    )
     for name, cache in registry.cache_stats.items():
         ratio.add_metric([name], cache.hit_ratio)
     yield ratio
@@ -76,7 +80,9 @@ def _errors(reads: Iterable[tuple[str, SerdeStats]]) -> Metric:
     for _, stats in reads:
         counts.update(stats.errors)
     errors = CounterMetricFamily(
-        "deserialize_errors", "Events that could not be read.", labels=["subject", "reason"]
+        "penstock_client_deserialize_errors",
+        "Events that could not be read.",
+        labels=["subject", "reason"],
     )
     for (subject, reason), count in counts.items():
         errors.add_metric([subject, str(reason)], count)
@@ -91,8 +97,8 @@ def _serde(stats: Mapping[str, Iterable[tuple[str, SerdeStats]]]) -> Iterator[Me
             events[subject, direction] += one.events
             seconds[subject, direction] += one.seconds
     families: tuple[tuple[str, str, Mapping[tuple[str, str], float]], ...] = (
-        ("serde_events", "Events.", events),
-        ("serde_seconds", "Spent.", seconds),
+        ("penstock_client_serde_events", "Events.", events),
+        ("penstock_client_serde_seconds", "Spent.", seconds),
     )
     for name, told, counts in families:
         family = CounterMetricFamily(name, told, labels=["subject", "direction"])
@@ -113,7 +119,7 @@ def _latency(
             known = counts.get((subject, direction), [0] * len(one.by_latency))
             counts[subject, direction] = list(map(sum, zip(known, one.by_latency, strict=True)))
     family = HistogramMetricFamily(
-        "serde_latency_seconds", "Of one event.", labels=["subject", "direction"]
+        "penstock_client_serde_latency_seconds", "Of one event.", labels=["subject", "direction"]
     )
     bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_S), "+Inf"]
     for labels, by_latency in counts.items():
@@ -124,9 +130,15 @@ def _latency(
 
 def _of_consumers(consumers: Iterable[Consumer]) -> Iterator[Metric]:
     counts = {
-        "consumer_pauses": (lambda one: one.flow_stats.pauses, "Times the queue was full."),
-        "consumer_records": (lambda one: one.flow_stats.taken, "Taken by the program."),
-        "quarantined": (lambda one: one.quarantined, "Put into quarantine."),
+        "penstock_client_consumer_pauses": (
+            lambda one: one.flow_stats.pauses,
+            "Times the queue was full.",
+        ),
+        "penstock_client_consumer_records": (
+            lambda one: one.flow_stats.taken,
+            "Taken by the program.",
+        ),
+        "penstock_client_quarantined": (lambda one: one.quarantined, "Put into quarantine."),
     }
     for name, (count, told) in counts.items():
         yield CounterMetricFamily(name, told, sum(map(count, consumers)))

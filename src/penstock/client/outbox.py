@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
-from penstock.client.errors import DeliveryFailed, Stopped
-from penstock.client.kafka_errors import KafkaFailed, connection_settings, explained
+from penstock.client.errors import ArgumentError, DeliveryFailed, Stopped, WaitTimeoutError
+from penstock.client.kafka_errors import KafkaFailed, connected, explained
 from penstock.model import Millis, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,10 @@ class Deliveries:
         with self._changed:
             is_done = self._changed.wait_for(self._all_heard, timeout_s)
         if not is_done:
-            raise TimeoutError(f"{self.delivered} of {self.sent} records in {timeout_s} s")
+            raise WaitTimeoutError(
+                f"{self.delivered} of {self.sent} records were delivered within {timeout_s} s; "
+                "the rest are still on their way: wait again"
+            )
         if self.failures:
             raise self.failures[0]
         return self.delivered
@@ -122,8 +125,7 @@ class Outbox:
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
         self._bootstrap = bootstrap
-        more = {**_SETTINGS, **(settings or {})}
-        self.kafka = KafkaProducer(connection_settings(bootstrap, more))
+        self.kafka = connected(KafkaProducer, bootstrap, {**_SETTINGS, **(settings or {})})
         self._partition_counts: dict[str, tuple[int, float]] = {}  # and when they were asked for
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._hear, name="deliveries", daemon=True)
@@ -135,7 +137,7 @@ class Outbox:
             raise Stopped("it was closed; nothing can be sent any more")
         more: dict[str, Any] = {}
         if record.headers:
-            more["headers"] = list(record.headers)
+            more["headers"] = _header_pairs(record)
         if record.partition is not None:
             more["partition"] = record.partition
         if record.timestamp is not None:
@@ -155,6 +157,11 @@ class Outbox:
                 self._poll()
             except KafkaException as failure:
                 raise KafkaFailed(failure.args[0], f"sending to {record.topic}") from None
+            except (TypeError, ValueError, OverflowError) as wrong:
+                raise ArgumentError(
+                    f"the record for {record.topic} cannot be sent: {wrong}. The topic is text, "
+                    "partition and timestamp are integers, header values are bytes"
+                ) from None
 
     def _stuck(self, topic: str) -> DeliveryFailed:
         told = (
@@ -221,6 +228,15 @@ class Outbox:
             # A fatal error, which each record and the transaction are told of as well.
             logger.debug("hearing of deliveries: %s", failure)
             self._stopping.wait(_POLL_S)
+
+
+def _header_pairs(record: Outgoing) -> list[tuple[str, bytes | None]]:
+    if isinstance(record.headers, Mapping):
+        raise ArgumentError(
+            f"the headers of a record for {record.topic} are a dict, and a name may occur more "
+            "than once: pass pairs, such as [('trace', b'1')]"
+        )
+    return list(record.headers)
 
 
 def _placed(message: Message) -> Placed:

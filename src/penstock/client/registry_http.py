@@ -15,7 +15,12 @@ from urllib.parse import quote
 
 import httpx
 
-from penstock.client.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
+from penstock.client.errors import (
+    ArgumentError,
+    RegistryRefused,
+    RegistryUnavailable,
+    UnknownSchema,
+)
 
 TIMEOUT_S: Final = 10.0
 ATTEMPTS: Final = 3
@@ -63,7 +68,7 @@ class RegistryHttp:
     ) -> None:
         self.urls = tuple(url.strip().rstrip("/") for url in urls.split(",") if url.strip())
         if not self.urls or not all(url.startswith(("http://", "https://")) for url in self.urls):
-            raise ValueError(f"{urls!r}: say where the registry is, as http://host:port")
+            raise ArgumentError(f"{urls!r} is not a registry's address: give http://host:port")
         self.stats = RequestStats()
         self._attempts = attempts
         self._clock = clock

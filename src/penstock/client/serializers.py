@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from penstock.client.codec import EventDecoder, EventEncoder, Misfit, ReadAs
 from penstock.client.contract import Contract, Form
 from penstock.client.errors import (
+    ArgumentError,
     Reason,
     Undecodable,
     Unencodable,
@@ -316,7 +317,10 @@ class Deserializer:
         if self._reader_schema is None:
             source = self._reader.source(self.registry.refer)
             assert source is not None, "a reader with a schema has its source"
-            self._reader_schema = self.registry.understand(source)
+            try:
+                self._reader_schema = self.registry.understand(source)
+            except UnusableSchema as wrong:  # the program's fault, not that of each event
+                raise ArgumentError(f"the reader's schema cannot be used: {wrong}") from None
         return self._reader_schema
 
 

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.client.contract import Contract
-from penstock.client.errors import ClientError, Unencodable
+from penstock.client.errors import ArgumentError, ClientError, Unencodable
 from penstock.client.frame import Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Framed, Serializer
@@ -143,4 +143,6 @@ def parts_of(values: Any, rows_max: int) -> "Iterator[Rows]":
 def listed(values: Any) -> Iterable[Any]:
     """An Arrow array as Python has it; anything else as it is."""
     found: Iterable[Any] = values.to_pylist() if hasattr(values, "to_pylist") else values
+    if not isinstance(found, Iterable):
+        raise ArgumentError(f"a {type(values).__name__} is not many: give a list or an Arrow array")
     return found

@@ -5,6 +5,7 @@ one comes. A registry that is down is no fault of the event: it is waited for, a
 long the caller gets the error and the event comes again.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -16,13 +17,16 @@ from penstock.client.errors import ClientError, RegistryUnavailable, Undecodable
 from penstock.client.event import Event
 from penstock.client.frame import Side
 from penstock.client.outbox import Outgoing
-from penstock.client.quarantine import Origin, verdict_on
+from penstock.client.quarantine import Origin, quarantine_topic, verdict_on
 from penstock.client.quarantine_writer import QuarantineWriter
+from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.client.reading import Reading, UndecodableSide, origin_of
 from penstock.model import Millis
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReading, EventBatch
+
+logger = logging.getLogger(__name__)
 
 _REGISTRY_PAUSE_S: Final = 0.5
 _Found = TypeVar("_Found")
@@ -74,6 +78,7 @@ class Sieve:
         self._registry_wait_s = registry_wait_s
         self._client, self._reader_name = client, reader
         self._asides: list[Outgoing] = []
+        self._lines = RateLimitedLog(logger)  # by reason: a flood of bad events is one line
 
     def sift(self, messages: Sequence[Message]) -> Sifted:
         """Read as many as can be; a failure that concerns a later one is left for its turn."""
@@ -127,9 +132,10 @@ class Sieve:
         while True:
             try:
                 return read()
-            except RegistryUnavailable:
+            except RegistryUnavailable as failure:
                 if time.monotonic() >= deadline_s:
                     raise
+                self._lines.log("registry", logging.WARNING, "events wait: %s", failure)
                 time.sleep(_REGISTRY_PAUSE_S)
 
     def _put_aside(self, origin: Origin, found: UndecodableSide) -> None:
@@ -137,8 +143,9 @@ class Sieve:
             case OnUndecodable.RAISE:
                 raise _placed(found.wrong, origin)
             case OnUndecodable.SKIP:
-                return
+                self._report(origin, found, "skipped")
             case OnUndecodable.QUARANTINE:
+                self._report(origin, found, f"sent to {quarantine_topic(origin.topic)}")
                 now = Millis(int(time.time() * 1000))
                 verdict = verdict_on(
                     found.wrong, found.side, client=self._client, at=now, reader=self._reader_name
@@ -149,6 +156,13 @@ class Sieve:
                     self.quarantine.put(origin, verdict)
             case other:
                 assert_never(other)
+
+    def _report(self, origin: Origin, found: UndecodableSide, outcome: str) -> None:
+        self._lines.log(
+            found.wrong.reason, logging.WARNING,
+            "%s-%d at offset %d: the %s cannot be read, %s: %s",
+            origin.topic, origin.partition, origin.offset, found.side, outcome, found.wrong,
+        )  # fmt: skip
 
 
 def _placed(wrong: Undecodable, origin: Origin) -> Undecodable:

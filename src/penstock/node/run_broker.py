@@ -151,6 +151,7 @@ class RunningBroker:
         self.cluster.static["listeners"] = f"{self.server.listener}://{where}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)
+            _report_recovery(self.folder)
         registered = self.cluster.start(
             endpoint, stopped_cleanly=self.folder.was_clean, cluster_id=self._cluster_id
         )
@@ -296,6 +297,15 @@ def _check_metadata_is_there(folder: LogFolder) -> None:
             f"{path} is missing or empty, and {folder.path} holds {others} partitions whose topics "
             "it described: restore it from a copy, or start with another --dir"
         )
+
+
+def _report_recovery(folder: LogFolder) -> None:
+    partitions = sum(1 for name in folder.found() if name != METADATA_PARTITION)
+    if partitions:  # a new folder has none
+        logger.info(
+            "the last stop was not clean: checking the ends of %d partitions in %s, and cutting "
+            "off batches that were not written completely", partitions, folder.path,
+        )  # fmt: skip
 
 
 def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:

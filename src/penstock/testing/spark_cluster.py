@@ -33,7 +33,7 @@ class SparkCluster:
     def __init__(self, *, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
         package = find_spec("pyspark")
         if package is None or package.origin is None:
-            raise PeerUnavailable("a Spark cluster needs pyspark: pip install 'penstock[spark]'")
+            raise PeerUnavailable("a Spark cluster needs pyspark: install Penstock's extra `spark`")
         if shutil.which("java") is None:
             raise PeerUnavailable("a Spark cluster needs `java`, which is not on the PATH")
         self._home = Path(package.origin).parent

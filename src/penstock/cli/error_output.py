@@ -1,0 +1,84 @@
+"""How a command reports an error: a line on standard error, or with --json an object on standard
+output: {"error": "...", "status": 1}. Loads no Kafka client.
+
+Exit status: 0 success, 1 refused, 2 the command was not understood, 3 no answer.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+REFUSED: Final = 1
+NOT_UNDERSTOOD: Final = 2
+UNREACHABLE: Final = 3
+_as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
+
+
+def show_error(message: str, status: int) -> None:
+    """Report an error the way the caller asked for."""
+    if _as_json.get():
+        _show_json(message, status)
+    else:
+        typer.echo(f"penstock: {message}", err=True)
+
+
+def show_server_error(command: str, message: str, status: int) -> None:
+    """Report an error of a command that serves: on standard error too, as its log is there."""
+    if _as_json.get():
+        _show_json(message, status)
+    typer.echo(f"{command}: {message}", err=True)
+
+
+def _show_json(message: str, status: int) -> None:
+    document = {"error": message, "status": status}
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def fail(message: str, status: int = REFUSED) -> NoReturn:
+    """Report an error and exit."""
+    show_error(message, status)
+    raise typer.Exit(status)
+
+
+class RootGroup(TyperGroup):
+    """The `penstock` command: with --json, misuse is reported as JSON too."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line."""
+        words = sys.argv[1:] if args is None else list(args)
+        with _errors_as_json("--json" in words) as as_json:
+            if not as_json or not standalone_mode:
+                return super().main(
+                    args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
+                )
+            try:
+                status = super().main(
+                    args, prog_name, complete_var, False, windows_expand_args, **extra
+                )
+            except typer.TyperException as misuse:
+                show_error(misuse.format_message(), misuse.exit_code)
+                status = misuse.exit_code
+            sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _errors_as_json(wanted: bool) -> Iterator[bool]:
+    token = _as_json.set(wanted)
+    try:
+        yield wanted
+    finally:
+        _as_json.reset(token)
