@@ -19,6 +19,7 @@ import uvloop
 from crc32c import crc32c
 
 from bench.figures import Figure, report
+from penstock.broker.handler import result_of
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.model import Millis
 from penstock.node.run_broker import RunningBroker, open_folder
@@ -193,7 +194,7 @@ async def measure_all(folder: Path) -> list[Figure]:
     await running.start()
     try:
         wanted = NewTopic(TOPIC, running.cluster.mint_topic_id(), PARTITIONS, 1, (), ())
-        await running.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+        await result_of(running.cluster.submit(lambda caller: CreateTopics(caller, (wanted,))))
         return [
             await measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),
             await measure_produce(running, "produce 16 messages of 1 000 B", a_batch(16, 1000)),

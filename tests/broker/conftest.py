@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 import uvloop
 
+from penstock.broker.handler import result_of
 from penstock.broker.quotas import QuotaEntity, Rates
 from penstock.coordination.controller.commands import CreateTopics, NewTopic
 from penstock.errors import Refused
@@ -66,7 +67,9 @@ class RunningBroker:
 
         async def ask() -> list[object]:
             wanted = NewTopic(name, self.cluster.mint_topic_id(), partitions, 1, (), overrides)
-            made = await self.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+            made = await result_of(
+                self.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
+            )
             assert isinstance(made, list)
             return made
 

@@ -12,12 +12,13 @@ import pytest
 import uvloop
 
 from penstock.broker import hosting
+from penstock.broker.handler import result_of
 from penstock.broker.hosting import HostedMachine
 from penstock.broker.partition import Leadership, Partition, TopicSettings
 from penstock.config.views import LogSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
-from penstock.machine import CallerId, JournalRecord, Outcome, Reply, TransactionStamp
+from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionStamp
 from penstock.model import (
     LeaderEpoch,
     Millis,
@@ -134,9 +135,9 @@ def test_a_reply_comes_when_its_event_is_in_the_log_and_replay_finds_it(tmp_path
     async def work() -> dict[str, str]:
         partition = open_partition(tmp_path)
         hosted = host(partition)
-        assert await hosted.submit(put("a", "1")) == "a=1"
+        assert await result_of(hosted.submit(put("a", "1"))) == "a=1"
         with pytest.raises(Refused):
-            await hosted.submit(put("a", "refuse"))
+            await result_of(hosted.submit(put("a", "refuse")))
         hosted.close()
         return host(partition).state.values
 
@@ -151,16 +152,19 @@ def test_a_reply_waits_for_the_high_watermark(tmp_path: Path) -> None:
         hosted = host(partition)
         answer = hosted.submit(put("a", "1"))
         await asyncio.sleep(0)
-        assert not answer.done()
+        assert isinstance(answer, Deferred)
+        assert not answer.is_resolved
         partition.on_replica_fetch(NodeId(2), partition.log.end_offset)
-        assert await answer == "a=1"
+        assert await result_of(answer) == "a=1"
 
     run(work)
 
 
 def test_time_wakes_who_was_parked(tmp_path: Path) -> None:
     async def work() -> object:
-        return await asyncio.wait_for(host(open_partition(tmp_path)).submit(put("a", "park")), 10)
+        return await asyncio.wait_for(
+            result_of(host(open_partition(tmp_path)).submit(put("a", "park"))), 10
+        )
 
     assert run(work) == "woken"
 
@@ -170,7 +174,7 @@ def test_markers_are_observed_live_and_in_replay(tmp_path: Path) -> None:
         partition = open_partition(tmp_path)
         hosted = host(partition)
         stamp = TransactionStamp(ProducerId(7), ProducerEpoch(0))
-        await hosted.submit(lambda caller: Put(caller, "a", "1", stamp))
+        await result_of(hosted.submit(lambda caller: Put(caller, "a", "1", stamp)))
         marker = build_marker(
             commit=True,
             producer_id=ProducerId(7),
@@ -196,19 +200,19 @@ def test_a_disk_that_refuses_costs_the_callers_and_the_state_is_reloaded(
     async def work() -> object:
         partition = open_partition(tmp_path)
         hosted = host(partition)
-        await hosted.submit(put("a", "1"))
+        await result_of(hosted.submit(put("a", "1")))
         parked = hosted.submit(put("b", "park"))
         with monkeypatch.context() as broken:
             broken.setattr(OpenFiles, "write", no_space)
             refused = hosted.submit(put("a", "2"))
             for waiting in (refused, parked):
                 with pytest.raises(Refused) as caught:
-                    await waiting
+                    await result_of(waiting)
                 assert caught.value.code == ErrorCode.coordinator_not_available
         await asyncio.sleep(0.1)
         assert hosted.is_ready
         assert hosted.state.values == {"a": "1"}
-        return await hosted.submit(put("a", "3"))
+        return await result_of(hosted.submit(put("a", "3")))
 
     assert run(work) == "a=3"
 
@@ -225,7 +229,7 @@ def test_a_closed_machine_refuses_new_and_old_callers(tmp_path: Path) -> None:
         codes = []
         for waiting in (parked, hosted.submit(put("a", "1"))):
             with pytest.raises(Refused) as caught:
-                await waiting
+                await result_of(waiting)
             codes.append(caught.value.code)
         return codes
 
@@ -241,7 +245,7 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
         partition = open_partition(tmp_path)
         first = host(partition)
         for number in range(5):
-            await first.submit(put(f"n{number}", "1"))
+            await result_of(first.submit(put(f"n{number}", "1")))
         first.close()
         hosted = HostedMachine(
             Names(),
@@ -252,11 +256,11 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
         )
         hosted.start()
         with pytest.raises(Refused) as caught:
-            await hosted.submit(put("a", "2"))
+            await result_of(hosted.submit(put("a", "2")))
         hosted.tell(put("told", "3")(CallerId(0)))
         for _ in range(20):  # turns of the loop
             await asyncio.sleep(0)
-        await hosted.submit(put("b", "4"))
+        await result_of(hosted.submit(put("b", "4")))
         return caught.value.code, hosted.state.values
 
     code, values = run(work)
@@ -280,7 +284,7 @@ def test_a_journal_that_is_damaged_is_not_replayed_in_part(
         partition = open_partition(tmp_path)
         hosted = host(partition)
         for number in range(5):
-            await hosted.submit(put(f"name-{number}", "a value"))
+            await result_of(hosted.submit(put(f"name-{number}", "a value")))
         hosted.close()
         segment = partition.log.active
         change(segment.log.path, segment.position_of(Offset(2)) + at, rot)

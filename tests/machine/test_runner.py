@@ -124,6 +124,12 @@ class Desk:
     answers: list[object]
     sent: list[object]
 
+    def say(self, word: str) -> None:
+        """Submit a command; its reply is among the answers, now or later."""
+        reply = self.runner.submit(Say(word), CALLER, NOW)
+        if reply is not NOT_YET:
+            self.answers.append(reply)
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -140,7 +146,7 @@ def open_desk(journal: Memory) -> Desk:
 
 
 def test_a_reply_waits_until_its_events_are_committed(desk: Desk) -> None:
-    desk.runner.submit(Say("hello"), CALLER, NOW)
+    desk.say("hello")
     assert (desk.answers, desk.sent) == ([], [])
     desk.journal.commit()
     desk.runner.on_committed()
@@ -148,8 +154,8 @@ def test_a_reply_waits_until_its_events_are_committed(desk: Desk) -> None:
 
 
 def test_a_read_waits_for_what_it_saw(desk: Desk) -> None:
-    desk.runner.submit(Say("hello"), CALLER, NOW)
-    desk.runner.submit(Say("how many"), CALLER, NOW)
+    desk.say("hello")
+    desk.say("how many")
     assert desk.answers == []
     desk.journal.commit()
     desk.runner.on_committed()
@@ -157,8 +163,8 @@ def test_a_read_waits_for_what_it_saw(desk: Desk) -> None:
 
 
 def test_a_refusal_keeps_its_place_among_the_replies(desk: Desk) -> None:
-    desk.runner.submit(Say("hello"), CALLER, NOW)
-    desk.runner.submit(Say("rude"), CALLER, NOW)
+    desk.say("hello")
+    desk.say("rude")
     assert desk.answers == []
     desk.journal.commit()
     desk.runner.on_committed()
@@ -168,7 +174,7 @@ def test_a_refusal_keeps_its_place_among_the_replies(desk: Desk) -> None:
 
 def test_replay_gives_the_same_state_even_when_records_come_twice(desk: Desk) -> None:
     for word in ("a", "b", "a"):
-        desk.runner.submit(Say(word), CALLER, NOW)
+        desk.say(word)
     again = open_desk(desk.journal)
     stored: list[tuple[JournalRecord, None]] = [(r, None) for r in desk.journal.records]
     again.runner.replay(stored)
@@ -177,13 +183,13 @@ def test_replay_gives_the_same_state_even_when_records_come_twice(desk: Desk) ->
 
 
 def test_notes_change_the_state_and_never_reach_the_log(desk: Desk) -> None:
-    desk.runner.submit(Say("bell"), CALLER, NOW)
+    desk.say("bell")
     assert desk.runner.wake_at() == NOW.steady + 10
     assert desk.journal.records == []
 
 
 def test_a_tick_before_its_time_does_nothing(desk: Desk) -> None:
-    desk.runner.submit(Say("bell"), CALLER, NOW)
+    desk.say("bell")
     desk.runner.tick(NOW._replace(steady=Millis(NOW.steady + 9)))
     assert desk.journal.records == []
     desk.runner.tick(NOW._replace(steady=Millis(NOW.steady + 10)))
@@ -191,10 +197,10 @@ def test_a_tick_before_its_time_does_nothing(desk: Desk) -> None:
 
 
 def test_a_log_that_cannot_be_written_refuses_this_caller_and_all_who_wait(desk: Desk) -> None:
-    desk.runner.submit(Say("hello"), CALLER, NOW)
+    desk.say("hello")
     desk.journal.full = True
-    desk.runner.submit(Say("world"), CALLER, NOW)
-    desk.runner.submit(Say("again"), CALLER, NOW)
+    desk.say("world")
+    desk.say("again")
     assert [type(answer) for answer in desk.answers] == [Refused] * 3
     assert desk.runner.failed
     assert desk.runner.state.said == {"hello": 1}, "what failed was never applied"
@@ -202,22 +208,22 @@ def test_a_log_that_cannot_be_written_refuses_this_caller_and_all_who_wait(desk:
 
 
 def test_who_asks_has_the_reply_at_once_when_nothing_has_to_be_waited_for(desk: Desk) -> None:
-    assert desk.runner.ask(Say("how many"), CALLER, NOW) == {}
-    assert isinstance(desk.runner.ask(Say("rude"), CALLER, NOW), Refused)
+    assert desk.runner.submit(Say("how many"), CALLER, NOW) == {}
+    assert isinstance(desk.runner.submit(Say("rude"), CALLER, NOW), Refused)
     assert desk.answers == []
 
 
 def test_who_asks_waits_for_its_events_and_for_those_of_others(desk: Desk) -> None:
-    assert desk.runner.ask(Say("hello"), CALLER, NOW) is NOT_YET
-    assert desk.runner.ask(Say("how many"), CALLER, NOW) is NOT_YET
+    assert desk.runner.submit(Say("hello"), CALLER, NOW) is NOT_YET
+    assert desk.runner.submit(Say("how many"), CALLER, NOW) is NOT_YET
     desk.journal.commit()
     desk.runner.on_committed()
     assert desk.answers == [1, {"hello": 1}]
 
 
 def test_who_asks_is_refused_at_once_by_a_log_that_cannot_be_written(desk: Desk) -> None:
-    assert desk.runner.ask(Say("hello"), CALLER, NOW) is NOT_YET
+    assert desk.runner.submit(Say("hello"), CALLER, NOW) is NOT_YET
     desk.journal.full = True
-    assert isinstance(desk.runner.ask(Say("world"), CALLER, NOW), Refused)
-    assert isinstance(desk.runner.ask(Say("how many"), CALLER, NOW), Refused)
+    assert isinstance(desk.runner.submit(Say("world"), CALLER, NOW), Refused)
+    assert isinstance(desk.runner.submit(Say("how many"), CALLER, NOW), Refused)
     assert [type(answer) for answer in desk.answers] == [Refused], "the one that waited"

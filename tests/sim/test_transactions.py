@@ -186,10 +186,7 @@ class World:
         if needs_producer_id(self.runner.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
             command = command._replace(minted_producer_id=self.mint())
-        self.answers = []
-        self.runner.submit(command, CallerId(1), self.moment())
-        (body,) = self.answers
-        return body
+        return self.runner.submit(command, CallerId(1), self.moment())
 
     def on_send(self, message: object) -> None:
         match message:

@@ -6,7 +6,6 @@ controller's state stands behind it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -18,7 +17,7 @@ from penstock.broker.opening import Opening
 from penstock.broker.partition import Leadership, TopicSettings
 from penstock.broker.partitions import Partitions
 from penstock.broker.settings import BrokerSettings
-from penstock.model import Millis, NodeId, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from penstock.model import Millis, NodeId, TopicId
 
 if TYPE_CHECKING:
     from penstock.broker.groups import Groups
@@ -68,26 +67,6 @@ class ClusterView(Protocol):
 
     def topic_settings(self, name: str) -> TopicSettings:
         """A topic's configuration: its own over the broker's over the defaults."""
-
-
-class TransactionVerifier(Protocol):
-    """Whether a transactional batch may be appended. Implemented by `transactions.Transactions`."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        partitions: Sequence[TopicPartition],
-        *,
-        add: bool,
-    ) -> asyncio.Future[object] | None:
-        """None: every partition is known to be in the producer's open transaction: append now.
-
-        A future: ask the coordinator; it is done when the partitions are in the transaction, or
-        raises Refused. `add` (Produce 12+) lets the coordinator add those that are missing;
-        without it a missing one is refused with INVALID_TXN_STATE.
-        """
 
 
 @dataclass(slots=True)

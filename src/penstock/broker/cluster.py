@@ -45,10 +45,9 @@ from penstock.coordination.controller.state import (
     TopicDeleted,
     TopicSet,
 )
-from penstock.errors import Refused
 from penstock.log.damage import DamagedLog
-from penstock.machine import CallerId
-from penstock.model import Moment, NodeId, ProducerId, TopicId, TopicPartition
+from penstock.machine import CallerId, Deferred
+from penstock.model import Moment, NodeId, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -133,10 +132,10 @@ class ClusterController:
 
     def start(
         self, endpoint: Endpoint, *, stopped_cleanly: bool, cluster_id: str | None = None
-    ) -> asyncio.Future[object]:
-        """Register this broker and hold what it should hold. Needs the running event loop.
+    ) -> object:
+        """Register this broker and open its partitions. Needs the running event loop.
 
-        `cluster_id` is taken by a cluster that has none yet; None mints one. The future is done
+        `cluster_id` is taken by a cluster that has none yet; None generates one. The reply is there
         when the registration is on disk.
         """
         self._hosted.start()
@@ -164,8 +163,8 @@ class ClusterController:
             self._reopening.cancel()
         self._hosted.close()
 
-    def submit(self, command: Callable[[CallerId], Command]) -> asyncio.Future[object]:
-        """Ask the controller; the future is its reply, or a Refused."""
+    def submit(self, command: Callable[[CallerId], Command]) -> object:
+        """Let the controller decide: its reply, a Refused, or a Deferred of that."""
         return self._hosted.submit(command)
 
     # What the cluster is
@@ -237,11 +236,9 @@ class ClusterController:
             if fresh.int > 100 and not kafka_id(fresh).startswith("-"):
                 return TopicId(fresh)
 
-    def allocate_producer_ids(self, count: int) -> asyncio.Future[ProducerId]:
-        """The first of `count` producer ids that nobody else will ever be given."""
-        return self.submit(  # type: ignore[return-value]  # the machine's answer to this command
-            lambda caller: AllocateProducerIds(caller, count)
-        )
+    def allocate_producer_ids(self, count: int) -> object:
+        """The first of `count` producer ids that are given to no other producer, ever."""
+        return self.submit(lambda caller: AllocateProducerIds(caller, count))
 
     def internal_topic(self, name: str) -> KnownTopic | None:
         """A topic that brokers keep their own state in, made when first needed.
@@ -254,7 +251,10 @@ class ClusterController:
             return known
         wanted = self._internal(name)
         made = self.submit(lambda caller: CreateTopics(caller, (wanted,)))
-        made.add_done_callback(partial(_tell_if_refused, name))
+        if isinstance(made, Deferred):
+            made.listen(partial(_log_if_refused, name))
+        else:
+            _log_if_refused(name, made)
         return self._topics.get(name)
 
     def new_topic(self, name: str) -> NewTopic:
@@ -395,16 +395,10 @@ class ClusterController:
         )
 
 
-def _tell_if_refused(name: str, made: asyncio.Future[object]) -> None:
-    if made.cancelled():
-        return
-    refusal = made.exception()
-    if refusal is None:
-        answer = made.result()
-        assert isinstance(answer, list)
-        refusal = answer[0] if isinstance(answer[0], Refused) else None
-    if refusal is not None:
-        logger.error("%s could not be made: %s", name, refusal)
+def _log_if_refused(name: str, reply: object) -> None:
+    result = reply[0] if isinstance(reply, list) else reply
+    if isinstance(result, Exception):
+        logger.error("%s could not be made: %s", name, result)
 
 
 def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:

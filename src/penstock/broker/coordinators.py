@@ -6,9 +6,8 @@ client computes it. Keeps no rule of the machines it holds.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.hosting import HostedMachine
@@ -120,10 +119,3 @@ def partition_of(key: str, partition_count: int) -> int:
         unit = units[position] << 8 | units[position + 1]
         hashed = (31 * hashed + unit) & 0xFFFFFFFF
     return (hashed & 0x7FFFFFFF) % partition_count
-
-
-def refused(refusal: Refused) -> asyncio.Future[Any]:
-    """An answer that is there already."""
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.set_exception(refusal)
-    return future

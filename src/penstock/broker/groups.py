@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.broker.cluster import ClusterController
-from penstock.broker.coordinators import Coordinators, refused
+from penstock.broker.coordinators import Coordinators
 from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
@@ -111,31 +111,18 @@ class Groups:
 
     # What handlers ask
 
-    def submit(self, group_id: str, command: Callable[[CallerId], Command]) -> asyncio.Future[Any]:
-        """Ask the machine that has the group; the future is its answer, or a Refused."""
+    def submit(self, group_id: str, command: Callable[[CallerId], Command]) -> object:
+        """Decide a command where the group is: its reply, a Refused, or a Deferred of that."""
+        if not group_id:
+            return Refused(ErrorCode.invalid_group_id, "group.id is empty")
         try:
-            coordinator = self.coordinator_of(group_id)
-        except Refused as refusal:
-            return refused(refusal)
-        return coordinator.submit(command)
-
-    def ask(self, group_id: str, command: Callable[[CallerId], Command]) -> object:
-        """As `submit`, but the answer or the Refused itself where nothing is waited for."""
-        try:
-            coordinator = self.coordinator_of(group_id)
+            coordinator = self._coordinators.of(group_id)
         except Refused as refusal:
             return refusal
-        caller = coordinator.mint_caller()
-        return coordinator.ask(command(caller), caller)
+        return coordinator.submit(command)
 
-    def coordinator_of(self, group_id: str) -> Coordinator:
-        """The machine that has this group; Refused when it is not here."""
-        if not group_id:
-            raise Refused(ErrorCode.invalid_group_id, "group.id is empty")
-        return self._coordinators.of(group_id)
-
-    def list_groups(self) -> list[asyncio.Future[Any]]:
-        """The groups of this broker, one future per coordinator."""
+    def list_groups(self) -> list[object]:
+        """The groups of this broker, one reply per coordinator."""
         return [coordinator.submit(ListGroups) for coordinator in self._coordinators]
 
     def catalogue(self) -> TopicCatalogue:

@@ -74,6 +74,17 @@ def hold(work: Callable[[Held], Coroutine[Any, Any, Answered]]) -> Held:
     return _resolved_by(task, held)
 
 
+async def result_of(reply: object) -> Any:
+    """Wait for a reply; raises a Refused."""
+    if isinstance(reply, Deferred):
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        reply.listen(lambda result: None if future.done() else future.set_result(result))
+        reply = await future
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
 def _resolved_by(future: asyncio.Future[Any], deferred: DeferredT) -> DeferredT:
     def resolve(done: asyncio.Future[Any]) -> None:
         if done.cancelled():

@@ -1,8 +1,8 @@
-"""A machine at work in this process: its runner, its journal, its timer, and those who wait.
+"""A machine in this process: its runner, its journal, its timer, and the callers that wait.
 
-The shell of every coordinator. It brings commands and the time, keeps one timer for the machine's
-next wake-up, and turns replies into futures. When the journal cannot be written the state in memory
-is dropped and rebuilt from the log, and everybody who waited is told to try again.
+The shell of every coordinator. It brings commands and the time, and keeps one timer for the
+machine's next wake-up. When the journal cannot be written, the state in memory is dropped and
+rebuilt from the log, and callers that waited are refused.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from penstock.broker.journal import PartitionJournal, StoredBatch, read_journal
 from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import NOT_YET, CallerId, Machine, Runner
+from penstock.machine import NOT_YET, CallerId, Deferred, Machine, Runner
 from penstock.model import Millis, Moment
 from penstock.protocol.control import Marker
 
@@ -51,8 +52,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._clock = clock
         self._send = send
         self._marker_event = marker_event  # what a transaction marker means to this machine
-        self._callers: dict[CallerId, asyncio.Future[object]] = {}
-        self._callers_minted = 0
+        self._callers: dict[CallerId, Deferred[object]] = {}  # those whose reply must wait
+        self._last_caller = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Millis | None = None
         self._timer_due_s = 0.0  # by the loop's clock
@@ -82,25 +83,10 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         else:
             self._set_timer()
 
-    def submit(self, command: Callable[[CallerId], CommandT]) -> asyncio.Future[object]:
-        """Decide a command that is made for its caller; the future is its reply, or a Refused."""
-        caller = self.mint_caller()
-        answered = self.ask(command(caller), caller)
-        if isinstance(answered, asyncio.Future):
-            return answered
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        _settle(future, answered)
-        return future
+    def submit(self, command: Callable[[CallerId], CommandT]) -> object:
+        """Decide a command that is made for its caller: its reply, or a Refused.
 
-    def mint_caller(self) -> CallerId:
-        """For a command that will be asked."""
-        self._callers_minted += 1
-        return CallerId(self._callers_minted)
-
-    def ask(self, command: CommandT, caller: CallerId) -> object:
-        """As `submit`, for whoever can go on at once: the reply itself, or a Refused.
-
-        Where it has to be waited for, it is a future of that.
+        A Deferred of that where it must wait.
         """
         if self._closed:
             return _moved()
@@ -108,10 +94,12 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
             return Refused(
                 ErrorCode.coordinator_load_in_progress, "its log is being read; try again"
             )
+        self._last_caller += 1
+        caller = CallerId(self._last_caller)
         runner = self._runner
-        reply = runner.ask(command, caller, self._clock())
+        reply = runner.submit(command(caller), caller, self._clock())
         if reply is NOT_YET:
-            reply = self._callers[caller] = asyncio.get_running_loop().create_future()
+            reply = self._callers[caller] = Deferred(partial(self._callers.pop, caller, None))
         if runner.failed or runner.machine.wake_at(runner.state) != self._timer_at:
             self._after()
         return reply
@@ -194,10 +182,9 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._after()
 
     def _answer(self, caller: CallerId, body: object) -> None:
-        future = self._callers.pop(caller, None)
-        if future is None or future.done():
-            return  # the client went away while it waited
-        _settle(future, body)
+        deferred = self._callers.pop(caller, None)
+        if deferred is not None:  # else the client disconnected while it waited
+            deferred.resolve(body)
 
     def _on_committed(self) -> None:
         self._runner.on_committed()
@@ -270,16 +257,8 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
 
     def _refuse_callers(self, refusal: Refused) -> None:
         callers, self._callers = self._callers, {}
-        for future in callers.values():
-            if not future.done():
-                future.set_exception(refusal)
-
-
-def _settle(future: asyncio.Future[object], body: object) -> None:
-    if isinstance(body, Refused):
-        future.set_exception(body)
-    else:
-        future.set_result(body)
+        for deferred in callers.values():
+            deferred.resolve(refusal)
 
 
 def _moved() -> Refused:

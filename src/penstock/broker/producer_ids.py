@@ -5,11 +5,12 @@ No id is given twice in the life of a cluster: what is left of a block is lost w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from penstock.broker.handler import result_of
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import ProducerId
 
 BLOCK_COUNT: Final = 1000
@@ -19,19 +20,17 @@ REFILL_BELOW: Final = 100  # asked for ahead of need, so that nobody waits for t
 class ProducerIds:
     """A block of ids, refilled as it is used up."""
 
-    def __init__(self, allocate: Callable[[int], asyncio.Future[ProducerId]]) -> None:
-        self._allocate = allocate  # answers with the first of so many ids
+    def __init__(self, allocate: Callable[[int], object]) -> None:
+        self._allocate = allocate  # replies with the first of so many ids
         self._blocks: list[range] = []
-        self._refill: asyncio.Future[ProducerId] | None = None
+        self._is_refilling = False
 
     async def prepare(self) -> None:
         """Wait for the first ones."""
-        self._ask_ahead()
-        if self._refill is not None:
-            await self._refill
+        self._on_block(await result_of(self._allocate(BLOCK_COUNT)))
 
     def _ask_ahead(self) -> None:
-        if sum(len(block) for block in self._blocks) < REFILL_BELOW and self._refill is None:
+        if sum(len(block) for block in self._blocks) < REFILL_BELOW and not self._is_refilling:
             self._ask()
 
     def take(self) -> ProducerId:
@@ -47,14 +46,14 @@ class ProducerIds:
         return ProducerId(block[0])
 
     def _ask(self) -> None:
-        self._refill = self._allocate(BLOCK_COUNT)
-        if self._refill.done():
-            self._on_block(self._refill)
+        self._is_refilling = True
+        reply = self._allocate(BLOCK_COUNT)
+        if isinstance(reply, Deferred):
+            reply.listen(self._on_block)
         else:
-            self._refill.add_done_callback(self._on_block)
+            self._on_block(reply)
 
-    def _on_block(self, given: asyncio.Future[ProducerId]) -> None:
-        self._refill = None
-        if not given.cancelled() and given.exception() is None:
-            first = given.result()
-            self._blocks.append(range(first, first + BLOCK_COUNT))
+    def _on_block(self, reply: object) -> None:
+        self._is_refilling = False
+        if isinstance(reply, int):  # else refused: the next `take` asks again
+            self._blocks.append(range(reply, reply + BLOCK_COUNT))

@@ -6,13 +6,12 @@ markers to their partitions and reports back. Keeps no rule of its own; never aw
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.coordinators import Coordinators, refused
+from penstock.broker.coordinators import Coordinators
 from penstock.broker.hosting import NOBODY, HostedMachine
 from penstock.broker.markers import MarkerWriter
 from penstock.broker.partition import Partition
@@ -31,7 +30,6 @@ from penstock.coordination.transactions import (
     Missed,
     Missing,
     Producer,
-    Transaction,
     TransactionMachine,
     TransactionSettings,
     WantProducerId,
@@ -40,6 +38,7 @@ from penstock.coordination.transactions import (
 )
 from penstock.coordination.transactions import Transactions as TransactionTable
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 from penstock.protocol.control import Marker
 
@@ -52,7 +51,7 @@ Asked: TypeAlias = InitProducer | AddPartitions | EndTransaction | Describe
 class ProducerIdSource(Protocol):
     """The controller, as far as producer ids go."""
 
-    def allocate_producer_ids(self, count: int) -> asyncio.Future[ProducerId]:
+    def allocate_producer_ids(self, count: int) -> object:
         """The first of `count` ids that nobody else will ever be given."""
 
 
@@ -101,9 +100,9 @@ class Transactions:
 
     def init_producer(
         self, transactional_id: str, timeout_ms: Millis, expected: Producer | None
-    ) -> asyncio.Future[Producer]:
+    ) -> object:
         """A producer starts under a transactional id."""
-        return self._ask(InitProducer(NOBODY, transactional_id, timeout_ms, expected))
+        return self._submit(InitProducer(NOBODY, transactional_id, timeout_ms, expected))
 
     def add_partitions(
         self,
@@ -113,29 +112,28 @@ class Transactions:
         *,
         missing: Missing = Missing.ADD,
         client_version: int = 0,
-    ) -> asyncio.Future[Missed]:
+    ) -> object:
         """Put partitions into the producer's transaction, or ask which are not in it."""
         wanted = frozenset(partitions)
-        return self._ask(
+        return self._submit(
             AddPartitions(NOBODY, transactional_id, producer, wanted, missing, client_version)
         )
 
     def end(
         self, transactional_id: str, producer: Producer, *, commit: bool, raises_epoch: bool
-    ) -> asyncio.Future[Producer]:
+    ) -> object:
         """Commit or abort; answers whom the producer goes on as."""
-        return self._ask(EndTransaction(NOBODY, transactional_id, producer, commit, raises_epoch))
+        return self._submit(
+            EndTransaction(NOBODY, transactional_id, producer, commit, raises_epoch)
+        )
 
-    def describe(self, transactional_id: str) -> asyncio.Future[Transaction]:
+    def describe(self, transactional_id: str) -> object:
         """What is known of one transactional id."""
-        return self._ask(Describe(NOBODY, transactional_id))
+        return self._submit(Describe(NOBODY, transactional_id))
 
-    def list_ids(self) -> list[asyncio.Future[tuple[Transaction, ...]]]:
-        """What is known of all transactional ids of this broker, one future per coordinator."""
-        return [
-            cast("asyncio.Future[tuple[Transaction, ...]]", coordinator.submit(ListIds))
-            for coordinator in self._coordinators
-        ]
+    def list_ids(self) -> list[object]:
+        """What is known of all transactional ids of this broker, one reply per coordinator."""
+        return [coordinator.submit(ListIds) for coordinator in self._coordinators]
 
     def verify(
         self,
@@ -145,11 +143,11 @@ class Transactions:
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
-    ) -> asyncio.Future[Missed] | None:
-        """Whether a transactional batch may be appended: `broker.TransactionVerifier`.
+    ) -> Deferred[None] | None:
+        """Whether a transactional batch may be appended.
 
-        None: yes, and the coordinator has it on record. A future: when it has. Refused, now or by
-        the future; with TRANSACTION_ABORTABLE for a partition that was never added.
+        None: yes, and the coordinator has it on record. Deferred: when it has. Refused, now or by
+        the Deferred; with TRANSACTION_ABORTABLE for a partition that was never added.
         """
         verified = self.add_partitions(
             transactional_id,
@@ -158,14 +156,18 @@ class Transactions:
             missing=Missing.ADD if add else Missing.REFUSE,
             client_version=2,
         )
-        if verified.done():
-            _check_all_in(verified.result())
-            return None
-        return _checked(verified)
+        if isinstance(verified, Deferred):
+            checked: Deferred[None] = Deferred(verified.cancel)
+            verified.listen(lambda reply: checked.resolve(_failure_in(reply)))
+            return checked
+        failure = _failure_in(verified)
+        if failure is not None:
+            raise failure
+        return None
 
     # Between the machines and the world
 
-    def _ask(self, command: Asked) -> asyncio.Future[Any]:
+    def _submit(self, command: Asked) -> object:
         try:
             coordinator = self._coordinators.of(command.transactional_id)
             if isinstance(command, InitProducer | EndTransaction) and needs_producer_id(
@@ -173,7 +175,7 @@ class Transactions:
             ):
                 command = command._replace(minted_producer_id=self.producer_ids.take())
         except Refused as refusal:
-            return refused(refusal)
+            return refusal
         asked = command
         return coordinator.submit(lambda caller: asked._replace(caller=caller))
 
@@ -207,19 +209,14 @@ class Transactions:
         self._markers.write(marker, message.partitions, report)
 
 
-def _check_all_in(answer: Missed) -> None:
-    if answer.partitions:
-        raise Refused(
-            ErrorCode.transaction_abortable,
-            f"not part of the transaction: {', '.join(map(str, sorted(answer.partitions)))}",
-        )
-
-
-async def _when_all_in(verified: asyncio.Future[Missed]) -> Missed:
-    answer = await verified
-    _check_all_in(answer)
-    return answer
-
-
-def _checked(verified: asyncio.Future[Missed]) -> asyncio.Future[Missed]:
-    return asyncio.get_running_loop().create_task(_when_all_in(verified))
+def _failure_in(reply: object) -> Exception | None:
+    """Why the partitions are not all in the transaction, if they are not."""
+    if isinstance(reply, Exception):
+        return reply
+    assert isinstance(reply, Missed)
+    if not reply.partitions:
+        return None
+    return Refused(
+        ErrorCode.transaction_abortable,
+        f"not part of the transaction: {', '.join(map(str, sorted(reply.partitions)))}",
+    )

@@ -62,21 +62,18 @@ class Runner(Generic[StateT, CommandT, EventT]):
                 (JournalRecord(key, value), stamp) for key, value in records if key is not None
             )
 
-    def submit(self, command: CommandT, caller: CallerId, now: Moment) -> None:
-        """Decide one command; its replies follow through `answer`, now or when committed."""
-        self._carry_out(self._decide(command, caller, now), None, now)
+    def submit(self, command: CommandT, caller: CallerId, now: Moment) -> object:
+        """Decide one command. The caller's own reply, a Refused, or NOT_YET if it must wait.
 
-    def ask(self, command: CommandT, caller: CallerId, now: Moment) -> object:
-        """As `submit`, but gives the caller's own reply, or NOT_YET if it has to be waited for."""
-        return self._carry_out(self._decide(command, caller, now), caller, now)
-
-    def _decide(self, command: CommandT, caller: CallerId, now: Moment) -> Outcome[EventT]:
+        Replies that wait, and replies to other callers, follow through `answer`.
+        """
+        if self.failed:
+            return _reloading()
         try:
-            if self.failed:
-                raise _reloading()
-            return self.machine.decide(self.state, command, now)
-        except Refused as refusal:
-            return Outcome(replies=(Reply(caller, refusal),))
+            outcome = self.machine.decide(self.state, command, now)
+        except Refused as refusal:  # by a state that may not be committed yet: it waits as well
+            outcome = Outcome(replies=(Reply(caller, refusal),))
+        return self._carry_out(outcome, caller, now)
 
     def tick(self, now: Moment) -> None:
         """Let the machine act on the time that passed."""

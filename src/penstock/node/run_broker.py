@@ -31,6 +31,7 @@ from penstock.broker.dispatch import Dispatcher
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flushing import Flusher
 from penstock.broker.groups import Groups
+from penstock.broker.handler import result_of
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
 from penstock.broker.partition import Leadership, Partition, TopicSettings
@@ -159,7 +160,7 @@ class RunningBroker:
         self.transactions.start()
         self.groups.start()
         self.flusher.start()
-        await registered
+        await result_of(registered)
         await self.transactions.producer_ids.prepare()
         self._keep_running("upkeep", self.upkeep.run())
         self._keep_running("checkpoints", self._checkpoint_for_ever())

@@ -1,12 +1,11 @@
 """Producer ids from blocks."""
 
-import asyncio
-
 import pytest
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.producer_ids import BLOCK_COUNT, REFILL_BELOW, ProducerIds
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import ProducerId
 
 
@@ -16,61 +15,49 @@ class Controller:
     def __init__(self, *, at_once: bool) -> None:
         self.at_once = at_once
         self.given = 0
-        self.pending: list[asyncio.Future[ProducerId]] = []
+        self.pending: list[Deferred[object]] = []
 
-    def allocate(self, count: int) -> asyncio.Future[ProducerId]:
-        future: asyncio.Future[ProducerId] = asyncio.get_running_loop().create_future()
-        self.pending.append(future)
+    def allocate(self, count: int) -> object:
+        deferred: Deferred[object] = Deferred()
+        self.pending.append(deferred)
         if self.at_once:
             self.give(count)
-        return future
+        return deferred
 
     def give(self, count: int = BLOCK_COUNT) -> None:
-        self.pending.pop().set_result(ProducerId(self.given))
+        self.pending.pop().resolve(ProducerId(self.given))
         self.given += count
 
 
 def test_ids_are_never_repeated_over_blocks() -> None:
-    async def take_many() -> list[int]:
-        ids = ProducerIds(Controller(at_once=True).allocate)
-        return [ids.take() for _ in range(3 * BLOCK_COUNT)]
-
-    assert asyncio.run(take_many()) == list(range(3 * BLOCK_COUNT))
+    ids = ProducerIds(Controller(at_once=True).allocate)
+    assert [ids.take() for _ in range(3 * BLOCK_COUNT)] == list(range(3 * BLOCK_COUNT))
 
 
 def test_the_next_block_is_asked_for_before_it_is_needed() -> None:
-    async def take_most() -> tuple[int, int]:
-        controller = Controller(at_once=False)
-        ids = ProducerIds(controller.allocate)
-        with pytest.raises(Refused) as refused:
-            ids.take()
-        assert refused.value.code == ErrorCode.coordinator_load_in_progress
-        controller.give()
-        await asyncio.sleep(0)
-        for _ in range(BLOCK_COUNT - REFILL_BELOW + 1):
-            ids.take()
-        early = len(controller.pending)
+    controller = Controller(at_once=False)
+    ids = ProducerIds(controller.allocate)
+    with pytest.raises(Refused) as refused:
         ids.take()
-        return early, len(controller.pending)
-
-    assert asyncio.run(take_most()) == (0, 1)
+    assert refused.value.code == ErrorCode.coordinator_load_in_progress
+    controller.give()
+    for _ in range(BLOCK_COUNT - REFILL_BELOW + 1):
+        ids.take()
+    assert controller.pending == []
+    ids.take()
+    assert len(controller.pending) == 1
 
 
 def test_a_refused_block_is_asked_for_again() -> None:
-    async def take_twice() -> ProducerId:
-        controller = Controller(at_once=False)
-        ids = ProducerIds(controller.allocate)
-        with pytest.raises(Refused):
-            ids.take()
-        controller.pending.pop().set_exception(Refused(ErrorCode.not_controller, "away"))
-        await asyncio.sleep(0)
-        with pytest.raises(Refused):
-            ids.take()
-        controller.give()
-        await asyncio.sleep(0)
-        return ids.take()
-
-    assert asyncio.run(take_twice()) == 0
+    controller = Controller(at_once=False)
+    ids = ProducerIds(controller.allocate)
+    with pytest.raises(Refused):
+        ids.take()
+    controller.pending.pop().resolve(Refused(ErrorCode.not_controller, "away"))
+    with pytest.raises(Refused):
+        ids.take()
+    controller.give()
+    assert ids.take() == 0
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from penstock.coordination.groups.embedded import (
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import Groups
 from penstock.errors import Refused
-from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
+from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId
 
 Say = Callable[[str], str]
@@ -178,7 +178,9 @@ class Desk:
     def _submit(self, who: str, command: Callable[[CallerId], Command]) -> None:
         caller = CallerId(len(self.names) + 1)
         self.names[caller] = who
-        self.runner.submit(command(caller), caller, self.moment)
+        reply = self.runner.submit(command(caller), caller, self.moment)
+        if reply is not NOT_YET:
+            self._hear(caller, reply)
 
     # Classic members
 

@@ -28,7 +28,7 @@ from penstock.coordination.transactions import (
 )
 from penstock.coordination.transactions.state import Stored
 from penstock.errors import Refused
-from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
+from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
 
 CALLER = CallerId(1)
@@ -132,7 +132,9 @@ class Desk:
         if needs_producer_id(self.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
             command = command._replace(minted_producer_id=self.mint())
-        self.runner.submit(command, CALLER, self.moment)
+        reply = self.runner.submit(command, CALLER, self.moment)
+        if reply is not NOT_YET:
+            self._on_answer(CALLER, reply)
 
     def say(self, step: str) -> str:
         """Take one step of a case file."""

@@ -11,13 +11,13 @@ from kio.static.protocol import Entity
 
 from penstock.broker.cluster import METADATA_PARTITION
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import (
+from penstock.broker.handlers.metadata import CLUSTER_OPERATIONS
+from penstock.broker.handlers.replies import (
     controller_of,
     error_fields,
     respond,
     when_controller_decided,
 )
-from penstock.broker.handlers.metadata import CLUSTER_OPERATIONS
 from penstock.coordination.controller.commands import ElectLeaders, ReassignPartitions
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.answers.metadata import OPERATIONS_UNASKED

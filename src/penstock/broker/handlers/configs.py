@@ -13,7 +13,7 @@ from kio.static.protocol import Entity
 
 from penstock.broker.cluster import ClusterController
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import (
+from penstock.broker.handlers.replies import (
     controller_of,
     error_fields,
     respond,

@@ -8,9 +8,8 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from penstock.broker.handler import Answer, Answered, Context, Handler
-from penstock.broker.handlers.controlling import respond
-from penstock.broker.handlers.gathering import when_all_decided
-from penstock.broker.handlers.groups import ALL_OPERATIONS, NOT_ASKED, when_answered
+from penstock.broker.handlers.groups import ALL_OPERATIONS, NOT_ASKED
+from penstock.broker.handlers.replies import respond, when_all, when_decided
 from penstock.coordination.groups.commands import ConsumerBeat, ConsumerBeaten, DescribeGroup
 from penstock.coordination.groups.consumer import chosen_assignor
 from penstock.coordination.groups.consumer_records import Assignment
@@ -37,7 +36,7 @@ def consumer_group_heartbeat(context: Context, request: Any) -> Answer:
         member_id = str(uuid4())
     names = request.subscribed_topic_names
     rules = groups.rules_of(request.group_id)
-    decided = groups.ask(
+    decided = groups.submit(
         request.group_id,
         lambda caller: ConsumerBeat(
             caller,
@@ -58,7 +57,7 @@ def consumer_group_heartbeat(context: Context, request: Any) -> Answer:
             rules.heartbeat_interval_ms,
         ),
     )
-    return when_answered(decided, lambda result: _beaten(context, result))
+    return when_decided(decided, lambda result: _beaten(context, result))
 
 
 def _owned(topics: Any) -> dict[UUID, tuple[int, ...]] | None:
@@ -111,7 +110,7 @@ def consumer_group_describe(context: Context, request: Any) -> Answer:
         ]
         return respond(context, groups=rows)
 
-    return when_all_decided(asked, answer)
+    return when_all(asked, answer)
 
 
 def _described(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from penstock.broker.broker import Endpoint
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import controller_of, respond
+from penstock.broker.handlers.replies import controller_of, respond
 from penstock.errors import ErrorCode, Refused
 
 FIND_COORDINATOR: Final = 10

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 from uuid import uuid4
 
 from penstock.broker.handler import Answer, Answered, Context, Handler
-from penstock.broker.handlers.controlling import respond
-from penstock.broker.handlers.gathering import when_all_decided
+from penstock.broker.handlers.replies import respond, when_all, when_decided
 from penstock.coordination.groups.commands import (
     Beat,
     DeleteGroup,
@@ -46,13 +43,6 @@ ALL_OPERATIONS: Final = 0b1101_0100_1000
 NOT_ASKED: Final = -(2**31)
 
 
-def when_answered(decided: object, answer: Callable[[Any], Answered]) -> Answer:
-    """The response made of one answer or refusal, or of a future of it."""
-    if not isinstance(decided, asyncio.Future):  # as most, without other replicas to wait for
-        return answer(decided)
-    return when_all_decided((decided,), lambda results: answer(results[0]))
-
-
 def join_group(context: Context, request: Any) -> Answer:
     """Become a member; answered when everybody has joined."""
     version = context.api_version
@@ -75,10 +65,10 @@ def join_group(context: Context, request: Any) -> Answer:
         can_skip_assignment=version >= _SKIP_FROM,
         topics=context.broker.groups.catalogue(),
     )
-    decided = context.broker.groups.ask(
+    decided = context.broker.groups.submit(
         request.group_id, lambda caller: command._replace(caller=caller)
     )
-    return when_answered(decided, lambda result: _joined(context, request, result))
+    return when_decided(decided, lambda result: _joined(context, request, result))
 
 
 _NOBODY: Any = None  # replaced by the caller when the command is submitted
@@ -95,7 +85,7 @@ def _joined(context: Context, request: Any, result: Joined | Refused) -> bytes:
 def sync_group(context: Context, request: Any) -> Answer:
     """Ask for the assignment; answered when the leader has brought it."""
     assignments = {part.member_id: bytes(part.assignment) for part in request.assignments}
-    decided = context.broker.groups.ask(
+    decided = context.broker.groups.submit(
         request.group_id,
         lambda caller: Sync(
             caller,
@@ -123,12 +113,12 @@ def sync_group(context: Context, request: Any) -> Answer:
             throttle_ms=throttle_ms,
         )
 
-    return when_answered(decided, answer)
+    return when_decided(decided, answer)
 
 
 def heartbeat(context: Context, request: Any) -> Answer:
     """A member is alive."""
-    decided = context.broker.groups.ask(
+    decided = context.broker.groups.submit(
         request.group_id,
         lambda caller: Beat(
             caller,
@@ -143,7 +133,7 @@ def heartbeat(context: Context, request: Any) -> Answer:
         code = result.code if isinstance(result, Refused) else ErrorCode.none
         return pack_heartbeat(context.api_version, code, throttle_ms=context.throttle_ms)
 
-    return when_answered(decided, answer)
+    return when_decided(decided, answer)
 
 
 def leave_group(context: Context, request: Any) -> Answer:
@@ -152,7 +142,7 @@ def leave_group(context: Context, request: Any) -> Answer:
     members: tuple[tuple[str, str | None], ...] = ((getattr(request, "member_id", ""), None),)
     if is_batch:
         members = tuple((member.member_id, member.group_instance_id) for member in request.members)
-    decided = context.broker.groups.ask(
+    decided = context.broker.groups.submit(
         request.group_id, lambda caller: Leave(caller, request.group_id, members)
     )
 
@@ -167,7 +157,7 @@ def leave_group(context: Context, request: Any) -> Answer:
         ]
         return respond(context, error_code=ErrorCode.none, members=rows)
 
-    return when_answered(decided, answer)
+    return when_decided(decided, answer)
 
 
 def describe_groups(context: Context, request: Any) -> Answer:
@@ -188,7 +178,7 @@ def describe_groups(context: Context, request: Any) -> Answer:
         ]
         return respond(context, groups=rows)
 
-    return when_all_decided(asked, answer)
+    return when_all(asked, answer)
 
 
 def _described(context: Context, group_id: str, result: Any) -> dict[str, Any]:
@@ -255,7 +245,7 @@ def list_groups(context: Context, request: Any) -> Answer:
         refused = next((listed.code for listed in results if isinstance(listed, Refused)), None)
         return respond(context, error_code=refused or ErrorCode.none, groups=rows)
 
-    return when_all_decided(context.broker.groups.list_groups(), answer)
+    return when_all(context.broker.groups.list_groups(), answer)
 
 
 def delete_groups(context: Context, request: Any) -> Answer:
@@ -276,7 +266,7 @@ def delete_groups(context: Context, request: Any) -> Answer:
         ]
         return respond(context, results=rows)
 
-    return when_all_decided(asked, answer)
+    return when_all(asked, answer)
 
 
 HANDLERS = (

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from penstock.broker.cluster import INTERNAL_TOPICS, ClusterController, KnownTopic
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import controller_of, respond
+from penstock.broker.handlers.replies import controller_of, respond
 from penstock.broker.partition import Leadership
 from penstock.coordination.controller.commands import CreateTopics
 from penstock.coordination.controller.state import NO_LEADER
@@ -134,9 +134,7 @@ def _create_missing(cluster: ClusterController, names: Iterable[str]) -> None:
     if missing:
         wanted = tuple(cluster.new_topic(name) for name in missing)
         # what is refused, or not committed yet, is answered as unknown: clients ask again
-        cluster.submit(lambda caller: CreateTopics(caller, wanted)).add_done_callback(
-            lambda future: future.exception()
-        )
+        cluster.submit(lambda caller: CreateTopics(caller, wanted))
 
 
 def _found_by_name(

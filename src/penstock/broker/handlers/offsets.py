@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -11,10 +10,16 @@ from uuid import UUID
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.groups import OFFSETS_TOPIC
-from penstock.broker.handler import Answer, Answered, Context, Handler, RequestReader, hold
-from penstock.broker.handlers.controlling import respond
-from penstock.broker.handlers.gathering import when_all_decided
-from penstock.broker.handlers.groups import when_answered
+from penstock.broker.handler import (
+    Answer,
+    Answered,
+    Context,
+    Handler,
+    RequestReader,
+    hold,
+    result_of,
+)
+from penstock.broker.handlers.replies import respond, when_all, when_decided
 from penstock.coordination.groups.commands import (
     CommitOffsets,
     Committed,
@@ -25,7 +30,7 @@ from penstock.coordination.groups.commands import (
 )
 from penstock.coordination.groups.offset_records import NO_TOPIC_ID
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import TransactionStamp
+from penstock.machine import Deferred, TransactionStamp
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.fields import TopicKey
 from penstock.protocol.offsets import (
@@ -122,7 +127,7 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer:
     group_id, generation, member_id, instance_id, requested = request
     topics = _find_topics(context, requested)
     groups = context.broker.groups
-    decided = groups.ask(
+    decided = groups.submit(
         group_id,
         lambda caller: CommitOffsets(
             caller,
@@ -136,7 +141,7 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer:
             groups.rules_of(group_id).is_monotonic,
         ),
     )
-    return when_answered(decided, partial(_commit_response, topics))
+    return when_decided(decided, partial(_commit_response, topics))
 
 
 def _commit_response(topics: Sequence[_Topic], result: Committed | Refused) -> OffsetCommitResponse:
@@ -156,12 +161,12 @@ def txn_offset_commit(context: Context, request: Any) -> Answer:
     except Refused as refusal:
         return answer(refusal)
     if verified is None:
-        return when_answered(_commit_in_transaction(context, request, topics), answer)
+        return when_decided(_commit_in_transaction(context, request, topics), answer)
 
     async def commit_when_verified() -> Answered:
         try:
-            await verified
-            result = await _commit_in_transaction(context, request, topics)
+            await result_of(verified)
+            result = await result_of(_commit_in_transaction(context, request, topics))
         except Refused as refusal:
             result = refusal
         return answer(result)
@@ -183,7 +188,7 @@ def _rows(topics: Sequence[_Topic], result: Committed | Refused) -> list[dict[st
     ]
 
 
-def _verified(context: Context, request: Any) -> asyncio.Future[Any] | None:
+def _verified(context: Context, request: Any) -> Deferred[None] | None:
     """The group's partition of the offsets topic must be in the producer's open transaction."""
     topic = context.broker.cluster.topic(OFFSETS_TOPIC)
     if topic is None:
@@ -208,9 +213,7 @@ def _for_producers(context: Context, result: Any) -> Any:
     return result
 
 
-def _commit_in_transaction(
-    context: Context, request: Any, topics: Sequence[_Topic]
-) -> asyncio.Future[Any]:
+def _commit_in_transaction(context: Context, request: Any, topics: Sequence[_Topic]) -> object:
     stamp = TransactionStamp(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
     groups = context.broker.groups
     return groups.submit(
@@ -261,7 +264,7 @@ def offset_fetch(context: Context, request: Any) -> Answer:
         ]
         return OffsetFetchResponse(groups)
 
-    return when_all_decided(decided, answer)
+    return when_all(decided, answer)
 
 
 def _name_of(context: Context, topic: Any) -> str | None:
@@ -271,7 +274,7 @@ def _name_of(context: Context, topic: Any) -> str | None:
     return None if known is None else known.name
 
 
-def _fetch(context: Context, group: _AskedGroup, *, require_stable: bool) -> asyncio.Future[Any]:
+def _fetch(context: Context, group: _AskedGroup, *, require_stable: bool) -> object:
     wanted = None
     if group.topics is not None:
         named = ((_name_of(context, topic), topic.partition_indexes) for topic in group.topics)
@@ -333,7 +336,7 @@ def offset_delete(context: Context, request: Any) -> Answer:
         if topic.code is ErrorCode.none
         for row in topic.partitions
     )
-    decided = context.broker.groups.ask(
+    decided = context.broker.groups.submit(
         request.group_id, lambda caller: DeleteOffsets(caller, request.group_id, existing)
     )
 
@@ -342,7 +345,7 @@ def offset_delete(context: Context, request: Any) -> Answer:
             return respond(context, error_code=result.code, topics=[])
         return respond(context, error_code=ErrorCode.none, topics=_rows(topics, result))
 
-    return when_answered(decided, answer)
+    return when_decided(decided, answer)
 
 
 def _commit_reader(version: int) -> RequestReader:

@@ -23,6 +23,7 @@ from penstock.broker.handler import (
     Held,
     RequestReader,
     hold,
+    result_of,
 )
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import HostedTopic
@@ -308,21 +309,8 @@ async def _append_held(
             except (Refused, OSError) as error:
                 write.refuse(error)
     answer.release()
-    response = _answer(request, writes, uncommitted)
-    if not isinstance(response, Deferred):
-        return response
-    committed: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-    response.listen(partial(_set_result, committed))
-    return await committed
-
-
-def _set_result(future: asyncio.Future[Answered], result: Answered | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+    response: Answered = await result_of(_answer(request, writes, uncommitted))
+    return response
 
 
 async def _open(context: Context, write: _Write, now: Millis) -> None:
@@ -380,7 +368,7 @@ async def _ask_coordinator(context: Context, request: ProduceRequest, writes: li
         add=context.api_version >= TRANSACTIONS_FROM,
     )
     if verified is not None:
-        await verified
+        await result_of(verified)
 
 
 def _as_producer_sees(refusal: Refused, api_version: int) -> Refused:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kio.static.protocol import Entity
 
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import (
+from penstock.broker.handlers.replies import (
     controller_of,
     error_fields,
     respond,

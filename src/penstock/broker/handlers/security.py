@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any, Final
 
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import error_fields, respond
+from penstock.broker.handlers.replies import error_fields, respond
 from penstock.errors import ErrorCode, Refused
 
 DESCRIBE_ACLS: Final = 29

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import re2
 from kio.static.protocol import Entity
 
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.gathering import when_all_decided
+from penstock.broker.handlers.replies import when_all
 from penstock.broker.markers import write_marker
 from penstock.coordination.transactions import Filter, Transaction, known_states
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import Millis, ProducerEpoch, ProducerId
 from penstock.protocol.control import Marker
 from penstock.protocol.messages import fill, response_type
@@ -25,7 +25,7 @@ LIST_TRANSACTIONS: Final = 66
 def describe_transactions(context: Context, request: Any) -> Answer:
     """The last state of each transactional id asked for."""
     asked: list[str] = list(request.transactional_ids)
-    decided = [_described(context, transactional_id) for transactional_id in asked]
+    decided = [context.broker.transactions.describe(name) for name in asked]
 
     def answer(results: list[Any]) -> Any:
         return fill(
@@ -37,11 +37,7 @@ def describe_transactions(context: Context, request: Any) -> Answer:
             ],
         )
 
-    return when_all_decided(decided, answer)
-
-
-def _described(context: Context, transactional_id: str) -> asyncio.Future[Any]:
-    return context.broker.transactions.describe(transactional_id)
+    return when_all(decided, answer)
 
 
 def _state_row(transactional_id: str, result: Transaction | Refused) -> dict[str, Any]:
@@ -91,7 +87,7 @@ def list_transactions(context: Context, request: Any) -> Answer:
         ]
         return _listed(context, unknown, transaction_states=rows)
 
-    return when_all_decided(context.broker.transactions.list_ids(), answer)
+    return when_all(context.broker.transactions.list_ids(), answer)
 
 
 def _listed(context: Context, unknown: tuple[str, ...], **fields: Any) -> Entity:
@@ -147,11 +143,11 @@ def write_txn_markers(context: Context, request: Any) -> Answer:
             ],
         )
 
-    return when_all_decided(decided, answer)
+    return when_all(decided, answer)
 
 
-def _write(context: Context, wanted: Any, topic: str, index: int) -> asyncio.Future[Any]:
-    written: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+def _write(context: Context, wanted: Any, topic: str, index: int) -> object:
+    """None or a Refused, or a Deferred of that."""
     marker = Marker(
         ProducerId(wanted.producer_id),
         ProducerEpoch(wanted.producer_epoch),
@@ -159,24 +155,16 @@ def _write(context: Context, wanted: Any, topic: str, index: int) -> asyncio.Fut
         wanted.coordinator_epoch,
     )
     partition = context.broker.partitions.find(topic, index)
-
-    def on_committed(refusal: Refused | None) -> None:
-        if written.done():
-            return
-        if refusal is None:
-            written.set_result(None)
-        else:
-            written.set_exception(refusal)
-
+    written: Deferred[object] = Deferred()
     try:
         if partition is None:
             raise Refused(ErrorCode.unknown_topic_or_partition, "not on this broker")
         partition.check_leader(-1)
-        write_marker(partition, marker, context.broker.clock(), on_committed)
+        write_marker(partition, marker, context.broker.clock(), written.resolve)
     except Refused as refusal:
-        on_committed(refusal)
+        return refusal
     except OSError as error:
-        on_committed(Refused(ErrorCode.kafka_storage_error, str(error)))
+        return Refused(ErrorCode.kafka_storage_error, str(error))
     return written
 
 

@@ -5,7 +5,6 @@ Codes are translated here for older versions of a request; the coordinator knows
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -13,8 +12,7 @@ from kio.static.protocol import Entity
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.controlling import controller_of
-from penstock.broker.handlers.gathering import when_all_decided, when_decided
+from penstock.broker.handlers.replies import controller_of, when_all, when_decided
 from penstock.coordination.transactions import Missed, Missing, Producer
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (
@@ -113,7 +111,7 @@ def add_partitions_to_txn(context: Context, request: Any) -> Answer:
             ],
         )
 
-    return when_all_decided([_ask_to_add(context, addition) for addition in additions], answer)
+    return when_all([_ask_to_add(context, addition) for addition in additions], answer)
 
 
 def _additions(context: Context, request: Any) -> list[_Addition]:
@@ -134,11 +132,11 @@ def _additions(context: Context, request: Any) -> list[_Addition]:
     ]
 
 
-def _ask_to_add(context: Context, addition: _Addition) -> asyncio.Future[Any]:
+def _ask_to_add(context: Context, addition: _Addition) -> object:
     wanted = _partitions_of(addition.topics)
     unknown = frozenset(target for target in wanted if not _exists(context, target))
     if unknown:
-        return _settled(_Unknown(unknown))
+        return _Unknown(unknown)
     return context.broker.transactions.add_partitions(
         addition.transactional_id,
         addition.producer,
@@ -252,12 +250,6 @@ def _code(context: Context, refusal: Refused) -> ErrorCode:
     ):
         return ErrorCode.invalid_producer_epoch
     return refusal.code
-
-
-def _settled(result: object) -> asyncio.Future[Any]:
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.set_result(result)
-    return future
 
 
 HANDLERS = (

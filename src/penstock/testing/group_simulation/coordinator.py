@@ -11,7 +11,7 @@ from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.offset_records import offset_of
 from penstock.coordination.groups.state import Group, Groups
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
+from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset
 
 GROUP: Final = "g"
@@ -96,7 +96,9 @@ class Coordinator:
         self._callers += 1
         caller = CallerId(self._callers)
         self._waiting[caller] = answer
-        self._runner.submit(command(caller), caller, self._moment())
+        reply = self._runner.submit(command(caller), caller, self._moment())
+        if reply is not NOT_YET:
+            self._answer(caller, reply)
 
     def _answer(self, caller: CallerId, body: object) -> None:
         self._waiting.pop(caller)(body)
