@@ -10,11 +10,11 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Final
 
-from penstock.client.avro_types import DECIMAL256_DIGITS_MAX, decimal_of
 from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import DECIMAL_DIGITS_MAX, decimal_of
 from penstock.schemas.avro.tree import Fixed, Node
 
-_EXACT: Final = Context(prec=4 * DECIMAL256_DIGITS_MAX)  # never rounds what has a chance to fit
+_EXACT: Final = Context(prec=4 * DECIMAL_DIGITS_MAX)  # never rounds what has a chance to fit
 _EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a local time has no zone

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.client.avro_conversions import decimal_writer, moment_reader
 from penstock.client.avro_encode_program import compile_encoder
 from penstock.client.avro_program import compile_decoder
-from penstock.client.avro_types import decimal_of, values_of
+from penstock.client.avro_types import values_of
 from penstock.columns.avro import dict_program as ops
 from penstock.columns.avro.decoding import decode
 from penstock.columns.avro.dict_program import NO_DEFAULT, DictProgram
@@ -22,6 +22,7 @@ from penstock.columns.avro.program import CODE_FIELDS, NO_SLOT
 from penstock.columns.compiled import read_only
 from penstock.columns.python_objects import addresses_of
 from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import decimal_of
 from penstock.schemas.avro.tree import (
     Absent,
     Array,

@@ -9,12 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from penstock.client.avro_types import decimal_bytes, decimal_of, values_of
+from penstock.client.avro_types import decimal_bytes, values_of
 from penstock.columns.arrow_inputs import Input
 from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.program import CODE_FIELDS, NO_SLOT
 from penstock.columns.avro.write_program import MEMBER_FIELDS, EncodeProgram
 from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import decimal_of
 from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 
 _RAW_BYTES: Final = {Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8}
