@@ -139,10 +139,14 @@ class Readings:
     """What single reading and batch reading made of the same events."""
 
     def __init__(
-        self, writer: Source, reader: Source, payloads: Sequence[bytes], message: str | None = None
+        self,
+        writer: Source,
+        reader: Source,
+        payloads: Sequence[bytes],
+        message: str | None = None,
+        indexes: Sequence[int] | None = None,
     ) -> None:
         shelf: Any = Shelf(parse(writer))
-        indexes = (0,) if writer.type is SchemaType.PROTOBUF else None
         framed = [write_prefix(WRITER_ID, indexes) + payload for payload in payloads]
         contract = Contract(reader.text, type=reader.type, message=message)
         one = Deserializer(shelf, "t", reader=contract, as_dicts=True)

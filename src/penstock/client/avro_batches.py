@@ -97,14 +97,14 @@ class AvroDecoder:
     def _with_trees(
         self, decoded: Decoded, rows: RowReader, source: Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:
-        """The kernel's columns, and those it left, for the rows it found nothing wrong with."""
+        """The kernel's columns, and those it left. What is wrong first is for the rows to say: the
+        kernel has stepped over what it left."""
         errors = decoded.errors.copy()
         texts: dict[str, list[str | None]] = {name: [None] * len(errors) for name in self._trees}
         payloads = payloads_of(source.data, starts, ends)
         for row, payload in enumerate(payloads):
-            if errors[row]:
-                continue
-            value, errors[row] = rows.read(payload)
+            value, wrong = rows.read(payload)
+            errors[row] = wrong or errors[row]
             if not errors[row]:
                 for name in self._trees:
                     texts[name][row] = as_json(value[name] if self._is_record else value)
