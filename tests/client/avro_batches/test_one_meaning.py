@@ -42,7 +42,7 @@ SEPTEMBER = (2023, 9, 27, 18, 57, 59)
 MOMENT = dt.datetime(*SEPTEMBER, 597847, tzinfo=dt.UTC)
 CASES: dict[str, tuple[Any, Any, Any, Any]] = {  # writer, reader, written as plain Avro, read
     "date as timestamp": (DATE, MILLIS, 19_627, "unresolvable"),
-    "date as local timestamp": (DATE, LOCAL_MILLIS, 19_627, dt.datetime(2023, 9, 27)),  # noqa: DTZ001
+    "date as local timestamp": (DATE, LOCAL_MILLIS, 19_627, dt.datetime(2023, 9, 27)),  # noqa: DTZ001 - a local time has no zone
     "date as int": (DATE, "int", 19_627, 19_627),
     "int as date": ("int", DATE, 19_627, dt.date(2023, 9, 27)),
     "decimal of more places": (decimal(9, 2), decimal(9, 4), b"\x04\xd2", Decimal("12.3400")),
@@ -235,10 +235,11 @@ class OneOf:
             with suppress(TypeError, ValueError, AttributeError, AssertionError):
                 self.candidates.append(comparable(_value(branch, cell, in_json=True)))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __eq__(self, other: object) -> bool:
         return any(one == other for one in self.candidates)
+
+    def __hash__(self) -> int:
+        raise TypeError("only compared")
 
 
 def _scalar(node: Node, cell: Any) -> Any:
