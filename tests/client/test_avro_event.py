@@ -208,3 +208,29 @@ def test_what_has_too_many_bytes_to_be_read_is_not_written() -> None:
         AvroEncoder(writer).encode({"f": "x" * EVENT_BYTES_MAX})
     with pytest.raises(Misfit, match="row 0: the payload is larger than the limit"):
         AvroRows(writer).write([{"f": "x" * EVENT_BYTES_MAX}], b"")
+
+
+NO_VALUES: dict[str, tuple[Any, Any]] = {
+    "a date beyond the year 9999": ({"type": "int", "logicalType": "date"}, 2_932_897),
+    "a time below zero": ({"type": "int", "logicalType": "time-millis"}, -1),
+    "a year beyond 9999": ({"type": "long", "logicalType": "timestamp-millis"}, 10**15),
+    "no UUID": ({"type": "string", "logicalType": "uuid"}, "abc"),
+    "a decimal of three digits": (DECIMAL, b"\x00\x64"),
+}
+
+
+@pytest.mark.parametrize("name", NO_VALUES)
+@pytest.mark.parametrize("is_optional", [False, True])
+def test_what_is_no_value_of_its_logical_type_is_not_written(name: str, is_optional: bool) -> None:
+    kind, value = NO_VALUES[name]
+    writer = schema(["null", kind] if is_optional else kind)
+    with pytest.raises(Misfit):
+        AvroEncoder(writer).encode({"f": value})
+    with pytest.raises(Misfit, match="row 0"):
+        AvroRows(writer).write([{"f": value}], b"")
+    if name.startswith("a decimal"):
+        return  # a column of decimals has none such
+    base = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}[kind["type"]]
+    column = pa.array([value], base).view(avro_batches.AvroDecoder(writer).schema.field("f").type)
+    with pytest.raises(Misfit, match="row 0"):
+        AvroRows(writer).write(pa.RecordBatch.from_arrays([column], names=["f"]), b"")

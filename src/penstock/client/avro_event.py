@@ -20,6 +20,7 @@ from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.constants import varint
 from penstock.schemas.avro.events import EventReader
 from penstock.schemas.avro.limits import NESTING_MAX
+from penstock.schemas.avro.raw_values import RawValues
 from penstock.schemas.avro.skipping import WriteLimits
 from penstock.schemas.avro.tree import Kind
 from penstock.schemas.avro.varints import Unreadable
@@ -39,6 +40,7 @@ class AvroEncoder:
         self._schema = _compiled(schema)
         self._is_raw = schema.root.kind is Kind.BYTES  # as Java clients write plain bytes
         self._limits = WriteLimits(schema.root)
+        self._raw_values = RawValues(schema.root)
 
     def encode(self, value: Any) -> Written:
         """The payload, or Misfit."""
@@ -49,6 +51,9 @@ class AvroEncoder:
         buffer = io.BytesIO()
         try:
             validate(value, self._schema)
+            raw = self._raw_values.wrong(value)
+            if raw is not None:
+                raise Misfit(raw)
             schemaless_writer(buffer, self._schema, value, strict_allow_default=True)
         except ValidationError as wrong:
             raise Misfit("; ".join(map(str, wrong.errors[:3]))) from None

@@ -18,6 +18,7 @@ from penstock.client.avro_types import NotExpressible, arrow_type
 from penstock.columns.avro.program import Wrong
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.raw_values import RawValues
 from penstock.schemas.avro.skipping import WriteLimits
 from penstock.schemas.avro.tree import Node, Record
 
@@ -31,6 +32,7 @@ class RowWriter:
         self._names = frozenset(root.by_name) if isinstance(root, Record) else None
         self._required = _required(root)
         self._limits = WriteLimits(root)
+        self._raw_values = RawValues(root)
 
     def write(self, rows: Sequence[Any], prefix: bytes) -> tuple[Bytes, Int64s, Bytes]:
         """Payloads in one buffer, their offsets, and a Wrong per row."""
@@ -53,6 +55,8 @@ class RowWriter:
         buffer = io.BytesIO()
         try:
             validate(row, self._schema)
+            if self._raw_values.wrong(row) is not None:
+                return b"", Wrong.UNFIT
             fastavro.schemaless_writer(buffer, self._schema, row, strict_allow_default=True)
         except ValidationError:
             return b"", Wrong.UNFIT

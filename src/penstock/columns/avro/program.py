@@ -104,7 +104,7 @@ _REASONS: Final = {
     Wrong.SYMBOL: "the enum has no such symbol, and no default",
     Wrong.UNRESOLVABLE: "the reader's schema cannot read what the writer's schema wrote",
     Wrong.DECIMAL_RANGE: "a decimal has more digits than its precision allows",
-    Wrong.TIME_RANGE: "a time of day is not within a day",
+    Wrong.TIME_RANGE: "a date or time is outside the range of its type",
     Wrong.ITEMS: "an array or map has more items than the limit",
     Wrong.NESTING: "values are nested deeper than the limit",
     Wrong.TOO_LARGE: "the payload is larger than the limit",

@@ -103,6 +103,14 @@ def decimal_of(node: Node) -> LogicalType | None:
     return logical if logical.precision <= DECIMAL_DIGITS_MAX else None
 
 
+def is_restricted(node: Node) -> bool:
+    """Whether a logical type allows only some of the numbers of an int or long."""
+    if node.kind not in _BITS:
+        return False
+    bits = _BITS[node.kind]
+    return _bounds(_name(node), node.kind) != (-(1 << bits), 1 << bits)
+
+
 def is_uuid_text(node: Node) -> bool:
     """Whether a string is a UUID in its 36 characters."""
     return node.kind is Kind.STRING and _name(node) == "uuid"

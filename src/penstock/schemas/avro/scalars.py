@@ -205,9 +205,14 @@ def _text_bytes(payload: bytes, at: int, budget: Budget) -> tuple[bytes, int]:
 
 def _plain_uuid(payload: bytes, at: int, budget: Budget) -> tuple[str, int]:
     text, end = _text(payload, at, budget)
-    if _UUID.fullmatch(text) is None:
+    if not is_uuid(text):
         raise Unreadable("UUID", f"{text[:36]!r} is no UUID", at)
     return text, end
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID as it is usually written."""
+    return _UUID.fullmatch(text) is not None
 
 
 def _uuid(payload: bytes, at: int, budget: Budget) -> tuple[uuid.UUID, int]:
