@@ -17,7 +17,7 @@ import pytest
 from penstock.client.batches import BatchDeserializer
 from penstock.client.contract import Contract
 from penstock.client.errors import Undecodable
-from penstock.client.frame import write_prefix
+from penstock.client.frame import SchemaId, write_prefix
 from penstock.client.registry import Registry
 from penstock.client.serializers import Deserializer
 from penstock.schemas.languages import parse
@@ -25,7 +25,7 @@ from penstock.schemas.model import ParsedSchema, SchemaType, Source
 from penstock.testing.platform import Platform
 
 MakeTopic: TypeAlias = Callable[..., str]
-WRITER_ID = 1
+WRITER_ID = SchemaId(1)
 
 
 @pytest.fixture(scope="session")

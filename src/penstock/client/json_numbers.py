@@ -88,7 +88,7 @@ def _check_of(kind: "pa.DataType") -> _Check | None:
 
 
 def _members(fields: "list[tuple[str, pa.DataType]]") -> _Check | None:
-    checks = [(name, check) for name, kind in fields if (check := _check_of(kind)) is not None]
+    checks = [(name, made) for name, kind in fields if (made := _check_of(kind)) is not None]
     if not checks:
         return None
 

@@ -63,7 +63,7 @@ def columns_of(schema: JsonSchema) -> JsonColumns:
     typing = _Typing(schema.documents)
     parts = typing.parts(schema.documents.root)
     properties = _properties(parts)
-    if typing.kinds(parts) != {"object"} or not properties:
+    if typing.kinds(parts) != frozenset(("object",)) or not properties:
         column = JsonColumn(VALUE, typing.type(schema.documents.root))
         return JsonColumns((column,), is_object=False, required=frozenset())
     columns = tuple(JsonColumn(name, typing.type(*given)) for name, given in properties.items())

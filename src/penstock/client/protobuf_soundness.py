@@ -131,7 +131,7 @@ def _is_unchecked_text(field: Any) -> bool:
         return False
     file = descriptor_pb2.FileDescriptorProto()
     field.containing_type.file.CopyToProto(file)
-    return file.syntax != _VALIDATING
+    return bool(file.syntax != _VALIDATING)
 
 
 def _is_instant(seconds: int, nanos: int) -> bool:

@@ -19,7 +19,6 @@ from penstock.client.protobuf_event import DEPTH_MAX, MessageTypes, ProtobufEnco
 from penstock.client.protobuf_types import DURATION, TIMESTAMP, WRAPPERS
 from penstock.client.registry import Registry
 from penstock.client.serializers import Deserializer, Serializer
-from penstock.schemas.languages import parse
 from penstock.schemas.model import SchemaType
 from penstock.schemas.protobuf import parse as parse_protobuf
 
@@ -43,7 +42,7 @@ def test_generated_events_and_readers_mean_the_same(seed: int, oracle: Any, read
     indexes = (len(maker.file.message_type) - 1,)  # M0 is the last
     read = reading.readings(writer, reader, payloads, message="r.M0", indexes=indexes)
     assert read.reasons == read.reasons_alone
-    message = MessageTypes(parse(reader)).named("r.M0").DESCRIPTOR
+    message = MessageTypes(parse_protobuf(reader.text)).named("r.M0").DESCRIPTOR
     rows = oracle.rows_of(read.batch)
     for one, row, reason in zip(read.alone, rows, read.reasons, strict=True):
         if reason is None:

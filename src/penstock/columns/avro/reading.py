@@ -246,7 +246,7 @@ def add_rescaled(
     for index in range(position, position + size - DIGITS_BYTES):
         if source[index] != sign:
             return DECIMAL_RANGE
-    carry = 1 if negative else 0
+    carry = np.int64(1) if negative else np.int64(0)
     for index in range(DIGITS_BYTES):
         byte = np.int64(source[position + size - 1 - index]) if index < size else np.int64(sign)
         if negative:
@@ -256,7 +256,7 @@ def add_rescaled(
     if not shift_digits(digits, shift):
         return DECIMAL_RANGE
     at = slots.table[slot, VALUES_AT] + place * width
-    carry = 1 if negative else 0
+    carry = np.int64(1) if negative else np.int64(0)
     for index in range(DIGITS_BYTES):
         byte = np.int64(digits[index])
         if negative:
