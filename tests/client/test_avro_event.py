@@ -230,7 +230,7 @@ def test_what_is_no_value_of_its_logical_type_is_not_written(name: str, is_optio
         AvroRows(writer).write([{"f": value}], b"")
     if name.startswith("a decimal"):
         return  # a column of decimals has none such
-    base = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}[kind["type"]]
+    base: Any = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}[kind["type"]]
     column = pa.array([value], base).view(avro_batches.AvroDecoder(writer).schema.field("f").type)
     with pytest.raises(Misfit, match="row 0"):
         AvroRows(writer).write(pa.RecordBatch.from_arrays([column], names=["f"]), b"")
