@@ -144,6 +144,8 @@ ODD: dict[str, tuple[str, bytes, str | None]] = {
     "an integer of 64 bits": ("integer", b"9223372036854775807", None),
     "an integer of 65 bits": ("integer", b"9223372036854775808", "undecodable"),
     "an integer beyond, with an exponent": ("integer", b"1e19", "undecodable"),
+    "an integer beyond, in other letters": ("integer", b"-1.0E+00019", "undecodable"),
+    "a small integer with an exponent": ("integer", b"1e3", None),
     "a number within 2^53": ("number", b"9007199254740992", None),
     "a number beyond 2^53": ("number", b"-9007199254740993", "undecodable"),
     "a double beyond 2^53": ("number", b"9007199254740993.0", None),

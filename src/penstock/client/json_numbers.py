@@ -18,18 +18,16 @@ INTEGER_BITS: Final = 63
 EXACT_MAX: Final = 1 << 53  # the last whole number up to which doubles have all of them
 _Check: TypeAlias = Callable[[Any], str | None]
 
-_DIGITS: Final = b"0" * 16  # 2^53 has so many
-_EXPONENTS: Final = (b"0e0,", b"0e00,", b"0e000,")
-_LOOKS: Final = bytes(  # digits, exponents and what ends a number
-    ord("0")
-    if chr(c).isdecimal()
-    else ord("e")
-    if c in b"eE"
-    else ord(",")
-    if c in b",}] \n"
-    else 0
-    for c in range(128)
-) + bytes(128)
+# What a text looks like, signs left out: digits are 0, exponents e, what starts or ends a number is
+# a comma. So digits behind a decimal point, or in a string, are not taken for a number.
+_LOOKS: Final = bytes(
+    ord("0") if c in b"0123456789" else ord("e") if c in b"eE" else
+    ord(",") if c in b":[,}] \n\r\t" else 0
+    for c in range(256)
+)  # fmt: skip
+_LONG: Final = b"," + b"0" * 16  # 2^53 has so many digits
+_EXPONENT: Final = b"0e0"
+_EXPONENT_END: Final = 64  # so far is looked for what ends it
 
 
 class NumberCheck:
@@ -62,8 +60,13 @@ class NumberCheck:
 
 def _may_misfit(text: bytes) -> bool:
     """Whether there may be such a number in a text, or in many; most have none."""
-    looks = text.translate(_LOOKS, b"+\r\t") + b","
-    return _DIGITS in looks or any(one in looks for one in _EXPONENTS)
+    looks = b",%b," % text.translate(_LOOKS, b"+-")
+    place = looks.find(_EXPONENT)
+    while place >= 0:
+        if looks[place + len(_EXPONENT) : place + _EXPONENT_END].lstrip(b"0")[:1] == b",":
+            return True
+        place = looks.find(_EXPONENT, place + 1)
+    return _LONG in looks
 
 
 def _check_of(kind: "pa.DataType") -> _Check | None:
