@@ -122,8 +122,8 @@ class _Reads:
         try:
             make = constant(field.type, field.default, plain=self._plain)
         except NoConstant:
-            name = f"{reader.full_name}.{field.name}"
-            return _raises(f"{name} was not written, and has no default that fits")
+            lacking = "a default that does not fit" if field.has_default else "no default"
+            return _raises(f"{reader.full_name}.{field.name} was not written, and has {lacking}")
         return lambda _payload, at, _budget: (make(), at)
 
 
