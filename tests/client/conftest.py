@@ -1,21 +1,31 @@
 """For tests of the client: the run's broker and registry by their short names, a fake to count.
 
-Each test has topics and subjects of its own.
+Each test has topics and subjects of its own. `reading` reads the same framed events one by one and
+as a batch.
 """
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
 
+from penstock.client.batches import BatchDeserializer
+from penstock.client.contract import Contract
+from penstock.client.errors import Undecodable
+from penstock.client.frame import SchemaId, write_prefix
 from penstock.client.registry import Registry
+from penstock.client.serializers import Deserializer
+from penstock.schemas.languages import parse
+from penstock.schemas.model import ParsedSchema, SchemaType, Source
 from penstock.testing.platform import Platform
 
 MakeTopic: TypeAlias = Callable[..., str]
+WRITER_ID = SchemaId(1)
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +113,83 @@ def counting() -> Iterator[CountingRegistry]:
     found = CountingRegistry()
     yield found
     found.stop()
+
+
+class Shelf:
+    """Stands where a registry would: one writer's schema under an id, and nothing to ask for."""
+
+    def __init__(self, writer: ParsedSchema) -> None:
+        self._writer = writer
+
+    def schema(self, key: Any) -> Any:
+        assert key == WRITER_ID
+        return SimpleNamespace(parsed=self._writer)
+
+    def latest(self, subject: str) -> Any:
+        return SimpleNamespace(parsed=self._writer)
+
+    def understand(self, source: Source) -> ParsedSchema:
+        return parse(source)
+
+    def refer(self, name: str, source: Source) -> Any:
+        raise AssertionError("no schema here refers to another")
+
+
+class Readings:
+    """What single reading and batch reading made of the same events."""
+
+    def __init__(
+        self,
+        writer: Source,
+        reader: Source,
+        payloads: Sequence[bytes],
+        message: str | None = None,
+        indexes: Sequence[int] | None = None,
+    ) -> None:
+        shelf: Any = Shelf(parse(writer))
+        framed = [write_prefix(WRITER_ID, indexes) + payload for payload in payloads]
+        contract = Contract(reader.text, type=reader.type, message=message)
+        one = Deserializer(shelf, "t", reader=contract, as_dicts=True)
+        many = BatchDeserializer(shelf, "t", reader=contract)
+        self.alone = [self._alone(one, content) for content in framed]
+        self.batch, self.wrongs = many.deserialize_many(framed)
+        reasons = {wrong.row: str(wrong.reason) for wrong in self.wrongs}
+        self.reasons = [reasons.get(row) for row in range(len(framed))]
+
+    def _alone(self, one: Deserializer, content: bytes) -> Any:
+        try:
+            return one.deserialize(content)
+        except Undecodable as refused:
+            return refused
+
+    @property
+    def reasons_alone(self) -> list[str | None]:
+        return [str(one.reason) if isinstance(one, Undecodable) else None for one in self.alone]
+
+    def rows(self) -> list[Any]:
+        """The rows of the batch; None for one that was refused."""
+        rows = self.batch.to_pylist(maps_as_pydicts="strict")
+        return [None if reason else row for row, reason in zip(rows, self.reasons, strict=True)]
+
+
+class Reading:
+    """What tests ask for by name."""
+
+    readings = Readings
+
+    @staticmethod
+    def avro(schema: Any) -> Source:
+        return Source(SchemaType.AVRO, json.dumps(schema))
+
+    @staticmethod
+    def json(schema: Any) -> Source:
+        return Source(SchemaType.JSON, json.dumps(schema))
+
+    @staticmethod
+    def protobuf(text: str) -> Source:
+        return Source(SchemaType.PROTOBUF, text)
+
+
+@pytest.fixture(scope="session")
+def reading() -> Reading:
+    return Reading()

@@ -18,7 +18,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from penstock.client.avro_walk import NESTING_MAX
 from penstock.client.contract import Contract, Form
 from penstock.client.errors import (
     ClientError,
@@ -33,6 +32,7 @@ from penstock.client.protobuf_event import MessageTypes, own
 from penstock.client.registry import Registry
 from penstock.client.serializers import Deserializer, Serializer
 from penstock.client.subjects import SubjectNames
+from penstock.schemas.avro.limits import NESTING_MAX
 from penstock.schemas.model import SchemaType, Source
 
 ORDER = {

@@ -30,10 +30,12 @@ from penstock.columns.avro.dict_program import DictProgram
 from penstock.columns.avro.encoding import encode
 from penstock.columns.avro.program import Wrong
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.payloads import USUAL_LIMITS, Decoded, Limits
+from penstock.columns.payloads import USUAL_LIMITS, Decoded, Encoded, Limits
 from penstock.columns.shape import ArrowArray
 from penstock.protocol.primitives import Buffer
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.limits import ITEMS_MAX
+from penstock.schemas.avro.skipping import WriteLimits
 from penstock.schemas.avro.tree import Node, Record
 
 __all__ = ["AvroDecoder", "AvroEncoder", "Wrong"]
@@ -95,14 +97,14 @@ class AvroDecoder:
     def _with_trees(
         self, decoded: Decoded, rows: RowReader, source: Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:
-        """The kernel's columns, and those it left, for the rows it found nothing wrong with."""
+        """The kernel's columns, and those it left. What is wrong first is for the rows to say: the
+        kernel has stepped over what it left."""
         errors = decoded.errors.copy()
         texts: dict[str, list[str | None]] = {name: [None] * len(errors) for name in self._trees}
         payloads = payloads_of(source.data, starts, ends)
         for row, payload in enumerate(payloads):
-            if errors[row]:
-                continue
-            value, errors[row] = rows.read(payload)
+            value, wrong = rows.read(payload)
+            errors[row] = wrong or errors[row]
             if not errors[row]:
                 for name in self._trees:
                     texts[name][row] = as_json(value[name] if self._is_record else value)
@@ -146,6 +148,7 @@ class AvroEncoder:
         self._root = root
         self._limits = limits
         self._schema = schema
+        self._readable = WriteLimits(root)
         self._types: dict[str, pa.DataType] | None = None
         self._dicts: DictProgram | None = None
         if _is_expressible(root):
@@ -170,6 +173,20 @@ class AvroEncoder:
             prefix,
             self._limits,
         )
+        return self._checked(encoded, len(prefix))
+
+    def _checked(self, encoded: Encoded, prefix_bytes: int) -> tuple[Bytes, Int64s, Bytes]:
+        """What was written, and an error for each row that is beyond the limits of reading."""
+        sizes = np.diff(encoded.offsets)
+        if self._readable.may_be_small:
+            doubtful = np.flatnonzero(sizes)
+        else:
+            doubtful = np.flatnonzero(sizes > ITEMS_MAX)
+        for row in doubtful.tolist():
+            start, end = int(encoded.offsets[row]) + prefix_bytes, int(encoded.offsets[row + 1])
+            broken = self._readable.broken_by(encoded.buffer[start:end].tobytes())
+            if broken is not None:
+                encoded.errors[row] = Wrong[broken.code]
         return encoded.buffer, encoded.offsets, encoded.errors
 
     @cached_property
@@ -190,4 +207,4 @@ class AvroEncoder:
             encoded = encode_dicts(self._dicts, taken, prefix, self._limits)
         if encoded is None:
             return self._rows.write(taken, prefix)
-        return encoded.buffer, encoded.offsets, encoded.errors
+        return self._checked(encoded, len(prefix))

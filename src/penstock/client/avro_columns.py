@@ -7,20 +7,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.client.avro_batches import AvroDecoder, AvroEncoder, Wrong
-from penstock.client.batch_codec import Part, all_wrong, decoded_parts
+from penstock.client.avro_event import REASONS, sized
+from penstock.client.avro_event import AvroEncoder as OneEncoder
+from penstock.client.avro_program import VALUE
+from penstock.client.batch_codec import Part, all_wrong, decoded_parts, joined
 from penstock.client.batch_frames import FrameGroup, WrongRow
 from penstock.client.codec import Misfit
 from penstock.client.errors import Reason
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.tree import Kind
 from penstock.schemas.model import ParsedSchema
 
 DECODERS_MAX: Final = 1000  # then they are made anew when they are met again
-_REASONS: Final = {
-    Wrong.TRAILING: Reason.TRAILING_BYTES,
-    Wrong.SYMBOL: Reason.UNRESOLVABLE,
-    Wrong.UNRESOLVABLE: Reason.UNRESOLVABLE,
-}
 
 
 class AvroColumns:
@@ -46,6 +45,8 @@ class AvroColumns:
             wrongs += all_wrong(group, Reason.TRAILING_BYTES, "the header goes on after the GUID")
         else:
             decoder = self._decoder(writer)
+            if writer.root.kind is Kind.BYTES:
+                source, group = _sized(source, group)
             yield from decoded_parts(decoder, source, group, _told, Wrong.TOO_LARGE, wrongs)
 
     def _decoder(self, writer: AvroSchema) -> AvroDecoder:
@@ -58,9 +59,19 @@ class AvroColumns:
         return known[1]
 
 
+def _sized(source: Bytes, group: FrameGroup) -> tuple[Bytes, FrameGroup]:
+    """Events that are bytes and nothing else are written without their length: here with it."""
+    payloads = [
+        sized(source[start:end].tobytes())
+        for start, end in zip(group.starts.tolist(), group.ends.tolist(), strict=True)
+    ]
+    buffer, offsets = joined(payloads)
+    return buffer, group._replace(starts=offsets[:-1], ends=offsets[1:])
+
+
 def _told(code: int) -> tuple[Reason, str]:
     wrong = Wrong(code)
-    return _REASONS.get(wrong, Reason.UNDECODABLE), wrong.reason
+    return REASONS.get(wrong.name, Reason.UNDECODABLE), wrong.reason
 
 
 class AvroRows:
@@ -70,11 +81,15 @@ class AvroRows:
 
     def __init__(self, schema: AvroSchema) -> None:
         self._encoder = AvroEncoder(schema)
+        self._raw = OneEncoder(schema) if schema.root.kind is Kind.BYTES else None
 
     def write(
         self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
     ) -> tuple[Bytes, Int64s]:
         """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
+        if self._raw is not None:
+            values = rows.column(VALUE).to_pylist() if isinstance(rows, pa.RecordBatch) else rows
+            return joined([prefix + self._raw.encode(value).payload for value in values])
         if isinstance(rows, pa.RecordBatch):
             buffer, offsets, errors = self._encoder.encode(rows, prefix)
         else:

@@ -4,10 +4,12 @@ import struct
 from typing import Final
 
 from penstock.client.avro_targets import Target
-from penstock.client.avro_types import decimal_bytes, decimal_of, values_of
+from penstock.client.avro_types import decimal_bytes, values_of
 from penstock.columns.avro import program as ops
 from penstock.columns.avro.program import NO_SLOT, Assembler, Wrong
+from penstock.schemas.avro.constants import NoConstant, constant
 from penstock.schemas.avro.defaults import fits
+from penstock.schemas.avro.meaning import decimal_of
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
@@ -35,26 +37,34 @@ def put_constant(
     assembler: Assembler, node: Node, value: JsonValue | Absent, target: Target
 ) -> None:
     """Put `value`, a default of type `node`, into the target. What does not fit fails the row."""
-    if isinstance(value, Absent) or not fits(node, value):
+    try:
+        constant(node, value)
+    except NoConstant:
         assembler.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
-    elif isinstance(node, Union):
+    else:
+        _put(assembler, node, value, target)
+
+
+def _put(assembler: Assembler, node: Node, value: JsonValue | Absent, target: Target) -> None:
+    assert not isinstance(value, Absent), "there is a constant"
+    if isinstance(node, Union):
         _put_union(assembler, node, value, target)
     elif isinstance(node, Record):
         assert isinstance(value, dict)
         if target.slot != NO_SLOT:
             assembler.put(ops.VALID, target.slot)
         for field, child in zip(node.fields, target.children, strict=True):
-            put_constant(assembler, field.type, value.get(field.name, field.default), child)
+            _put(assembler, field.type, value.get(field.name, field.default), child)
     elif isinstance(node, Array):
         assert isinstance(value, list)
         for item in value:
-            put_constant(assembler, node.items, item, target.children[0])
+            _put(assembler, node.items, item, target.children[0])
         assembler.put(ops.CONSTANT_LIST, target.slot, len(value))
     elif isinstance(node, Map):
         assert isinstance(value, dict)
         for key, item in value.items():
             _put_sized(assembler, key.encode(), target.children[0].slot)
-            put_constant(assembler, node.values, item, target.children[1])
+            _put(assembler, node.values, item, target.children[1])
         assembler.put(ops.CONSTANT_LIST, target.slot, len(value))
     else:
         _put_scalar(assembler, node, value, target.slot)
@@ -67,13 +77,13 @@ def _put_union(assembler: Assembler, union: Union, value: JsonValue, target: Tar
     if branch.kind is Kind.NULL:
         _put_nulls(assembler, target)
     elif len(values) == 1:
-        put_constant(assembler, branch, value, target)
+        _put(assembler, branch, value, target)
     else:
         if target.slot != NO_SLOT:
             assembler.put(ops.VALID, target.slot)
         for one, member in zip(values, target.children, strict=True):
             if one is branch:
-                put_constant(assembler, one, value, member)
+                _put(assembler, one, value, member)
             else:
                 _put_nulls(assembler, member)
 
@@ -101,19 +111,10 @@ def _put_text(assembler: Assembler, node: Node, text: str, slot: int) -> None:
     if node.kind is Kind.STRING or isinstance(node, Enum):
         _put_sized(assembler, text.encode(), slot)
         return
-    try:
-        content = text.encode(_ONE_BYTE_EACH)
-    except UnicodeEncodeError:  # the check of defaults does not look so closely
-        assembler.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
-        return
+    content = text.encode(_ONE_BYTE_EACH)
     decimal = decimal_of(node)
-    if isinstance(node, Fixed) and len(content) != node.size:
-        assembler.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
-    elif decimal is not None:
+    if decimal is not None:
         number = int.from_bytes(content, "big", signed=True)
-        if abs(number) >= 10**decimal.precision:
-            assembler.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
-            return
         width = decimal_bytes(decimal.precision)
         place = assembler.constant(number.to_bytes(width, "little", signed=True))
         assembler.put(ops.CONSTANT, slot, place)

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
-from penstock.client.avro_types import DECIMAL256_DIGITS_MAX, decimal_of
 from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import DECIMAL_DIGITS_MAX, decimal_of
+from penstock.schemas.avro.scalars import is_uuid
 from penstock.schemas.avro.tree import Fixed, Node
 
-_EXACT: Final = Context(prec=4 * DECIMAL256_DIGITS_MAX)  # never rounds what has a chance to fit
+_EXACT: Final = Context(prec=4 * DECIMAL_DIGITS_MAX)  # never rounds what has a chance to fit
 _EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a local time has no zone
@@ -42,6 +44,15 @@ def _unscaled(value: Any, *, scale: int, end: int, size: int | None) -> bytes | 
     if size is not None and size < least:
         return None
     return number.to_bytes(least if size is None else size, "big", signed=True)
+
+
+def uuid_bytes(value: Any) -> bytes:
+    """The text of a UUID, or of what is one already."""
+    if type(value) is str and is_uuid(value):
+        return value.encode()
+    if type(value) is not UUID:
+        raise ValueError("no UUID")
+    return str(value).encode()
 
 
 def moment_reader(node: Node) -> Callable[[Any], int] | None:

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from penstock.client.avro_conversions import decimal_writer, moment_reader
+from penstock.client.avro_conversions import decimal_writer, moment_reader, uuid_bytes
 from penstock.client.avro_encode_program import compile_encoder
 from penstock.client.avro_program import compile_decoder
-from penstock.client.avro_types import decimal_of, values_of
+from penstock.client.avro_types import values_of
 from penstock.columns.avro import dict_program as ops
 from penstock.columns.avro.decoding import decode
 from penstock.columns.avro.dict_program import NO_DEFAULT, DictProgram
@@ -21,7 +21,12 @@ from penstock.columns.avro.encoding import encode
 from penstock.columns.avro.program import CODE_FIELDS, NO_SLOT
 from penstock.columns.compiled import read_only
 from penstock.columns.python_objects import addresses_of
-from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import (
+    decimal_of,
+    is_restricted,
+    is_uuid_text,
+    number_meaning,
+)
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
@@ -36,7 +41,6 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 
-_DAYS: Final = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 _ROW: Final = Name("Row", None)
 _A, _B, _C = 2, 3, 4  # of an instruction
 _NUMBERS: Final = {Kind.INT: ops.INT, Kind.LONG: ops.LONG}
@@ -140,6 +144,8 @@ class _Compiler:
         elif decimal_of(node) is not None:
             with_size = 0 if isinstance(node, Fixed) else 1
             self._emit(ops.CONVERTED, self._object(decimal_writer(node)), with_size)
+        elif is_uuid_text(node):
+            self._emit(ops.CONVERTED, self._object(uuid_bytes), 1)
         elif isinstance(node, Fixed):
             self._emit(ops.FIXED, NO_SLOT, node.size)
         elif node.kind in _NUMBERS:
@@ -150,9 +156,10 @@ class _Compiler:
     def _put_number(self, node: Node) -> None:
         reader = moment_reader(node)
         converter = NO_SLOT if reader is None else self._object(reader)
-        logical = logical_type(node)
-        if logical is not None and logical.name in _DAYS:
-            self._emit(ops.TIME, converter, _DAYS[logical.name])
+        if is_restricted(node):
+            meaning = number_meaning(node, node)
+            assert meaning is not None, "a type can read itself"
+            self._emit(ops.TIME, converter, meaning.least, meaning.greatest)
         else:
             self._emit(_NUMBERS[node.kind], converter)
 

@@ -9,17 +9,22 @@ from typing import Final
 
 import numpy as np
 
-from penstock.client.avro_types import decimal_bytes, decimal_of, values_of
+from penstock.client.avro_types import decimal_bytes, values_of
 from penstock.columns.arrow_inputs import Input
 from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.program import CODE_FIELDS, NO_SLOT
 from penstock.columns.avro.write_program import MEMBER_FIELDS, EncodeProgram
-from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import (
+    decimal_of,
+    is_restricted,
+    is_uuid_text,
+    number_meaning,
+)
 from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 
 _RAW_BYTES: Final = {Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8}
 _SOURCE, _A, _B = 1, 2, 3  # of an instruction
-_DAYS: Final = {"time-millis": (86_400_000, 4), "time-micros": (86_400_000_000, 8)}
+_WIDTHS: Final = {Kind.INT: 4, Kind.LONG: 8}
 
 
 def compile_encoder(root: Node) -> tuple[EncodeProgram, tuple[Input, ...]]:
@@ -137,7 +142,6 @@ class _Compiler:
 
     def _put_scalar(self, node: Node, source: int) -> None:
         decimal = decimal_of(node)
-        logical = logical_type(node)
         if isinstance(node, Enum):
             first = len(self.symbols)
             for symbol in node.symbols:
@@ -152,8 +156,13 @@ class _Compiler:
                 self._emit(ops.DECIMAL, source, width)
         elif isinstance(node, Fixed):
             self._emit(ops.RAW, source, node.size)
-        elif logical is not None and logical.name in _DAYS:
-            self._emit(ops.TIME, source, *_DAYS[logical.name])
+        elif is_restricted(node):
+            meaning = number_meaning(node, node)
+            assert meaning is not None, "a type can read itself"
+            width = _WIDTHS[node.kind]
+            self._emit(ops.TIME, source, meaning.least, meaning.greatest, width)
+        elif is_uuid_text(node):
+            self._emit(ops.TEXT, source, 1)
         elif node.kind in _RAW_BYTES:
             self._emit(ops.RAW, source, _RAW_BYTES[node.kind])
         else:

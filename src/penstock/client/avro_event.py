@@ -1,26 +1,36 @@
-"""One Avro event with fastavro, and what fastavro does not check for itself.
+"""One Avro event: written with fastavro, read by `schemas.avro.events`.
 
 Nothing is written that the schema does not say: an int of 40 bits, a fraction for a whole number
-or a field nobody declared is a Misfit. Nothing is read that is not all there: bytes left over are
-as wrong as bytes missing.
+or a field nobody declared is a Misfit, and so is an event beyond the limits of what is read.
+Nothing is read that is not all there: bytes left over are as wrong as bytes missing.
 """
 
 import io
 import json
-from typing import Any, cast
+from typing import Any, Final, cast
 
-import fastavro
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
-from penstock.client.avro_walk import Walk
 from penstock.client.codec import Misfit, ReadAs, Written
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import BadFrame, Frame
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.constants import varint
+from penstock.schemas.avro.events import EventReader
+from penstock.schemas.avro.limits import NESTING_MAX
+from penstock.schemas.avro.raw_values import RawValues
+from penstock.schemas.avro.skipping import WriteLimits
 from penstock.schemas.avro.tree import Kind
+from penstock.schemas.avro.varints import Unreadable
 from penstock.schemas.model import InvalidSchema, ParsedSchema
+
+REASONS: Final = {  # of the codes that are not Reason.UNDECODABLE
+    "TRAILING": Reason.TRAILING_BYTES,
+    "SYMBOL": Reason.UNRESOLVABLE,
+    "UNRESOLVABLE": Reason.UNRESOLVABLE,
+}
 
 
 class AvroEncoder:
@@ -29,6 +39,8 @@ class AvroEncoder:
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = _compiled(schema)
         self._is_raw = schema.root.kind is Kind.BYTES  # as Java clients write plain bytes
+        self._limits = WriteLimits(schema.root)
+        self._raw_values = RawValues(schema.root)
 
     def encode(self, value: Any) -> Written:
         """The payload, or Misfit."""
@@ -39,44 +51,46 @@ class AvroEncoder:
         buffer = io.BytesIO()
         try:
             validate(value, self._schema)
+            raw = self._raw_values.wrong(value)
+            if raw is not None:
+                raise Misfit(raw)
             schemaless_writer(buffer, self._schema, value, strict_allow_default=True)
         except ValidationError as wrong:
             raise Misfit("; ".join(map(str, wrong.errors[:3]))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as wrong:
             raise Misfit(str(wrong)) from None
-        return Written(buffer.getvalue())
+        except RecursionError:
+            raise Misfit(f"values are nested more than {NESTING_MAX} deep") from None
+        payload = buffer.getvalue()
+        broken = self._limits.broken_by(payload)
+        if broken is not None:
+            raise Misfit(broken.detail)
+        return Written(payload)
 
 
 class AvroDecoder:
     """Reads what one schema wrote, resolved to the reader's schema if there is one."""
 
     def __init__(self, writer: AvroSchema, wanted: ReadAs) -> None:
-        self._walk = Walk(writer.root)
-        self._writer = _compiled(writer)
         reader = wanted.schema
         if reader is not None and not isinstance(reader, AvroSchema):
             raise Undecodable(Reason.UNRESOLVABLE, f"written as AVRO, to be read as {reader.type}")
-        is_same = reader is None or reader.formatted("resolved") == writer.formatted("resolved")
-        self._reader = None if is_same or reader is None else _compiled(reader)
-        self._is_raw = writer.root.kind is Kind.BYTES and self._reader is None
+        self._reader = EventReader(writer.root, None if reader is None else reader.root)
+        self._is_raw = writer.root.kind is Kind.BYTES
 
     def decode(self, frame: Frame) -> Any:
-        """The value, all of it; raises Undecodable or BadFrame."""
+        """The value, all of it; raises BadFrame."""
         payload = frame.payload()
-        if self._is_raw:
-            return payload
-        self._walk.check(payload)
-        buffer = io.BytesIO(payload)
         try:
-            value = schemaless_reader(buffer, self._writer, self._reader)
-        except fastavro.read.SchemaResolutionError as wrong:
-            raise Undecodable(Reason.UNRESOLVABLE, str(wrong)) from None
-        except Exception as wrong:  # noqa: BLE001 - fastavro raises whatever the bytes made of it
-            raise Undecodable(Reason.UNDECODABLE, f"{type(wrong).__name__}: {wrong}") from None
-        if buffer.tell() != len(payload):
-            left = len(payload) - buffer.tell()
-            raise BadFrame(Reason.TRAILING_BYTES, f"{left} bytes after the value", buffer.tell())
-        return value
+            return self._reader.read(sized(payload) if self._is_raw else payload)
+        except Unreadable as wrong:
+            reason = REASONS.get(wrong.code, Reason.UNDECODABLE)
+            raise BadFrame(reason, wrong.detail, wrong.position) from None
+
+
+def sized(payload: bytes) -> bytes:
+    """An event that is bytes and nothing else, which is written without its length, with it."""
+    return varint(len(payload)) + payload
 
 
 def _compiled(schema: AvroSchema) -> Any:

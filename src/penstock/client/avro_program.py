@@ -14,20 +14,33 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.client.avro_constants import put_constant
-from penstock.client.avro_matching import matching_branch, same_name, written_fields
-from penstock.client.avro_skipping import Skipping, bytes_min
+from penstock.client.avro_skipping import Skipping
 from penstock.client.avro_targets import Target, target_for
 from penstock.client.avro_types import (
     NotExpressible,
     arrow_type,
     decimal_bytes,
-    decimal_of,
     is_nullable,
     values_of,
 )
 from penstock.columns.avro import program as ops
-from penstock.columns.avro.program import NO_SLOT, Assembler, DecodeProgram, Wrong
-from penstock.schemas.avro.logical import logical_type
+from penstock.columns.avro.program import (
+    NO_SLOT,
+    Assembler,
+    DecodeProgram,
+    Wrong,
+    precision_or,
+)
+from penstock.schemas.avro.matching import matching_branch, same_name, written_fields
+from penstock.schemas.avro.meaning import (
+    DecimalMeaning,
+    decimal_meaning,
+    decimal_of,
+    is_uuid_text,
+    keeps_meaning,
+    number_meaning,
+)
+from penstock.schemas.avro.sizes import bytes_min
 from penstock.schemas.avro.tree import (
     Array,
     Enum,
@@ -42,9 +55,7 @@ from penstock.schemas.avro.tree import (
 VALUE: Final = "value"  # the one column of a schema that is not a record
 CODE_MAX: Final = 1 << 16  # instructions; a schema that takes more is left to row-by-row reading
 
-_DAY_MILLIS: Final = 86_400_000
-_DAY_MICROS: Final = 86_400_000_000
-_PER_SECOND: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+_LONGS: Final = (-(2**63), 2**63 - 1)
 _INTEGRAL: Final = (Kind.INT, Kind.LONG)
 _TEXTUAL: Final = (Kind.STRING, Kind.BYTES)
 
@@ -56,7 +67,7 @@ def compile_decoder(
 
     NotExpressible when a wanted column contains itself, or when the program would be too long.
     """
-    compiler = _Compiler(Assembler())
+    compiler = _Compiler(Assembler(), writer)
     if isinstance(reader, Record):
         names = wanted_names(reader, columns)
         return compiler.record(writer, reader, names)
@@ -79,9 +90,9 @@ def wanted_names(reader: Node, columns: Sequence[str] | None) -> tuple[str, ...]
 
 
 class _Compiler:
-    def __init__(self, assembler: Assembler) -> None:
+    def __init__(self, assembler: Assembler, writer: Node) -> None:
         self._asm = assembler
-        self._skipping = Skipping(assembler)
+        self._skipping = Skipping(assembler, writer)
 
     def record(self, writer: Node, reader: Record, names: tuple[str, ...]) -> DecodeProgram:
         """A column for each of these fields."""
@@ -259,45 +270,49 @@ class _Compiler:
     def _put_fixed(self, writer: Fixed, reader: Fixed, slot: int) -> bool:
         if not same_name(writer, reader) or writer.size != reader.size:
             return False
-        if not same_scale(writer, reader):
-            return False
-        decimal = decimal_of(reader)
-        if decimal is None:
+        if decimal_of(reader) is None:
+            if not keeps_meaning(writer, reader):
+                return False
             self._asm.put(ops.FIXED, slot, reader.size)
             return True
-        width = decimal_bytes(decimal.precision)
-        self._asm.put(ops.FIXED_DECIMAL, slot, width, decimal.precision, reader.size)
-        return True
+        meaning = decimal_meaning(writer, reader)
+        if meaning is not None:
+            self._put_decimal(ops.FIXED_DECIMAL, slot, meaning, reader.size)
+        return meaning is not None
 
     def _put_textual(self, writer: Node, reader: Node, slot: int) -> bool:
-        decimal = decimal_of(reader)
-        if decimal is not None:
-            if writer.kind is not Kind.BYTES or not same_scale(writer, reader):
-                return False
-            self._asm.put(ops.DECIMAL, slot, decimal_bytes(decimal.precision), decimal.precision)
-        else:  # what was written or is read as text must be text
-            is_text = Kind.STRING in (writer.kind, reader.kind)
-            self._asm.put(ops.STRING if is_text else ops.BYTES, slot)
+        if decimal_of(reader) is not None:
+            meaning = decimal_meaning(writer, reader)
+            if meaning is not None:
+                self._put_decimal(ops.DECIMAL, slot, meaning, 0)
+            return meaning is not None
+        if not keeps_meaning(writer, reader):
+            return False
+        # What was written or is read as text must be text.
+        is_text = Kind.STRING in (writer.kind, reader.kind)
+        self._asm.put(ops.STRING if is_text else ops.BYTES, slot, int(is_uuid_text(reader)))
         return True
 
+    def _put_decimal(self, op: int, slot: int, meaning: DecimalMeaning, size: int) -> None:
+        wrong = Wrong.UNRESOLVABLE if meaning.is_converted else Wrong.DECIMAL_RANGE
+        width, precision = decimal_bytes(meaning.precision), precision_or(meaning.precision, wrong)
+        self._asm.put(op, slot, width, precision, size, meaning.shift)
+
     def _put_integral(self, writer: Node, reader: Node, slot: int) -> bool:
-        if writer.kind is not reader.kind and (writer.kind, reader.kind) != (Kind.INT, Kind.LONG):
+        meaning = number_meaning(writer, reader)
+        if meaning is None:
             return False
-        logical = logical_type(reader)
-        name = logical.name if logical is not None else ""
+        name, *bounds, factor, divisor = meaning
         if name == "time-millis":
-            self._asm.put(ops.TIME, slot, _DAY_MILLIS, 4, 1)
+            self._asm.put(ops.TIME, slot, meaning.greatest + 1, 4, 1)
         elif name == "time-micros":
-            factor = 1000 if _logical_name(writer) == "time-millis" else 1
-            self._asm.put(ops.TIME, slot, _DAY_MICROS // factor, 8, factor)
+            self._asm.put(ops.TIME, slot, meaning.greatest + 1, 8, factor)
         elif reader.kind is Kind.INT:
-            self._asm.put(ops.INT, slot)
+            self._asm.put(ops.INT, slot, *bounds)
+        elif (*bounds, factor, divisor) == (*_LONGS, 1, 1):
+            self._asm.put(ops.LONG, slot)
         else:
-            factor, divisor = unit_change(_logical_name(writer), name)
-            if (factor, divisor) == (1, 1) and writer.kind is Kind.LONG:
-                self._asm.put(ops.LONG, slot)
-            else:
-                self._asm.put(ops.SCALED, slot, int(writer.kind is Kind.INT), factor, divisor)
+            self._asm.put(ops.SCALED, slot, *bounds, factor, divisor)
         return True
 
     def _put_floating(self, writer: Node, reader: Node, slot: int) -> bool:
@@ -312,25 +327,3 @@ class _Compiler:
         else:
             return False
         return True
-
-
-def same_scale(writer: Node, reader: Node) -> bool:
-    """Whether the digits mean the same; what was no decimal to its writer is taken at its word."""
-    written, read = logical_type(writer), logical_type(reader)
-    if written is None or read is None or written.name != "decimal":
-        return True
-    return written.scale == read.scale
-
-
-def unit_change(written: str, read: str) -> tuple[int, int]:
-    """Factor and divisor from one timestamp's unit to another's; 1 and 1 for all else."""
-    units = [name.rpartition("-") for name in (written, read)]
-    if not all(head.endswith("timestamp") for head, _, _ in units):
-        return 1, 1
-    of, to = (_PER_SECOND[unit] for _, _, unit in units)
-    return (to // of, 1) if to >= of else (1, of // to)
-
-
-def _logical_name(node: Node) -> str:
-    logical = logical_type(node)
-    return "" if logical is None else logical.name

@@ -18,6 +18,8 @@ from penstock.client.avro_types import NotExpressible, arrow_type
 from penstock.columns.avro.program import Wrong
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.raw_values import RawValues
+from penstock.schemas.avro.skipping import WriteLimits
 from penstock.schemas.avro.tree import Node, Record
 
 
@@ -29,6 +31,8 @@ class RowWriter:
         root = schema.root
         self._names = frozenset(root.by_name) if isinstance(root, Record) else None
         self._required = _required(root)
+        self._limits = WriteLimits(root)
+        self._raw_values = RawValues(root)
 
     def write(self, rows: Sequence[Any], prefix: bytes) -> tuple[Bytes, Int64s, Bytes]:
         """Payloads in one buffer, their offsets, and a Wrong per row."""
@@ -51,6 +55,8 @@ class RowWriter:
         buffer = io.BytesIO()
         try:
             validate(row, self._schema)
+            if self._raw_values.wrong(row) is not None:
+                return b"", Wrong.UNFIT
             fastavro.schemaless_writer(buffer, self._schema, row, strict_allow_default=True)
         except ValidationError:
             return b"", Wrong.UNFIT
@@ -58,7 +64,9 @@ class RowWriter:
             return b"", Wrong.UNFIT
         except RecursionError:
             return b"", Wrong.NESTING
-        return buffer.getvalue(), Wrong.NOTHING
+        payload = buffer.getvalue()
+        broken = self._limits.broken_by(payload)
+        return (payload, Wrong.NOTHING) if broken is None else (b"", Wrong[broken.code])
 
 
 def _required(root: Node) -> tuple[str, ...]:

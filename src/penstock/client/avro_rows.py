@@ -4,66 +4,37 @@ Arrow has no type for a tree, so such a column is the text of the value, in the 
 bytes as text with a character per byte, as in Avro's own JSON, numbers that JSON lacks as strings.
 """
 
-import io
 import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import fastavro
-
-from penstock.client.avro_walk import Unsound, Walk
 from penstock.columns.avro.program import Wrong
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.events import EventReader
+from penstock.schemas.avro.varints import Unreadable
 
-_LOGICAL: Final = "logicalType"
 _ONE_BYTE_EACH: Final = "latin-1"
-
-
-def plain_schema(schema: AvroSchema) -> Any:
-    """The schema for fastavro, without logical types: values as they are written."""
-    return fastavro.parse_schema(_without_logical(json.loads(schema.formatted("resolved"))))
-
-
-def _without_logical(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_logical(one) for one in value]
-    if isinstance(value, dict):
-        # A default is a value, not a schema, and may well have a member of that name.
-        return {
-            key: one if key == "default" else _without_logical(one)
-            for key, one in value.items()
-            if key != _LOGICAL or not isinstance(one, str)
-        }
-    return value
 
 
 class RowReader:
     """Reads single payloads, by the rules of one who reads a single event."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
-        self._walk = Walk(writer.root)
-        self._writer = plain_schema(writer)
-        self._reader = plain_schema(reader)
+        self._reader = EventReader(writer.root, reader.root, plain=True)
 
     def read(self, payload: bytes) -> tuple[Any, Wrong]:
         """The value, and what is wrong with it."""
         try:
-            self._walk.check(payload)
-            value = fastavro.schemaless_reader(io.BytesIO(payload), self._writer, self._reader)
-        except Unsound as wrong:
-            return None, Wrong[wrong.name]
-        except UnicodeDecodeError:
-            return None, Wrong.UTF8
-        except (fastavro.schema.SchemaParseException, KeyError, IndexError):
-            return None, Wrong.ENUM
-        except Exception:  # noqa: BLE001 - fastavro raises whatever resolution ran into
-            return None, Wrong.UNRESOLVABLE
-        return value, Wrong.NOTHING
+            return self._reader.read(payload), Wrong.NOTHING
+        except Unreadable as wrong:
+            return None, Wrong[wrong.code]
 
 
-def as_json(value: Any) -> str:
-    """The text of a value that fastavro read."""
+def as_json(value: Any) -> str | None:
+    """The text of a value; None for null, which is none in a column as well."""
+    if value is None:
+        return None
     return json.dumps(_jsonable(value), ensure_ascii=False)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.columns.avro import program as ops
 from penstock.columns.avro.program import NO_SLOT, Assembler, Wrong
+from penstock.schemas.avro.sizes import bytes_min, self_containing
 from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 
 _BYTES: Final = {
@@ -20,11 +21,12 @@ _SIZED: Final = (Kind.STRING, Kind.BYTES)
 
 
 class Skipping:
-    """Puts such instructions. A record met a second time becomes a subroutine: it may be in itself,
-    or be used so often that writing it out would never end."""
+    """Puts such instructions. A record that may be in itself is a subroutine, whose calls count as
+    levels; one met a second time is one too, so that diamonds are not written out."""
 
-    def __init__(self, assembler: Assembler) -> None:
+    def __init__(self, assembler: Assembler, writer: Node) -> None:
         self._asm = assembler
+        self._endless = self_containing(writer)
         self._met: set[int] = set()
         self._calls: dict[int, tuple[Record, list[int]]] = {}  # places to patch, by id of record
 
@@ -60,16 +62,16 @@ class Skipping:
                     placed[key] = self._asm.here
                     for field in record.fields:
                         self.put(field.type)
-                    self._asm.put(ops.RETURN)
+                    self._asm.put(ops.RETURN, NO_SLOT, int(key in self._endless))
         for key, (_, places) in self._calls.items():
             for place in places:
                 self._asm.patch(place, ops.A, placed[key])
 
     def _put_record(self, record: Record) -> None:
         key = id(record)
-        if key in self._met:
+        if key in self._met or key in self._endless:
             _, places = self._calls.setdefault(key, (record, []))
-            places.append(self._asm.put(ops.CALL))
+            places.append(self._asm.put(ops.CALL, NO_SLOT, 0, int(key in self._endless)))
             return
         self._met.add(key)
         for field in record.fields:
@@ -103,21 +105,3 @@ class Skipping:
     def _put_plain(self, size: int) -> None:
         if size:
             self._asm.put(ops.SKIP_FIXED, NO_SLOT, size)
-
-
-def bytes_min(node: Node) -> int:
-    """The least bytes a value takes; a record within itself counts nothing the second time."""
-    return _bytes_min(node, {})
-
-
-def _bytes_min(node: Node, known: dict[int, int]) -> int:
-    if isinstance(node, Record):
-        if id(node) not in known:
-            known[id(node)] = 0
-            known[id(node)] = sum(_bytes_min(field.type, known) for field in node.fields)
-        return known[id(node)]
-    if isinstance(node, Union):
-        return 1 + min((_bytes_min(branch, known) for branch in node.branches), default=0)
-    if isinstance(node, Fixed):
-        return node.size
-    return _BYTES.get(node.kind, 1)

@@ -6,9 +6,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.client.avro_types import arrow_type, decimal_bytes, decimal_of, is_nullable, values_of
+from penstock.client.avro_types import arrow_type, decimal_bytes, is_nullable, values_of
 from penstock.columns.avro.program import NO_SLOT, Assembler, Shape, SlotPlan
 from penstock.columns.slots import Kind as SlotKind
+from penstock.schemas.avro.meaning import decimal_of
 from penstock.schemas.avro.tree import PRIMITIVES, Array, Fixed, Kind, Map, Node, Record, Union
 
 KEY: Final = PRIMITIVES["string"]  # of a map

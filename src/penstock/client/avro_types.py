@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.schemas.avro.logical import LogicalType, logical_type
+from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import decimal_of
 from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 
 ArrowField: TypeAlias = "pa.Field[Any]"  # quoted: only the stubs know that it is generic
@@ -22,7 +23,6 @@ _map: Any = pa.map_  # the stubs do not know that it takes a field
 
 TYPES_MAX: Final = 10_000  # in one schema, names written out
 DECIMAL128_DIGITS_MAX: Final = 38
-DECIMAL256_DIGITS_MAX: Final = 76
 
 _PLAIN: Final[Mapping[Kind, pa.DataType]] = {
     Kind.NULL: pa.null(),
@@ -72,14 +72,6 @@ def is_nullable(node: Node) -> bool:
 def values_of(union: Union) -> list[Node]:
     """The branches that are not null."""
     return [branch for branch in union.branches if branch.kind is not Kind.NULL]
-
-
-def decimal_of(node: Node) -> LogicalType | None:
-    """The decimal that a bytes or fixed is, if Arrow has one so wide."""
-    logical = logical_type(node)
-    if logical is None or logical.name != "decimal":
-        return None
-    return logical if logical.precision <= DECIMAL256_DIGITS_MAX else None
 
 
 def decimal_bytes(precision: int) -> int:

@@ -10,6 +10,7 @@ registry cannot be asked for now raises RegistryUnavailable.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
@@ -31,6 +32,7 @@ from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSche
 from penstock.client.frame import Side, write_header, write_prefix
 from penstock.client.registry import Registration, Registry, UnusableSchema
 from penstock.client.serializers import Deserializer, Serializer
+from penstock.client.subjects import subject_name
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.opening import open_pages
 from penstock.columns.payloads import USUAL_LIMITS, OutputTooLarge
@@ -126,9 +128,13 @@ class BatchDeserializer:
     """Reads many values of one topic, as one reader's schema sees them.
 
     `reader` is a contract; without one, the latest version of the subject. `columns` are the
-    fields wanted, in that order; the others are stepped over. Of a Protobuf schema one message is
-    read: the contract's, or the first. JSON values that the schema does not allow are wrong rows
-    unless `validate` is False. `plain_indexes` is for topics written by old Python clients.
+    fields wanted, in that order; the others are stepped over. JSON values that the schema does not
+    allow are wrong rows unless `validate` is False. `plain_indexes` is for topics written by old
+    Python clients.
+
+    Of a Protobuf schema one message is read, and the others are wrong rows: the contract's
+    (`Contract(message=...)`), or the one that most of the first events name. Where the columns are
+    asked for before, it is the first message of the subject's first version.
     """
 
     def __init__(
@@ -149,7 +155,8 @@ class BatchDeserializer:
         self._validate = validate
         self._plain_indexes = plain_indexes
         self._one = Deserializer(registry, topic, reader=self._contract, side=side)
-        self._reader: tuple[ParsedSchema | None, ColumnsReader] | None = None
+        self._reader: tuple[ParsedSchema | None, str | None, ColumnsReader] | None = None
+        self._message = self._contract.message  # Protobuf: settled by the first events otherwise
         self.stats = self._one.stats
 
     @property
@@ -158,8 +165,11 @@ class BatchDeserializer:
         return self._one.subject
 
     def arrow_schema(self) -> pa.Schema:
-        """The columns that every batch will have; asks the registry once, and reads no value."""
-        return self._columns_reader().empty.schema
+        """The columns that every batch will have; asks the registry, and reads no value."""
+        schema = self._reader_schema()
+        if self._message is None and _needs_message(schema, self._contract):
+            self._message = self._first_message(schema)
+        return self._columns_reader(schema).empty.schema
 
     def deserialize_many(self, values: Values, headers: RowHeaders = None) -> ReadBatch:
         """The values as columns; raises RegistryUnavailable, never for a value's own fault.
@@ -169,19 +179,21 @@ class BatchDeserializer:
         one in a prefix. Messages bring theirs along.
         """
         start_s = time.perf_counter()
-        reader = self._columns_reader()
+        schema = self._reader_schema()
         if not isinstance(values, pa.Array | BytesPlaces):
             values, headers = _contents(values, headers, self._side)
         layout = lay_out(values)
         groups, wrongs = group_frames(layout, headers, self._side)
+        written = [(one, made) for one in groups if (made := self._writer(one, wrongs)) is not None]
+        if self._message is None and _needs_message(schema, self._contract):
+            self._message = self._most_named(schema, written, layout.source)
+        reader = self._columns_reader(schema)
         order: list[Int64s] = []
         parts: list[pa.RecordBatch] = []
-        for group in groups:
-            writer = self._writer(group, wrongs)
-            if writer is not None:
-                for part in reader.read(writer, group, layout.source, wrongs):
-                    order.append(part.rows)
-                    parts.append(part.batch)
+        for group, writer in written:
+            for part in reader.read(writer, group, layout.source, wrongs):
+                order.append(part.rows)
+                parts.append(part.batch)
         rows = len(layout.starts)
         batch = _in_order(parts, order, rows, reader.empty)
         for wrong in wrongs:
@@ -211,19 +223,52 @@ class BatchDeserializer:
         for page in open_pages(buffer, start_offset=start_offset, aborted=aborted):
             yield page, self.deserialize_records(page)
 
-    def _columns_reader(self) -> ColumnsReader:
-        message_type = self._contract.message_type
-        schema = None if message_type is not None else self._one.reader_schema()
-        if self._reader is None or self._reader[0] is not schema:
-            self._reader = (schema, self._made_reader(schema))
-        return self._reader[1]
+    def _reader_schema(self) -> ParsedSchema | None:
+        return None if self._contract.message_type is not None else self._one.reader_schema()
+
+    def _columns_reader(self, schema: ParsedSchema | None) -> ColumnsReader:
+        known = self._reader
+        if known is None or known[0] is not schema or known[1] != self._message:
+            known = self._reader = (schema, self._message, self._made_reader(schema))
+        return known[2]
+
+    def _most_named(
+        self,
+        schema: ParsedSchema | None,
+        written: Sequence[tuple[FrameGroup, ParsedSchema]],
+        source: Bytes,
+    ) -> str | None:
+        from penstock.client import protobuf_columns, protobuf_event
+
+        assert schema is not None, "a generated class is a message of its own"
+        reader = protobuf_event.own(schema)
+        return protobuf_columns.most_named(
+            reader, written, source, plain_indexes=self._plain_indexes
+        )
+
+    def _first_message(self, schema: ParsedSchema | None) -> str | None:
+        """Before any event: what the first version of the subject began with, if it is there still.
+
+        A message that is added above it later does not change what is read.
+        """
+        from penstock.client import protobuf_event
+
+        assert schema is not None, "a generated class is a message of its own"
+        reader = protobuf_event.own(schema)
+        if self._contract.schema is None and len(reader.file.messages) > 1:
+            subject = subject_name(self._contract.names, self._one.topic, self._side, None)
+            with suppress(UnknownSchema, UnusableSchema, InvalidSchema):
+                first = self._registry.version(subject, 1).parsed.name
+                if first is not None and reader.has_message(first):
+                    return first
+        return reader.name
 
     def _made_reader(self, schema: ParsedSchema | None) -> ColumnsReader:
         """A language is imported when it is first met: Protobuf's compiler is heavy."""
         if schema is None or schema.type is SchemaType.PROTOBUF:
             from penstock.client import protobuf_columns
 
-            message_type = protobuf_columns.message_type_of(schema, self._contract)
+            message_type = protobuf_columns.message_type_of(schema, self._contract, self._message)
             return protobuf_columns.ProtobufColumns(
                 message_type, self._columns, plain_indexes=self._plain_indexes
             )
@@ -254,6 +299,11 @@ class BatchDeserializer:
         except (UnusableSchema, InvalidSchema) as failure:
             wrongs += all_wrong(group, Reason.UNUSABLE_SCHEMA, str(failure))
         return None
+
+
+def _needs_message(schema: ParsedSchema | None, contract: Contract) -> bool:
+    is_protobuf = schema is not None and schema.type is SchemaType.PROTOBUF
+    return is_protobuf and contract.message is None
 
 
 def to_arrow(records: RecordColumns, read: ReadBatch) -> pa.RecordBatch:

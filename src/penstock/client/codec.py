@@ -41,6 +41,7 @@ class ReadAs(NamedTuple):
 
     schema: ParsedSchema | None = None  # the reader's; None: as they were written
     message_type: Any = None  # Protobuf: a generated class
+    message_name: str | None = None  # Protobuf: only this message
     as_dicts: bool = False  # Protobuf: dicts instead of messages
     validate: bool = True  # JSON: check each value against the schema
     assert_formats: bool = False  # JSON: `format` included

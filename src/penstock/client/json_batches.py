@@ -10,16 +10,15 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 
 from penstock.client.errors import Reason
+from penstock.client.json_text import DECODER, UNREADABLE
 from penstock.client.json_types import VALUE, JsonColumn, JsonColumns, columns_of
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.validity import error_in
 
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError)
 
 
@@ -40,7 +39,7 @@ class JsonDecoder:
         self._columns = _wanted(known.columns, columns)
         typed = [one for one in self._columns if one.type is not None]
         self._struct = pa.struct([pa.field(one.name, one.type) for one in typed])
-        self._read: Callable[[Any], Any] = msgspec.json.Decoder().decode
+        self._read: Callable[[Any], Any] = DECODER.decode
 
     def decode(
         self, source: Bytes, starts: Int64s, ends: Int64s
@@ -65,12 +64,12 @@ class JsonDecoder:
     def _values(self, payloads: list[Any], wrongs: dict[int, tuple[Reason, str]]) -> list[Any]:
         try:
             return list(map(self._read, payloads))
-        except _UNREADABLE:
+        except UNREADABLE:
             values: list[Any] = [None] * len(payloads)
             for row, payload in enumerate(payloads):
                 try:
                     values[row] = self._read(payload)
-                except _UNREADABLE as wrong:
+                except UNREADABLE as wrong:
                     wrongs[row] = (Reason.UNDECODABLE, f"not JSON: {wrong}")
             return values
 
@@ -87,7 +86,9 @@ class JsonDecoder:
 
     def _batch(self, values: list[Any]) -> pa.RecordBatch:
         arrays: dict[str, Any] = {}
-        if self._struct.num_fields:
+        if not self._is_object and self._struct.num_fields:
+            arrays = {VALUE: pa.array(values, self._struct.field(0).type)}
+        elif self._struct.num_fields:
             struct: Any = pa.array(values, self._struct)
             arrays = dict(zip([one.name for one in self._struct], struct.flatten(), strict=True))
         for column in self._columns:
@@ -103,9 +104,8 @@ class JsonDecoder:
     def _text(self, value: Any, name: str) -> str | None:
         if not self._is_object:
             return None if value is None else _dumps(value)
-        if value is None or name not in value:
-            return None
-        return _dumps(value[name])
+        given = None if value is None else value.get(name)
+        return None if given is None else _dumps(given)
 
     def _find_unfit(self, values: list[Any], wrongs: dict[int, tuple[Reason, str]]) -> None:
         before = len(wrongs)

@@ -14,6 +14,7 @@ from penstock.client.errors import Reason
 from penstock.client.json_batches import JsonDecoder, rows_of
 from penstock.client.json_event import JsonEncoder
 from penstock.client.json_lines import framed, lines_of
+from penstock.client.json_numbers import NumberCheck
 from penstock.client.json_types import JsonColumns, columns_of
 from penstock.client.json_values import NotPlain, values_of
 from penstock.columns.compiled import Bytes, Int64s
@@ -59,6 +60,7 @@ class JsonRows:
     def __init__(self, schema: JsonSchema) -> None:
         self._schema = schema
         self._one = JsonEncoder(schema)
+        self._numbers = NumberCheck(schema)
 
     @cached_property
     def _known(self) -> JsonColumns:
@@ -90,7 +92,7 @@ class JsonRows:
         try:
             for values in chunks:
                 lines = lines_of(values)
-                if lines is None or not self._allows(values):
+                if lines is None or not self._allows(values, lines):
                     return None
                 content, each = framed(lines, prefix)
                 payloads.append(content)
@@ -100,9 +102,10 @@ class JsonRows:
         offsets = np.concatenate((np.zeros(1, dtype=np.int64), *sizes)).cumsum()
         return np.frombuffer(b"".join(payloads), dtype=np.uint8), offsets
 
-    def _allows(self, values: list[Any]) -> bool:
+    def _allows(self, values: list[Any], lines: bytes) -> bool:
         try:
-            return all(map(self._schema.validator.is_valid, values))
+            is_valid = all(map(self._schema.validator.is_valid, values))
+            return is_valid and self._numbers.first_misfit(lines, values) is None
         except ValueError:  # what the validator cannot look at
             return False
 

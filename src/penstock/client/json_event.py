@@ -1,12 +1,17 @@
-"""One JSON event: UTF-8 text that the schema allows."""
+"""One JSON event: UTF-8 text that the schema allows, with numbers that fit its columns.
+
+Text is read by msgspec, one by one as in batches: what it refuses (half a surrogate pair, a number
+beyond the doubles) is no event.
+"""
 
 import json
-from typing import Any, NoReturn
+from typing import Any
 
 from penstock.client.codec import Misfit, ReadAs, Written
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import Frame
-from penstock.client.json_text import text_of
+from penstock.client.json_numbers import NumberCheck
+from penstock.client.json_text import DECODER, UNREADABLE, text_of
 from penstock.schemas.json import JsonSchema, validate
 from penstock.schemas.model import ParsedSchema
 
@@ -16,15 +21,16 @@ class JsonEncoder:
 
     def __init__(self, schema: JsonSchema) -> None:
         self._schema = schema
+        self._numbers = NumberCheck(schema)
 
     def encode(self, value: Any) -> Written:
         """The payload, or Misfit."""
         payload = text_of(value)
         if payload is None:
             payload = _dumped(value)
-        violated = validate(self._schema, value)
-        if violated is not None:
-            raise Misfit(violated)
+        wrong = validate(self._schema, value) or self._numbers.misfit(payload, value)
+        if wrong is not None:
+            raise Misfit(wrong)
         return Written(payload)
 
 
@@ -44,24 +50,24 @@ class JsonDecoder:
         if reader is not None and not isinstance(reader, JsonSchema):
             raise Undecodable(Reason.UNRESOLVABLE, f"written as JSON, to be read as {reader.type}")
         self._schema = own(writer if reader is None else reader, wanted.assert_formats)
+        self._numbers = NumberCheck(self._schema)
         self._validate = wanted.validate
 
     def decode(self, frame: Frame) -> Any:
         """The value; raises Undecodable or BadFrame."""
         payload = frame.payload()
         try:
-            value = json.loads(payload.decode(), parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as wrong:
+            value = DECODER.decode(payload)
+        except UNREADABLE as wrong:
             raise Undecodable(Reason.UNDECODABLE, f"not JSON: {wrong}") from None
         if self._validate:
             violated = validate(self._schema, value)
             if violated is not None:
                 raise Undecodable(Reason.RULE_VIOLATED, violated)
+            misfit = self._numbers.misfit(payload, value)
+            if misfit is not None:
+                raise Undecodable(Reason.UNDECODABLE, misfit)
         return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
 
 
 def own(schema: ParsedSchema, assert_formats: bool = False) -> JsonSchema:

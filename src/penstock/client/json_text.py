@@ -11,6 +11,7 @@ import msgspec
 
 ENCODER: Final = msgspec.json.Encoder()
 DECODER: Final = msgspec.json.Decoder()
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 UNSAYABLE: Final = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 

@@ -11,7 +11,7 @@ row by row and so much slower.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,10 @@ from penstock.protocol.primitives import Buffer
 __all__ = ["ProtobufDecoder", "ProtobufEncoder", "Wrong"]
 
 
+# Each item takes a byte: the limit of an event's bytes is theirs too, as when one event is read.
+LIMITS: Final = Limits(items_max=USUAL_LIMITS.value_bytes_max)
+
+
 class ProtobufDecoder:
     """Reads one message, whoever wrote it.
 
@@ -47,7 +51,7 @@ class ProtobufDecoder:
         columns: Sequence[str] | None = None,
         *,
         unit: TimeUnit = "us",
-        limits: Limits = USUAL_LIMITS,
+        limits: Limits = LIMITS,
     ) -> None:
         message = message_type.DESCRIPTOR
         self._limits = limits

@@ -1,13 +1,15 @@
 """Framed Protobuf values to the columns of a reader's message.
 
 Which message of its schema a value is, its frame says by message indexes. Columns are those of one
-message, so values of others are wrong rows. Old Python clients wrote indexes as plain varints:
-where the zigzag reading leads to no message of the schema, the plain one is tried.
+message, so values of others are wrong rows: by default of the message that most values name. Old
+Python clients wrote indexes as plain varints: where the zigzag reading leads to no message of the
+schema, the plain one is tried.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +24,15 @@ from penstock.client.frame import BadFrame, read_indexes
 from penstock.client.protobuf_batches import ProtobufDecoder, Wrong
 from penstock.client.protobuf_batches import ProtobufEncoder as BatchEncoder
 from penstock.client.protobuf_dict_program import compile_dicts
-from penstock.client.protobuf_event import UNFIT, MessageTypes, ProtobufEncoder, payload_of
+from penstock.client.protobuf_event import (
+    EVENT_BYTES_MAX,
+    UNFIT,
+    MessageTypes,
+    ProtobufEncoder,
+    is_read_again,
+    payload_of,
+)
+from penstock.client.protobuf_soundness import nests_freely
 from penstock.client.protobuf_types import TimeUnit
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.protobuf.dict_encoding import encode_dicts
@@ -55,7 +65,7 @@ class ProtobufColumns:
         unit: TimeUnit = "us",
     ) -> None:
         self._name: str = message_type.DESCRIPTOR.full_name
-        self._forms = (True,) if plain_indexes else (False, True)
+        self._forms = _forms(plain_indexes)
         self._decoder = ProtobufDecoder(message_type, columns, unit=unit)
         self.empty = self._decoder.decode(b"", _NO_ROWS, _NO_ROWS)[0]
 
@@ -67,69 +77,97 @@ class ProtobufColumns:
             told = f"written as {writer.type}, to be read as PROTOBUF"
             wrongs += all_wrong(group, Reason.UNRESOLVABLE, told)
             return
-        for some, path in self._paths(writer, group, source, wrongs):
+        for some, path in _paths(writer, group, source, self._forms, wrongs):
             if path.name != self._name:
-                told = f"written as {path.name}, to be read as {self._name}"
+                told = (
+                    f"written as {path.name}, to be read as {self._name}: one message is read, "
+                    "the one that Contract(message=...) names"
+                )
                 wrongs += all_wrong(some, Reason.UNRESOLVABLE, told)
                 continue
             yield from decoded_parts(self._decoder, source, some, _told, Wrong.TOO_LARGE, wrongs)
 
-    def _paths(
-        self,
-        writer: ProtobufSchema,
-        group: FrameGroup,
-        source: Bytes,
-        wrongs: list[WrongRow],
-    ) -> Iterator[tuple[FrameGroup, _Path]]:
-        """The group by message, payloads without their indexes."""
-        if group.header is not None:
-            try:
-                yield group, self._path(writer, group.header, is_whole=True)
-            except BadFrame as wrong:
-                wrongs += all_wrong(group, wrong.kind, str(wrong))
-            return
-        for places in _alike(source, group.starts, group.ends):
-            start, end = int(group.starts[places[0]]), int(group.ends[places[0]])
-            some = group._replace(
-                rows=group.rows[places], starts=group.starts[places], ends=group.ends[places]
-            )
-            try:
-                path = self._path(writer, source[start:end].tobytes())
-            except BadFrame as wrong:
-                wrongs += all_wrong(some, wrong.kind, str(wrong))
-                continue
-            yield some._replace(starts=some.starts + path.size_bytes), path
 
-    def _path(self, writer: ProtobufSchema, source: bytes, *, is_whole: bool = False) -> _Path:
-        failure: BadFrame | None = None
-        for plain in self._forms:
-            try:
-                indexes, end = read_indexes(source, plain=plain)
-                if is_whole and end != len(source):
-                    raise BadFrame(
-                        Reason.TRAILING_BYTES, "the header goes on after the indexes", end
-                    )
-                return _Path(writer.message_at(indexes), end)
-            except BadFrame as wrong:
-                failure = failure or wrong
-            except InvalidSchema as wrong:
-                failure = failure or BadFrame(Reason.BAD_INDEXES, str(wrong), 0)
-        assert failure is not None
-        raise failure
+def _paths(
+    writer: ProtobufSchema,
+    group: FrameGroup,
+    source: Bytes,
+    forms: tuple[bool, ...],
+    wrongs: list[WrongRow],
+) -> Iterator[tuple[FrameGroup, _Path]]:
+    """The group by message, payloads without their indexes."""
+    if group.header is not None:
+        try:
+            yield group, _path(writer, group.header, forms, is_whole=True)
+        except BadFrame as wrong:
+            wrongs += all_wrong(group, wrong.kind, str(wrong))
+        return
+    for places in _alike(source, group.starts, group.ends):
+        start, end = int(group.starts[places[0]]), int(group.ends[places[0]])
+        some = group._replace(
+            rows=group.rows[places], starts=group.starts[places], ends=group.ends[places]
+        )
+        try:
+            path = _path(writer, source[start:end].tobytes(), forms)
+        except BadFrame as wrong:
+            wrongs += all_wrong(some, wrong.kind, str(wrong))
+            continue
+        yield some._replace(starts=some.starts + path.size_bytes), path
 
 
-def message_type_of(schema: ParsedSchema | None, contract: Contract) -> Any:
-    """The class that a contract reads as: generated, named, or the first one of the schema."""
+def _path(
+    writer: ProtobufSchema, source: bytes, forms: tuple[bool, ...], *, is_whole: bool = False
+) -> _Path:
+    failure: BadFrame | None = None
+    for plain in forms:
+        try:
+            indexes, end = read_indexes(source, plain=plain)
+            if is_whole and end != len(source):
+                raise BadFrame(Reason.TRAILING_BYTES, "the header goes on after the indexes", end)
+            return _Path(writer.message_at(indexes), end)
+        except BadFrame as wrong:
+            failure = failure or wrong
+        except InvalidSchema as wrong:
+            failure = failure or BadFrame(Reason.BAD_INDEXES, str(wrong), 0)
+    assert failure is not None
+    raise failure
+
+
+def most_named(
+    reader: ProtobufSchema,
+    written: Sequence[tuple[FrameGroup, ParsedSchema]],
+    source: Bytes,
+    *,
+    plain_indexes: bool = False,
+) -> str | None:
+    """The message of the reader's schema that most events name; of equals, the last written."""
+    counts: dict[str, tuple[int, int]] = {}  # how many, and the last row
+    for group, writer in written:
+        if isinstance(writer, ProtobufSchema):
+            for some, path in _paths(writer, group, source, _forms(plain_indexes), []):
+                count, last = counts.get(path.name, (0, -1))
+                counts[path.name] = (count + len(some.rows), max(last, int(some.rows.max())))
+    known = [name for name in counts if reader.has_message(name)]
+    return max(known, key=counts.__getitem__, default=None)
+
+
+def _forms(plain_indexes: bool) -> tuple[bool, ...]:
+    """How indexes may be written: zigzag first, or plain only."""
+    return (True,) if plain_indexes else (False, True)
+
+
+def message_type_of(schema: ParsedSchema | None, contract: Contract, name: str | None) -> Any:
+    """The class that a contract reads as: generated, or the message of the schema that is named."""
     if contract.message_type is not None:
         return contract.message_type
     assert isinstance(schema, ProtobufSchema), "a schema's type says which class it is"
     types = MessageTypes(schema)
-    if contract.message is None:
+    if name is None:
         return types.at(FIRST_MESSAGE)
     try:
-        return types.named(contract.message)
+        return types.named(name)
     except KeyError:
-        raise ClientError(f"the reader's schema has no message {contract.message}") from None
+        raise ClientError(f"the reader's schema has no message {name}") from None
 
 
 def _alike(source: Bytes, starts: Int64s, ends: Int64s) -> Iterator[Int64s]:
@@ -198,16 +236,29 @@ class ProtobufRows:
             if errors.any():
                 row = int(np.flatnonzero(errors)[0])
                 raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
-            return buffer, offsets
+            return self._readable(buffer, offsets, len(prefix))
         taken: list[Any] = rows if type(rows) is list else list(rows)
         written = None if self._dicts is None else encode_dicts(self._dicts, taken, prefix)
         if written is not None:
-            return written
+            return self._readable(*written, len(prefix))
         if set(map(type, taken)) <= {dict}:
             make = self._message_type
             with suppress(*UNFIT):  # which row it was, and why, is found below
                 return joined([prefix + payload_of(make(**row)) for row in taken])
         return joined([prefix + self._written(row, value) for row, value in enumerate(taken)])
+
+    def _readable(self, buffer: Bytes, offsets: Int64s, prefix_bytes: int) -> tuple[Bytes, Int64s]:
+        """What was written, unless a row of it is beyond what is read again."""
+        sizes = np.diff(offsets) - prefix_bytes
+        if (sizes > EVENT_BYTES_MAX).any():
+            row = int(np.flatnonzero(sizes > EVENT_BYTES_MAX)[0])
+            raise Misfit(f"row {row}: {Wrong.TOO_LARGE.reason}")
+        if nests_freely(self._message_type.DESCRIPTOR):
+            for row, (start, end) in enumerate(pairwise(offsets.tolist())):
+                payload = buffer[start + prefix_bytes : end].tobytes()
+                if not is_read_again(self._message_type, payload):
+                    raise Misfit(f"row {row}: {Wrong.NESTING.reason}")
+        return buffer, offsets
 
     def _written(self, row: int, value: Any) -> bytes:
         try:

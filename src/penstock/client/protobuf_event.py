@@ -10,16 +10,18 @@ from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from penstock.client.codec import Misfit, ReadAs, Written
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import BadFrame, Frame
+from penstock.client.protobuf_soundness import Soundness, nests_freely
 from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.required import missing_fields
 
+EVENT_BYTES_MAX: Final = 64 << 20  # as batches have it
+DEPTH_MAX: Final = 100  # messages within the outermost one, as upb reads them
 _FIRST = (0,)
 UNFIT: Final = (TypeError, ValueError, AttributeError, KeyError, EncodeError)  # raised by upb
 
@@ -63,7 +65,20 @@ def payload_of(message: Any) -> bytes:
         name = message.DESCRIPTOR.full_name
         raise EncodeError(f"Message {name} is missing required fields: {','.join(missing)}")
     payload: bytes = message.SerializePartialToString()
+    if len(payload) > EVENT_BYTES_MAX:
+        raise EncodeError(f"{len(payload)} bytes, and an event has {EVENT_BYTES_MAX} at most")
+    if nests_freely(message.DESCRIPTOR) and not is_read_again(type(message), payload):
+        raise EncodeError(f"messages are nested more than {DEPTH_MAX} deep")
     return payload
+
+
+def is_read_again(message_type: Any, payload: bytes) -> bool:
+    """Whether upb reads what it wrote: it writes messages that are nested too deep for it."""
+    try:
+        message_type.FromString(payload)
+    except DecodeError:
+        return False
+    return True
 
 
 class ProtobufDecoder:
@@ -79,46 +94,36 @@ class ProtobufDecoder:
         self._wanted = wanted
         self._reader = reader
         self._types = MessageTypes(writer if reader is None else reader)
+        self._soundness: dict[str, Soundness] = {}
 
     def decode(self, frame: Frame) -> Any:
         """A message, or a dict if that is wanted; raises Undecodable or BadFrame."""
-        name, payload = self._named(frame)
+        name, payload = named_message(self._writer, frame, plain_indexes=self._wanted.plain_indexes)
         message_type = self._type_of(name)
+        if len(payload) > EVENT_BYTES_MAX:
+            raise Undecodable(Reason.UNDECODABLE, f"more than {EVENT_BYTES_MAX} bytes")
         try:
             message = message_type.FromString(payload)
         except DecodeError as wrong:
             raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {wrong}") from None
-        if not self._wanted.as_dicts:
-            return message
-        try:
-            return as_dict(message)
-        except UnicodeError as wrong:
-            raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {wrong}") from None
+        unsound = self._soundness_of(message_type).wrong(message)
+        if unsound is not None:
+            raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {unsound}")
+        return as_dict(message) if self._wanted.as_dicts else message
 
-    def _named(self, frame: Frame) -> tuple[str, bytes]:
-        """The message's full name by the writer's schema, and its bytes."""
-        forms = (True,) if self._wanted.plain_indexes else (False, True)
-        failure: BadFrame | None = None
-        for plain in forms:
-            try:
-                indexes, payload = frame.message(plain=plain)
-                return self._writer.message_at(indexes), payload
-            except BadFrame as wrong:
-                failure = failure or wrong
-            except InvalidSchema as wrong:
-                bad = BadFrame(Reason.BAD_INDEXES, str(wrong), frame.position)
-                failure = failure or bad
-        assert failure is not None
-        raise failure
+    def _soundness_of(self, message_type: Any) -> Soundness:
+        descriptor = message_type.DESCRIPTOR
+        known = self._soundness.get(descriptor.full_name)
+        if known is None:
+            known = self._soundness[descriptor.full_name] = Soundness(descriptor)
+        return known
 
     def _type_of(self, name: str) -> Any:
         wanted = self._wanted.message_type
+        only = self._wanted.message_name if wanted is None else wanted.DESCRIPTOR.full_name
+        if only is not None and only != name:
+            raise Undecodable(Reason.UNRESOLVABLE, f"written as {name}, to be read as {only}")
         if wanted is not None:
-            if wanted.DESCRIPTOR.full_name != name:
-                raise Undecodable(
-                    Reason.UNRESOLVABLE,
-                    f"written as {name}, to be read as {wanted.DESCRIPTOR.full_name}",
-                )
             return wanted
         try:
             return self._types.named(name)
@@ -126,6 +131,24 @@ class ProtobufDecoder:
             raise Undecodable(
                 Reason.UNRESOLVABLE, f"the reader's schema has no message {name}"
             ) from None
+
+
+def named_message(
+    writer: ProtobufSchema, frame: Frame, *, plain_indexes: bool = False
+) -> tuple[str, bytes]:
+    """The full name of the message that a frame names, by the writer's schema, and its bytes."""
+    failure: BadFrame | None = None
+    for plain in (True,) if plain_indexes else (False, True):
+        try:
+            indexes, payload = frame.message(plain=plain)
+            return writer.message_at(indexes), payload
+        except BadFrame as wrong:
+            failure = failure or wrong
+        except InvalidSchema as wrong:
+            bad = BadFrame(Reason.BAD_INDEXES, str(wrong), frame.position)
+            failure = failure or bad
+    assert failure is not None
+    raise failure
 
 
 class MessageTypes:
@@ -150,7 +173,6 @@ def as_dict(message: Any) -> dict[str, Any]:
     """A message as plain values: enums by name, bytes as bytes, nothing for what is not set.
 
     Fields without presence (proto3's plain ones) are always there, with their default if need be.
-    UnicodeError for a string that is no text, which upb lets pass in proto2.
     """
     return {
         field.name: _value_of(field, getattr(message, field.name))
@@ -175,8 +197,6 @@ def _one(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
-    if type(value) is bytes and field.type == FieldDescriptor.TYPE_STRING:
-        raise UnicodeError(f"the string {field.name} is not UTF-8")
     return value
 
 

@@ -236,6 +236,7 @@ class Deserializer:
         self._reader_schema: ParsedSchema | None = None
         self._wanted = ReadAs(
             message_type=None if reader is None else reader.message_type,
+            message_name=None if reader is None else reader.message,
             as_dicts=as_dicts,
             validate=validate,
             assert_formats=reader is not None and reader.assert_formats,
@@ -273,6 +274,22 @@ class Deserializer:
     def written_with(self, content: bytes, headers: Headers | None = None) -> KnownSchema:
         """The schema that an event was written with."""
         return self.registry.schema(read_frame(content, headers, self.side).schema)
+
+    def message_name(self, content: bytes, headers: Headers | None = None) -> str | None:
+        """The full name of the Protobuf message that an event is; None in other languages.
+
+        BadFrame if the event names none. To read the events of a topic as columns, name the
+        message of the last one: `Contract(message=...)`.
+        """
+        frame = read_frame(content, headers, self.side)
+        schema = self.registry.schema(frame.schema).parsed
+        if schema.type is not SchemaType.PROTOBUF:
+            return None
+        from penstock.client import protobuf_event
+
+        plain = self._wanted.plain_indexes
+        writer = protobuf_event.own(schema)
+        return protobuf_event.named_message(writer, frame, plain_indexes=plain)[0]
 
     def _undecodable(self, reason: Reason, detail: str, key: SchemaKey | None) -> Undecodable:
         self.stats.note_error(self.subject, reason)

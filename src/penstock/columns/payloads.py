@@ -17,7 +17,7 @@ class Limits:
 
     value_bytes_max: int = 64 << 20
     items_max: int = 1 << 20  # of all arrays and maps of one payload together
-    nesting_max: int = 256
+    nesting_max: int = 200
     output_bytes_max: int = 1 << 30  # beyond: OutputTooLarge, and the caller decodes fewer rows
 
     def __post_init__(self) -> None:

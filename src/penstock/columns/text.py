@@ -1,6 +1,10 @@
 """Whether bytes are text, for kernels: what no reader of ours may take on trust."""
 
-from penstock.columns.compiled import Bytes, inlined
+from typing import Final
+
+from penstock.columns.compiled import Bytes, inlined, outlined
+
+UUID_CHARACTERS: Final = 36
 
 
 @inlined
@@ -28,4 +32,19 @@ def is_text(source: Bytes, start: int, end: int) -> bool:
             if source[later] & 0xC0 != 0x80:
                 return False
         index += more
+    return True
+
+
+@outlined
+def is_uuid(source: Bytes, start: int, size: int) -> bool:
+    """Whether text is a UUID as it is usually written: 8-4-4-4-12 hexadecimal digits."""
+    if size != UUID_CHARACTERS:
+        return False
+    for index in range(size):
+        byte = source[start + index]
+        if index == 8 or index == 13 or index == 18 or index == 23:
+            if byte != 0x2D:
+                return False
+        elif not (0x30 <= byte <= 0x39 or 0x41 <= byte <= 0x46 or 0x61 <= byte <= 0x66):
+            return False
     return True

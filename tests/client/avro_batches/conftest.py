@@ -10,6 +10,7 @@ import json
 import math
 import random
 import struct
+import uuid
 from collections.abc import Callable, Sequence
 from decimal import Context
 from typing import Any
@@ -20,7 +21,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import reject
 
-from penstock.client.avro_rows import plain_schema
 from penstock.columns.compiled import Int64s
 from penstock.schemas.avro import AvroSchema, parse
 from penstock.schemas.avro.logical import logical_type
@@ -47,6 +47,18 @@ LOGICAL = (
 TEXTS = ("", "a", "sku-1", "naïve", "日本", "🎉 party", "x" * 200, "nul\0")
 SYMBOLS = ("NEW", "PAID", "SHIPPED", "LOST")
 DAY_MILLIS = 86_400_000
+FIRST_MILLI, END_MILLI = -719_162 * DAY_MILLIS, 2_932_897 * DAY_MILLIS  # the years 1 to 9999
+MOMENTS = {  # numbers that a logical type allows
+    "date": (-719_162, 2_932_897),
+    "time-millis": (0, DAY_MILLIS),
+    "time-micros": (0, DAY_MILLIS * 1000),
+    "timestamp-millis": (FIRST_MILLI, END_MILLI),
+    "timestamp-micros": (FIRST_MILLI * 1000, END_MILLI * 1000),
+    "timestamp-nanos": (-(2**63), 2**63),
+    "local-timestamp-millis": (FIRST_MILLI, END_MILLI),
+    "local-timestamp-micros": (FIRST_MILLI * 1000, END_MILLI * 1000),
+    "local-timestamp-nanos": (-(2**63), 2**63),
+}
 WIDE = Context(prec=100)
 PROMOTED = {
     "int": ("long", "float", "double"),
@@ -66,15 +78,32 @@ TELLS_APART = {
 
 
 class Maker:
-    """Schemas and values from a seed."""
+    """Schemas and values from a seed; wild values need not be what their logical type allows."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, wild: bool = False) -> None:
         self.random = random.Random(seed)
         self._counter = 0
+        self._wild = wild
 
     def record(self) -> Any:
         """A record of up to six fields."""
         return self._record(0)
+
+    def tree(self) -> Any:
+        """A record that contains itself."""
+        record = self._record(0)
+        again: Any = ["null", record["name"]]
+        if self.random.random() < 0.3:
+            again = {"type": self.random.choice(("array", "map")), "items": again, "values": again}
+        record["fields"].append({"name": "again", "type": again})
+        return record
+
+    def damaged(self, payload: bytes) -> bytes:
+        """The payload with something wrong, most of the time."""
+        place = self.random.randrange(len(payload) + 1)
+        if self.random.random() < 0.5:
+            return payload[:place]
+        return payload[:place] + self.random.randbytes(1) + payload[place + 1 :]
 
     def schema(self) -> Any:
         """Any type."""
@@ -168,8 +197,10 @@ class Maker:
                 return number.to_bytes(node.size, "big", signed=True)
             least = (number.bit_length() // 8) + 1
             return number.to_bytes(least + pick((0, 0, 1, 40)), "big", signed=True)
-        if name.startswith("time-"):
-            return self.random.randrange(DAY_MILLIS)
+        if name in MOMENTS and not (self._wild and self.random.random() < 0.2):
+            return self.random.randrange(*MOMENTS[name])
+        if name == "uuid" and node.kind is Kind.STRING and not self._wild:
+            return str(uuid.UUID(int=self.random.getrandbits(128)))
         choices: dict[Kind, Callable[[], Any]] = {
             Kind.NULL: lambda: None,
             Kind.BOOLEAN: lambda: pick((True, False)),
@@ -279,6 +310,24 @@ class Evolver:
             )
         )
         return {"name": f"added{self._counter}", "type": kind, "default": default}
+
+
+def plain_schema(schema: AvroSchema) -> Any:
+    """The schema for fastavro, without logical types: values as they are written."""
+    return fastavro.parse_schema(_without_logical(json.loads(schema.formatted("resolved"))))
+
+
+def _without_logical(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_logical(one) for one in value]
+    if isinstance(value, dict):
+        # A default is a value, not a schema, and may well have a member of that name.
+        return {
+            key: one if key == "default" else _without_logical(one)
+            for key, one in value.items()
+            if key != "logicalType" or not isinstance(one, str)
+        }
+    return value
 
 
 def encoded(schema: AvroSchema, values: Sequence[Any]) -> list[bytes]:
@@ -423,6 +472,8 @@ class Oracle:
 
     maker = Maker
     evolver = Evolver
+    logical = LOGICAL
+    primitives = PRIMITIVES
     encoded = staticmethod(encoded)
     joined = staticmethod(joined)
     read = staticmethod(read_by_oracle)

@@ -1,5 +1,6 @@
 """Batches are what fastavro reads, row for row: random schemas, random pairs, random values."""
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -152,19 +153,23 @@ def test_timestamps_keep_their_meaning_when_the_unit_changes(oracle: Any) -> Non
     finer, errors = decoded(
         oracle, record(("t", millis)), [b"\x02", b"\xff" * 9 + b"\x01"], record(("t", micros))
     )
-    assert errors == [0, Wrong.INT_RANGE]
+    assert errors == [0, Wrong.UNRESOLVABLE]
     assert finer.column("t").cast(pa.int64()).to_pylist() == [1000, None]
     coarser, _ = decoded(oracle, record(("t", micros)), [b"\xcf\x0f"], record(("t", millis)))
     assert coarser.column("t").cast(pa.int64()).to_pylist() == [-1]  # -1 000 microseconds
 
 
-def test_decimals_of_another_scale_are_not_taken_for_the_same(oracle: Any) -> None:
+def test_a_decimal_keeps_its_value_in_another_scale_or_is_refused(oracle: Any) -> None:
     def money(scale: int) -> Any:
         decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}
         return record(("m", decimal))
 
-    _, errors = decoded(oracle, money(2), [b"\x02\x07"], money(3))
-    assert errors == [Wrong.UNRESOLVABLE]
+    finer, errors = decoded(oracle, money(2), [b"\x02\x07", b"\x08\x3b\x9a\xc9\xff"], money(3))
+    assert errors == [0, Wrong.UNRESOLVABLE]  # 9 digits and one more
+    assert finer.column("m").to_pylist() == [Decimal("0.070"), None]
+    coarser, errors = decoded(oracle, money(2), [b"\x02\x07", b"\x02\xf6"], money(1))
+    assert errors == [Wrong.UNRESOLVABLE, 0]  # 0.07 would lose a digit
+    assert coarser.column("m").to_pylist() == [None, Decimal("-0.1")]
 
 
 @pytest.mark.parametrize("default", ["\u0000ÿ", "abc"])

@@ -17,10 +17,10 @@ from penstock.client.avro_batches import AvroEncoder, Wrong
 from penstock.client.avro_dict_program import compile_dicts
 from penstock.client.avro_inputs import has_wide_union
 from penstock.client.avro_row_writing import RowWriter
-from penstock.client.avro_types import decimal_of
 from penstock.columns.avro.dict_encoding import encode_dicts
 from penstock.columns.payloads import Limits, PayloadsTooLarge
 from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.meaning import decimal_of
 from penstock.schemas.avro.tree import Array, Map, Record, Union
 
 SEEDS = st.integers(0, 2**32)

@@ -388,6 +388,9 @@ class Oracle:
     rows_of = staticmethod(rows_of)
     joined = staticmethod(joined)
     varint = staticmethod(varint)
+    number = staticmethod(number)
+    instant = staticmethod(instant)
+    span = staticmethod(span)
 
 
 @pytest.fixture(scope="session")

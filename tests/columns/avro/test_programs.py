@@ -22,7 +22,7 @@ def test_a_program_fills_its_slots_from_each_payload() -> None:
     assembler = Assembler()
     number = assembler.slot(SlotPlan(Kind.FIXED, 4))
     text = assembler.slot(SlotPlan(Kind.SIZED, nullable=True))
-    assembler.put(ops.INT, number)
+    assembler.put(ops.INT, number, -(2**31), 2**31 - 1)
     start, end = assembler.stretch([text])
     choice = assembler.put(ops.NULLABLE, ops.NO_SLOT, 0, 0, start, end)
     assembler.put(ops.STRING, text)

@@ -41,6 +41,12 @@ def decimal(precision: int, scale: int) -> dict[str, Any]:
             "/fields/0/type/1",
         ),
         (
+            record(field(logical("int", "date"))),
+            record(field(logical("long", "timestamp-millis"))),
+            "LOGICAL_TYPE_CHANGED",
+            "/fields/0/type",
+        ),
+        (
             record(field(decimal(9, 2))),
             record(field(decimal(9, 3))),
             "DECIMAL_SCALE_CHANGED",

@@ -46,6 +46,12 @@ def kinds(old: str | None, new: str, syntax: str = "proto3") -> list[tuple[str, 
         ),
         ("enum E { Z = 0; A = 1; }", "enum E { Z = 0; B = 1; }", []),
         (
+            "message M { int32 a = 1; }",
+            "message Head { int32 a = 1; } message M { int32 a = 1; }",
+            [("FIRST_MESSAGE_CHANGED", "#/Head")],
+        ),
+        ("message M { int32 a = 1; }", "message M { int32 a = 1; } message Tail {}", []),
+        (
             "enum E { Z = 0; A = 1; }",
             "enum E { Z = 0; }",
             [("ENUM_VALUE_REMOVED_NOT_RESERVED", "#/E/1")],

@@ -19,6 +19,7 @@ from penstock.columns.avro.program import (
 from penstock.columns.avro.reading import (
     BYTES_AT,
     CAPACITY,
+    DIGITS_BYTES,
     KIND,
     NOT_NULLABLE,
     SIZE_CAPACITY,
@@ -43,6 +44,7 @@ _TRIAL_ROWS: Final = 64
 _SPARE: Final = 1.125  # of what the rows so far say that all rows will take
 _FIRST_ROOM: Final = 1024  # values, and bytes, of a slot at least
 _TRIAL_ROOM_BYTES: Final = 4 << 20  # of all slots together at first, row slots aside
+_CALLS_PER_LEVEL: Final = 8  # of records that are no levels, between two that are
 _ITEMS_MAX: Final = 2**31 - 1  # what Arrow's offsets can count
 
 
@@ -97,10 +99,11 @@ class _Decoding:
         errors = np.zeros(self._rows, dtype=np.uint8)
         places = np.zeros(self._rows, dtype=np.int64)
         marks = np.empty((2, len(program.slots)), dtype=np.int64)
-        stack = np.empty(self._limits.nesting_max, dtype=np.int64)
+        stack = np.empty(_CALLS_PER_LEVEL * self._limits.nesting_max, dtype=np.int64)
         state = np.zeros(kernels.STATE_FIELDS, dtype=np.int64)
         state[kernels.VALUE_BYTES_MAX] = self._limits.value_bytes_max
         state[kernels.ITEMS_MAX] = self._limits.items_max
+        state[kernels.NESTING_MAX] = self._limits.nesting_max
         state[kernels.END_ROW] = min(self._rows, _TRIAL_ROWS)
         inputs = (source, starts, ends, program.code, tables)
         while state[kernels.NEXT_ROW] < self._rows:
@@ -178,6 +181,7 @@ class _Decoding:
             floats=arena.view(np.float32),
             doubles=arena.view(np.float64),
             limbs=arena.view(np.uint64),
+            digits=np.empty(DIGITS_BYTES, dtype=np.uint8),
         )
 
 

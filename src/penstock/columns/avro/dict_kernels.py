@@ -170,7 +170,7 @@ def put_scalar(
             return wrong, position
         if op == ops.INT and (number > _INT_MAX or number < _INT_MIN):
             return NOT_TAKEN, position
-        if op == ops.TIME and (number < 0 or number >= code[pc, A]):
+        if op == ops.TIME and (number < code[pc, A] or number > code[pc, B]):
             return TIME_RANGE, position
         return NOTHING, write_varint(output, position, number)
     if op == ops.DOUBLE or op == ops.FLOAT:

@@ -13,7 +13,7 @@ from penstock.columns.compiled import Bytes, Int64s
 # Values without parts. The object is a converter for what is not exactly an int, or NO_SLOT.
 INT: Final = 0
 LONG: Final = 1
-TIME: Final = 2  # A: one more than the last value allowed
+TIME: Final = 2  # dates and times; A: the least value, B: the greatest
 CONVERTED: Final = 3  # the converter makes bytes or None; A: 1 if their length goes in front
 ENUM: Final = 4  # the object is a dict of symbols and their numbers
 TEXT: Final = 5

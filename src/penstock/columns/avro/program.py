@@ -21,15 +21,15 @@ CODE_FIELDS: Final = 6
 NO_SLOT: Final = -1
 
 # Operations that start with a varint: a length, a number, or a choice.
-STRING: Final = 0  # text of the length
+STRING: Final = 0  # text of the length; A: 1 if it is a UUID
 BYTES: Final = 1
-DECIMAL: Final = 2  # A: width in bytes, B: precision
+DECIMAL: Final = 2  # A: width in bytes, B: precision and Wrong, D: powers of ten to multiply by
 SKIP_SIZED: Final = 3
 SIZED_LAST: Final = 3  # up to here the varint is a length
-INT: Final = 4
+INT: Final = 4  # A: the least value, B: the greatest
 LONG: Final = 5
 TIME: Final = 6  # A: one more than the last value allowed, B: width in bytes, C: factor
-SCALED: Final = 7  # A: 1 if an int was written, B: factor, C: divisor
+SCALED: Final = 7  # A: the least value written, B: the greatest, C: factor, D: divisor
 TO_FLOAT: Final = 8  # A: 1 if an int was written, 0 if a long
 TO_DOUBLE: Final = 9  # A: as above
 ENUM: Final = 10  # A: its first row among the symbols, B: how many symbols the writer has
@@ -45,13 +45,13 @@ FLOAT: Final = 17
 DOUBLE: Final = 18
 FLOAT_TO_DOUBLE: Final = 19
 FIXED: Final = 20  # A: size in bytes
-FIXED_DECIMAL: Final = 21  # A: width, B: precision, C: size as written
+FIXED_DECIMAL: Final = 21  # A, B, D: as DECIMAL, C: size as written
 SKIP_FIXED: Final = 22  # A: size in bytes, B: 1 if they are a boolean
 VALID: Final = 23  # a struct that is there
 NULLS: Final = 24  # C to D: slots that get a null
 JUMP: Final = 25  # A: where to
-CALL: Final = 26  # A: where to; for stepping over recursive types
-RETURN: Final = 27
+CALL: Final = 26  # A: where to, B: 1 if it counts as a level; for stepping over recursive types
+RETURN: Final = 27  # A: 1 if the call counted as a level
 CONSTANT: Final = 28  # A: place in the pool; as many bytes as the slot is wide
 CONSTANT_SIZED: Final = 29  # A: place in the pool, B: size in bytes
 CONSTANT_LIST: Final = 30  # A: how many items were put before it
@@ -82,6 +82,7 @@ class Wrong(IntEnum):
     NULL = 17
     MEMBERS = 18
     UNFIT = 19
+    UUID = 20
 
     @property
     def reason(self) -> str:
@@ -103,14 +104,23 @@ _REASONS: Final = {
     Wrong.SYMBOL: "the enum has no such symbol, and no default",
     Wrong.UNRESOLVABLE: "the reader's schema cannot read what the writer's schema wrote",
     Wrong.DECIMAL_RANGE: "a decimal has more digits than its precision allows",
-    Wrong.TIME_RANGE: "a time of day is not within a day",
+    Wrong.TIME_RANGE: "a date or time is outside the range of its type",
     Wrong.ITEMS: "an array or map has more items than the limit",
     Wrong.NESTING: "values are nested deeper than the limit",
     Wrong.TOO_LARGE: "the payload is larger than the limit",
     Wrong.NULL: "a required field is null",
     Wrong.MEMBERS: "a union has not exactly one member that is set",
     Wrong.UNFIT: "the value does not fit the schema",
+    Wrong.UUID: "a text is no UUID",
 }
+WRONG_SHIFT: Final = 8  # a precision has fewer bits
+PRECISION_MASK: Final = (1 << WRONG_SHIFT) - 1
+
+
+def precision_or(precision: int, wrong: Wrong) -> int:
+    """The operand of a decimal: its precision, and what is wrong with one that has more digits."""
+    return precision | wrong << WRONG_SHIFT
+
 
 NEEDS_ROOM: Final = 100  # not an error of the row: the kernel stops and wants larger slots
 

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.columns.avro import program as ops
 from penstock.columns.avro.program import OP, SLOT, A, B, C, D, Wrong
 from penstock.columns.avro.reading import (
+    DECIMAL_RANGE,
     NOTHING,
     TRUNCATED,
     VALUES_AT,
@@ -25,11 +26,12 @@ from penstock.columns.avro.reading import (
     add_list,
     add_long,
     add_nulls,
+    add_rescaled,
     add_sized,
     read_varint,
 )
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
-from penstock.columns.text import is_text
+from penstock.columns.text import is_text, is_uuid
 
 NEEDS_ROOM: Final = ops.NEEDS_ROOM
 TRAILING: Final = int(Wrong.TRAILING)
@@ -40,14 +42,16 @@ ROTTEN_BOOLEAN: Final = int(Wrong.BOOLEAN)
 NO_BRANCH: Final = int(Wrong.UNION)
 NO_SYMBOL: Final = int(Wrong.ENUM)
 UNKNOWN_SYMBOL: Final = int(Wrong.SYMBOL)
+UNRESOLVABLE: Final = int(Wrong.UNRESOLVABLE)
+NO_UUID: Final = int(Wrong.UUID)
 TIME_RANGE: Final = int(Wrong.TIME_RANGE)
 ITEMS: Final = int(Wrong.ITEMS)
 NESTING: Final = int(Wrong.NESTING)
 TOO_LARGE: Final = int(Wrong.TOO_LARGE)
 
 # what decode_rows is told: which rows (it moves NEXT_ROW on), and the limits of a payload
-NEXT_ROW, END_ROW, VALUE_BYTES_MAX, ITEMS_MAX = range(4)
-STATE_FIELDS: Final = 4
+NEXT_ROW, END_ROW, VALUE_BYTES_MAX, ITEMS_MAX, NESTING_MAX = range(5)
+STATE_FIELDS: Final = 5
 
 
 class Tables(NamedTuple):
@@ -72,7 +76,7 @@ def add_number(slots: Slots, code: Int64s, pc: int, op: int, slot: int, value: A
     if op == ops.LONG:
         return add_long(slots, slot, value)
     if op == ops.INT:
-        if value > _INT_MAX or value < _INT_MIN:
+        if value < code[pc, A] or value > code[pc, B]:
             return INT_RANGE
         return add_int(slots, slot, value)
     if op == ops.TIME:
@@ -81,13 +85,13 @@ def add_number(slots: Slots, code: Int64s, pc: int, op: int, slot: int, value: A
         if code[pc, B] == 4:
             return add_int(slots, slot, value)
         return add_long(slots, slot, value * code[pc, C])
+    if op == ops.SCALED:
+        factor, divisor = code[pc, C], code[pc, D]
+        if value < code[pc, A] or value > code[pc, B]:
+            return INT_RANGE if factor == divisor else UNRESOLVABLE
+        return add_long(slots, slot, (value * factor) // divisor)
     if code[pc, A] == 1 and (value > _INT_MAX or value < _INT_MIN):
         return INT_RANGE
-    if op == ops.SCALED:
-        factor, divisor = code[pc, B], code[pc, C]
-        if factor > 1 and (value > _LONG_MAX // factor or value < -(_LONG_MAX // factor)):
-            return INT_RANGE
-        return add_long(slots, slot, (value * factor) // divisor)
     if op == ops.TO_FLOAT:
         return add_float(slots, slot, np.float32(value))
     return add_double(slots, slot, np.float64(value))
@@ -113,12 +117,29 @@ def add_length(
     if op == ops.STRING:
         if not is_text(source, position, position + size):
             return UTF8
+        if code[pc, A] == 1 and not is_uuid(source, position, size):
+            return NO_UUID
         return add_sized(slots, slot, source, position, size)
     if op == ops.BYTES:
         return add_sized(slots, slot, source, position, size)
     if op == ops.DECIMAL:
-        return add_decimal(slots, slot, source, position, size, code[pc, A], code[pc, B])
+        return put_decimal(slots, code, pc, slot, source, position, size)
     return NOTHING
+
+
+@inlined
+def put_decimal(
+    slots: Slots, code: Int64s, pc: int, slot: int, source: Bytes, position: int, size: int
+) -> int:
+    """A decimal in the reader's scale and precision."""
+    precision = code[pc, B] & ops.PRECISION_MASK
+    if code[pc, D] == 0:
+        wrong = add_decimal(slots, slot, source, position, size, code[pc, A], precision)
+    else:
+        wrong = add_rescaled(
+            slots, slot, source, position, size, code[pc, A], precision, code[pc, D]
+        )
+    return code[pc, B] >> ops.WRONG_SHIFT if wrong == DECIMAL_RANGE else wrong
 
 
 @inlined
@@ -142,7 +163,7 @@ def add_plain(
         is_rotten = code[pc, B] == 1 and source[position] > 1
         return (ROTTEN_BOOLEAN if is_rotten else NOTHING), after
     if op == ops.FIXED_DECIMAL:
-        return add_decimal(slots, slot, source, position, size, code[pc, A], code[pc, B]), after
+        return put_decimal(slots, code, pc, slot, source, position, size), after
     if op == ops.BOOLEAN and source[position] > 1:
         return ROTTEN_BOOLEAN, position
     if op == ops.FIXED or op == ops.BOOLEAN:
@@ -214,6 +235,7 @@ def run_row(
     pc = 0
     depth = 0
     items = 0
+    levels = 0
     while True:
         op = code[pc, OP]
         slot = code[pc, SLOT]
@@ -272,10 +294,12 @@ def run_row(
                 pc = code[pc, A] - 1
             else:
                 depth -= 1
+                levels -= 1
                 if slot >= 0 and add_list(slots, slot) != NOTHING:
                     return NEEDS_ROOM, position
         elif op == ops.LIST_BEGIN or op == ops.CALL:
-            if depth == len(stack):
+            levels += 1 if op == ops.LIST_BEGIN else code[pc, B]
+            if depth == len(stack) or levels > state[NESTING_MAX]:
                 return NESTING, position
             stack[depth] = 0 if op == ops.LIST_BEGIN else pc
             depth += 1
@@ -290,6 +314,7 @@ def run_row(
             pc = code[pc, A] - 1
         elif op == ops.RETURN:
             depth -= 1
+            levels -= code[pc, A]
             pc = stack[depth]
         elif op == ops.FAIL:
             return code[pc, A], position

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.columns.avro.program import NEEDS_ROOM, Wrong
-from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined
+from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, outlined
 from penstock.columns.slots import Kind
 
 # the table of slots: where each one's memory is in the arena
@@ -32,6 +32,7 @@ Doubles: TypeAlias = NDArray[np.float64]
 
 _LIMBS: Final = 4  # of 64 bits: the widest decimal has 256
 _DIGITS_MAX: Final = 76
+DIGITS_BYTES: Final = 40  # what takes more has more digits than that
 # 10^n in limbs, the lowest first: a decimal of precision n is below that
 _TENS: Final = np.array(
     [
@@ -55,6 +56,7 @@ class Slots(NamedTuple):
     floats: Floats
     doubles: Doubles
     limbs: NDArray[np.uint64]
+    digits: Bytes  # (DIGITS_BYTES): for a decimal whose scale changes
 
 
 @inlined
@@ -221,6 +223,74 @@ def add_decimal(
     if (sign != 0) != (slots.bytes[at + width - 1] >= 0x80):
         return DECIMAL_RANGE
     return NOTHING if is_below(slots.limbs, at // 8, width // 8, precision) else DECIMAL_RANGE
+
+
+@outlined
+def add_rescaled(
+    slots: Slots,
+    slot: int,
+    source: Bytes,
+    position: int,
+    size: int,
+    width: int,
+    precision: int,
+    shift: int,
+) -> int:
+    """The same, times ten to the power of `shift`; no digit may be lost."""
+    place = add(slots, slot)
+    if place < 0:
+        return NEEDS_ROOM
+    digits = slots.digits  # of the number without its sign, low first
+    negative = size > 0 and source[position] >= 0x80
+    sign = 0xFF if negative else 0
+    for index in range(position, position + size - DIGITS_BYTES):
+        if source[index] != sign:
+            return DECIMAL_RANGE
+    carry = np.int64(1) if negative else np.int64(0)
+    for index in range(DIGITS_BYTES):
+        byte = np.int64(source[position + size - 1 - index]) if index < size else np.int64(sign)
+        if negative:
+            byte = (byte ^ 0xFF) + carry
+            carry = byte >> 8
+        digits[index] = byte & 0xFF
+    if not shift_digits(digits, shift):
+        return DECIMAL_RANGE
+    at = slots.table[slot, VALUES_AT] + place * width
+    carry = np.int64(1) if negative else np.int64(0)
+    for index in range(DIGITS_BYTES):
+        byte = np.int64(digits[index])
+        if negative:
+            byte = (byte ^ 0xFF) + carry
+            carry = byte >> 8
+        if index < width:
+            slots.bytes[at + index] = byte & 0xFF
+        elif digits[index] != 0:
+            return DECIMAL_RANGE
+    if digits[width - 1] >= 0x80:
+        return DECIMAL_RANGE
+    return NOTHING if is_below(slots.limbs, at // 8, width // 8, precision) else DECIMAL_RANGE
+
+
+@outlined
+def shift_digits(digits: Bytes, shift: int) -> bool:
+    """Times ten to the power of `shift`; False if a digit is lost at either end."""
+    for _ in range(shift):
+        carry = np.int64(0)
+        for index in range(len(digits)):
+            carry += np.int64(digits[index]) * 10
+            digits[index] = carry & 0xFF
+            carry >>= 8
+        if carry != 0:
+            return False
+    for _ in range(-shift):
+        rest = np.int64(0)
+        for index in range(len(digits) - 1, -1, -1):
+            rest = (rest << 8) | np.int64(digits[index])
+            digits[index] = rest // 10
+            rest %= 10
+        if rest != 0:
+            return False
+    return True
 
 
 @inlined

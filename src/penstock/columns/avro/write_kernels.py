@@ -13,7 +13,7 @@ from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.program import NEEDS_ROOM, OP, SLOT, A, B, C, Wrong
 from penstock.columns.avro.reading import NOTHING
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
-from penstock.columns.text import is_text
+from penstock.columns.text import is_text, is_uuid
 
 NULL: Final = int(Wrong.NULL)
 UTF8: Final = int(Wrong.UTF8)
@@ -21,6 +21,7 @@ UNKNOWN_SYMBOL: Final = int(Wrong.SYMBOL)
 MEMBERS: Final = int(Wrong.MEMBERS)
 DECIMAL_RANGE: Final = int(Wrong.DECIMAL_RANGE)
 TIME_RANGE: Final = int(Wrong.TIME_RANGE)
+NO_UUID: Final = int(Wrong.UUID)
 NESTING: Final = int(Wrong.NESTING)
 _VARINT_BYTES_MAX: Final = 10
 
@@ -105,13 +106,13 @@ def write_scalar(
     if op == ops.INT:
         return NOTHING, write_varint(output, position, inputs.ints[(values_at >> 2) + at])
     if op == ops.TIME:
-        is_int = code[pc, B] == 4
+        is_int = code[pc, C] == 4
         value = np.int64(0)
         if is_int:
             value = np.int64(inputs.ints[(values_at >> 2) + at])
         else:
             value = inputs.longs[(values_at >> 3) + at]
-        if value < 0 or value >= code[pc, A]:
+        if value < code[pc, A] or value > code[pc, B]:
             return TIME_RANGE, position
         return NOTHING, write_varint(output, position, value)
     width = code[pc, A]
@@ -143,6 +144,8 @@ def write_scalar(
         return NOTHING, write_varint(output, position, symbol)
     if op == ops.TEXT and not is_text(inputs.bytes, start, start + size):
         return UTF8, position
+    if op == ops.TEXT and code[pc, A] == 1 and not is_uuid(inputs.bytes, start, size):
+        return NO_UUID, position
     if position + _VARINT_BYTES_MAX + size > len(output):
         return NEEDS_ROOM, position
     position = write_varint(output, position, size)

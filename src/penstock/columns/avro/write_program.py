@@ -12,9 +12,9 @@ from penstock.columns.compiled import Bytes, Int64s
 
 INT: Final = 0  # four bytes to a varint
 LONG: Final = 1
-TIME: Final = 2  # A: one more than the last value allowed, B: width in bytes
+TIME: Final = 2  # dates and times; A: the least value, B: the greatest, C: width in bytes
 RAW: Final = 3  # A: width in bytes: booleans, floats, fixed
-TEXT: Final = 4
+TEXT: Final = 4  # A: 1 if it is a UUID
 SIZED: Final = 5
 DECIMAL: Final = 6  # A: width in bytes; written in as few bytes as do
 FIXED_DECIMAL: Final = 7  # A: width in bytes, B: size to write

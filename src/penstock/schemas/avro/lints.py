@@ -7,6 +7,7 @@ from typing import Final
 from penstock.schemas.avro.defaults import fits
 from penstock.schemas.avro.equality import equivalent, same_but_documentation, same_json
 from penstock.schemas.avro.logical import LOGICAL_TYPE, LogicalType, logical_type
+from penstock.schemas.avro.meaning import number_meaning
 from penstock.schemas.avro.schema import AvroSchema
 from penstock.schemas.avro.tree import (
     Absent,
@@ -24,6 +25,7 @@ from penstock.schemas.lints import Lint
 from penstock.schemas.model import Budget, OverBudget, shortened
 
 RENAMES_MAX: Final = 20  # removed fields of a record that a new one is compared with
+_NUMBERS: Final = (Kind.INT, Kind.LONG)
 _LOSSY: Final = {
     (Kind.INT, Kind.FLOAT): "an int above 16 777 216 does not fit a float exactly",
     (Kind.LONG, Kind.FLOAT): "a long above 16 777 216 does not fit a float exactly",
@@ -166,33 +168,45 @@ def _ignored_logical_type(node: Node, path: str) -> Iterator[Lint]:
 
 def _logical_type_changed(new: Node, old: Node, path: str) -> Iterator[Lint]:
     after, before = logical_type(new), logical_type(old)
-    if after == before or new.kind is not old.kind:
+    is_promoted = (old.kind, new.kind) == (Kind.INT, Kind.LONG) and after is not None
+    if after == before or not (new.kind is old.kind or is_promoted):
         return
     if after is not None and before is not None and after.name == before.name == "decimal":
-        if after.scale != before.scale:
-            yield Lint(
-                "DECIMAL_SCALE_CHANGED",
-                path or "/",
-                f"the scale changes from {before.scale} to {after.scale}: the same bytes now mean "
-                "another number",
-                "add a field with the new scale and retire the old one",
-            )
-        elif after.precision < before.precision:
-            yield Lint(
-                "DECIMAL_PRECISION_REDUCED",
-                path or "/",
-                f"the precision falls from {before.precision} to {after.precision}: numbers "
-                "written before may not fit",
-                "keep the larger precision",
-            )
+        yield from _decimal_changed(after, before, path)
         return
+    change = f"the meaning changes from {_said(before, old)} to {_said(after, new)}"
+    if after is None or before is None:
+        told = "the bytes stay the same: readers take a number or bytes at their word"
+    elif old.kind in _NUMBERS and number_meaning(old, new) is not None:
+        told = "Penstock converts what was written before, other clients take the bytes as they are"
+    else:
+        told = "what was written before cannot be read, and other clients read it wrongly"
     yield Lint(
         "LOGICAL_TYPE_CHANGED",
         path or "/",
-        f"the meaning changes from {_said(before, old)} to {_said(after, new)} while the bytes "
-        "stay the same: values written before are read wrongly, without an error",
+        f"{change}: {told}",
         "add a field of the new type and retire the old one",
     )
+
+
+def _decimal_changed(after: LogicalType, before: LogicalType, path: str) -> Iterator[Lint]:
+    if after.scale != before.scale:
+        yield Lint(
+            "DECIMAL_SCALE_CHANGED",
+            path or "/",
+            f"the scale changes from {before.scale} to {after.scale}: Penstock converts what was "
+            "written before, and refuses a number that would lose digits; to other clients the "
+            "same bytes now mean another number",
+            "add a field with the new scale and retire the old one",
+        )
+    elif after.precision < before.precision:
+        yield Lint(
+            "DECIMAL_PRECISION_REDUCED",
+            path or "/",
+            f"the precision falls from {before.precision} to {after.precision}: numbers "
+            "written before may not fit",
+            "keep the larger precision",
+        )
 
 
 def _said(logical: LogicalType | None, node: Node) -> str:

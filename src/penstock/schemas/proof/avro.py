@@ -1,18 +1,23 @@
-"""Avro events: written and read with fastavro, aimed along the path of a difference.
+"""Avro events: written with fastavro, read as our clients read, aimed along a difference's path.
 
-Logical types do not change a byte nor how schemas resolve, so events are made and read without.
+Logical types do not change a byte, so events are written without. What an event says is what a
+reader of the same schema sees, logical types included.
 """
 
+import datetime
 import io
 import json
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
+from uuid import UUID
 
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 
 from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.events import EventReader
 from penstock.schemas.avro.jsontext import write_json
 from penstock.schemas.avro.printing import print_start
 from penstock.schemas.avro.tree import (
@@ -27,6 +32,7 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
+from penstock.schemas.avro.varints import Unreadable
 from penstock.schemas.model import Difference
 from penstock.schemas.proof.avro_events import EventMaker, Step, all_nodes
 from penstock.schemas.proof.model import (
@@ -57,7 +63,8 @@ def trials(
     """Events at the places that differ, then all kinds of events."""
     if _branches(writer.root) * _branches(reader.root) > BRANCH_PAIRS_MAX:
         raise Unprovable("the unions have too many branches to try events on them")
-    writes, reads = _compiled(writer), _compiled(reader)
+    writes = _compiled(writer)
+    own, reads = EventReader(writer.root), EventReader(writer.root, reader.root)
     maker = EventMaker(writer.root, seed)
     routes = [_walk(writer, reader, one.path).route for one in differences]
     aimed = chain.from_iterable(maker.along(route) for route in dict.fromkeys(routes))
@@ -71,7 +78,11 @@ def trials(
         payload = buffer.getvalue()
         if payload not in tried:
             tried.add(payload)
-            yield _read(event, payload, writes, reads)
+            try:
+                said = own.read(payload)
+            except Unreadable:
+                continue  # no writer has it
+            yield _read(said, payload, reads)
 
 
 def _branches(root: Node) -> int:
@@ -80,16 +91,15 @@ def _branches(root: Node) -> int:
     return max((len(union.branches) for union in unions), default=0)
 
 
-def _read(event: Any, payload: bytes, writes: Any, reads: Any) -> Attempt:
+def _read(event: Any, payload: bytes, reads: EventReader) -> Attempt:
     try:
-        seen = schemaless_reader(io.BytesIO(payload), writes, reads)
-    except Exception as wrong:  # noqa: BLE001 - fastavro raises whatever the schemas made of it
-        return Attempt(event, payload, None, shortened(str(wrong) or type(wrong).__name__))
-    return Attempt(event, payload, ("", seen), None)
+        return Attempt(event, payload, ("", reads.read(payload)), None)
+    except Unreadable as wrong:
+        return Attempt(event, payload, None, shortened(wrong.detail))
 
 
 def shown(event: Any) -> str:
-    """An event as JSON: unions as their value, bytes as a text of the same code points."""
+    """An event as JSON: bytes as a text of the same code points, dates and decimals as texts."""
     return json.dumps(_plain(event), ensure_ascii=False)
 
 
@@ -100,7 +110,11 @@ def _plain(value: Any) -> Any:
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_plain(one) for one in value]
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal | UUID) else value
 
 
 def _compiled(schema: AvroSchema) -> Any:

@@ -10,7 +10,7 @@ from itertools import islice
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from penstock.schemas.avro.logical import logical_type
+from penstock.schemas.avro.logical import LogicalType, logical_type
 from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
 from penstock.schemas.proof.model import Unprovable
 
@@ -164,6 +164,8 @@ class EventMaker:
             return [_LOGICAL[logical.name]]
         if logical is not None and logical.name == "uuid" and node.kind is Kind.STRING:
             return [_UUID]
+        if logical is not None and logical.name == "decimal":
+            return _decimals(node, logical)
         if isinstance(node, Enum):
             return list(node.symbols)
         if isinstance(node, Fixed):
@@ -183,6 +185,15 @@ class EventMaker:
             Kind.STRING: [self._random.choice(_WORDS), ""],
         }
         return values[kind]
+
+
+def _decimals(node: Node, decimal: LogicalType) -> list[bytes]:
+    """A small number and the largest, neither of which ends in a zero."""
+    numbers = [int("123456789"[: min(decimal.precision, 9)]), 10**decimal.precision - 1]
+    sizes = [one.bit_length() // 8 + 1 for one in numbers]
+    if isinstance(node, Fixed):
+        sizes = [node.size, node.size]
+    return [one.to_bytes(size, "big") for one, size in zip(numbers, sizes, strict=True)]
 
 
 def all_nodes(root: Node) -> Iterator[Node]:

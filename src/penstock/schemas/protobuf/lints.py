@@ -4,7 +4,7 @@ Numbers that come back mean two things to readers of old events; JSON has names 
 required field can never be taken back.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from penstock.schemas.lints import Lint
@@ -20,6 +20,8 @@ def lints(proposed: ParsedSchema, earlier: ParsedSchema | None) -> Iterator[Lint
     old = cast(ProtobufSchema, earlier).file if earlier is not None else None
     before = _Types(old.messages, old.enums) if old is not None else _Types((), ())
     after = _Types(new.messages, new.enums)
+    if old is not None:
+        yield from _first_message(old.messages, new.messages)
     for path, message in after.messages.items():
         yield from _required(path, message, before.messages.get(path))
         if path in before.messages:
@@ -43,6 +45,17 @@ class _Types:
         for message in messages:
             self.messages[f"{path}/{message.name}"] = message
             self._collect(f"{path}/{message.name}", message.nested, message.enums)
+
+
+def _first_message(old: Sequence[Message], new: Sequence[Message]) -> Iterator[Lint]:
+    if old and new and old[0].name != new[0].name:
+        yield Lint(
+            "FIRST_MESSAGE_CHANGED",
+            f"#/{new[0].name}",
+            f'the first message was "{old[0].name}" and is "{new[0].name}": producers that name no '
+            "message write the first one, and tools that name none read it",
+            "put new messages below the first one, or name the message in every contract",
+        )
 
 
 def _required(path: str, message: Message, before: Message | None) -> Iterator[Lint]:

@@ -269,6 +269,13 @@ class ProtobufSchema:
             messages = messages[index].nested
         return ".".join(names)
 
+    def has_message(self, full_name: str) -> bool:
+        """Whether there is a message of that full name."""
+        try:
+            return self.message_at(self.indexes_of(full_name)) == full_name
+        except InvalidSchema:
+            return False
+
     def indexes_of(self, full_name: str) -> tuple[int, ...]:
         """The path of positions of a message, by its full name."""
         file = self._file_of_types

@@ -1,19 +1,21 @@
-"""What fastavro would let pass is refused: in a single event as in a batch, wherever it is."""
+"""What is no sound payload is refused: in a single event as in a batch, wherever it is."""
 
 import json
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.client import avro_batches
-from penstock.client.avro_event import AvroDecoder
-from penstock.client.avro_walk import ITEMS_MAX, NESTING_MAX
-from penstock.client.codec import ReadAs
+from penstock.client.avro_columns import AvroRows
+from penstock.client.avro_event import AvroDecoder, AvroEncoder
+from penstock.client.codec import Misfit, ReadAs
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import BadFrame, Frame, SchemaId
 from penstock.columns.payloads import USUAL_LIMITS
 from penstock.schemas.avro import AvroSchema, parse
+from penstock.schemas.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX, NESTING_MAX
 
 BEYOND = b"\x80\x80\x80\x80\x10"  # 2**31
 LEAST = b"\xff\xff\xff\xff\x0f"  # -2**31
@@ -154,11 +156,81 @@ def test_what_is_just_sound_is_read_alone_and_in_a_batch(kind: Any, payload: byt
 
 def test_trees_are_read_as_deep_alone_as_in_a_batch() -> None:
     writer = tree_of("int")
-    for levels in (NESTING_MAX - 1, NESTING_MAX):
+    for levels in (NESTING_MAX, NESTING_MAX + 1):
         payload = b"\x02\x02" * (levels - 1) + b"\x02\x00"
-        assert is_read_alone(writer, payload) == (levels < NESTING_MAX)
-        assert is_read_in_a_batch(writer, payload) == (levels < NESTING_MAX)
+        assert is_read_alone(writer, payload) == (levels <= NESTING_MAX)
+        assert is_read_in_a_batch(writer, payload) == (levels <= NESTING_MAX)
 
 
-def test_the_limit_of_items_is_the_kernels() -> None:
+def test_single_events_have_the_limits_of_batches() -> None:
     assert USUAL_LIMITS.items_max == ITEMS_MAX
+    assert USUAL_LIMITS.nesting_max == NESTING_MAX
+    assert USUAL_LIMITS.value_bytes_max == EVENT_BYTES_MAX
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] | None = None
+    for _ in range(levels):
+        value = {"f": 1, "next": value}
+    return {"t": value}
+
+
+def test_what_is_nested_too_deep_to_be_read_is_not_written() -> None:
+    writer = tree_of("int")
+    payload = AvroEncoder(writer).encode(nested(NESTING_MAX)).payload
+    assert decoded(AvroDecoder(writer, ReadAs()), payload) == nested(NESTING_MAX)
+    assert AvroRows(writer).write([nested(NESTING_MAX)], b"")[0].tobytes() == payload
+    for levels in (NESTING_MAX + 1, 5_000):
+        with pytest.raises(Misfit, match=f"more than {NESTING_MAX} deep"):
+            AvroEncoder(writer).encode(nested(levels))
+        with pytest.raises(Misfit, match="row 1: values are nested deeper than the limit"):
+            AvroRows(writer).write([nested(1), nested(levels)], b"")
+
+
+@pytest.mark.parametrize("item", ["int", "null"])
+def test_what_has_too_many_items_to_be_read_is_not_written(item: str) -> None:
+    writer = schema({"type": "array", "items": item})
+    value = None if item == "null" else 7
+    most, beyond = ({"f": [value] * count} for count in (ITEMS_MAX, ITEMS_MAX + 1))
+    payload = AvroEncoder(writer).encode(most).payload
+    assert is_read_alone(writer, payload)
+    assert is_read_in_a_batch(writer, payload)
+    with pytest.raises(Misfit, match=f"more than {ITEMS_MAX} items"):
+        AvroEncoder(writer).encode(beyond)
+    for rows in ([beyond], pa.RecordBatch.from_pylist([beyond])):
+        with pytest.raises(Misfit, match="row 0: an array or map has more items than the limit"):
+            AvroRows(writer).write(rows, b"12345")
+
+
+def test_what_has_too_many_bytes_to_be_read_is_not_written() -> None:
+    writer = schema("string")
+    with pytest.raises(Misfit, match=f"{EVENT_BYTES_MAX} at most"):
+        AvroEncoder(writer).encode({"f": "x" * EVENT_BYTES_MAX})
+    with pytest.raises(Misfit, match="row 0: the payload is larger than the limit"):
+        AvroRows(writer).write([{"f": "x" * EVENT_BYTES_MAX}], b"")
+
+
+NO_VALUES: dict[str, tuple[Any, Any]] = {
+    "a date beyond the year 9999": ({"type": "int", "logicalType": "date"}, 2_932_897),
+    "a time below zero": ({"type": "int", "logicalType": "time-millis"}, -1),
+    "a year beyond 9999": ({"type": "long", "logicalType": "timestamp-millis"}, 10**15),
+    "no UUID": ({"type": "string", "logicalType": "uuid"}, "abc"),
+    "a decimal of three digits": (DECIMAL, b"\x00\x64"),
+}
+
+
+@pytest.mark.parametrize("name", NO_VALUES)
+@pytest.mark.parametrize("is_optional", [False, True])
+def test_what_is_no_value_of_its_logical_type_is_not_written(name: str, is_optional: bool) -> None:
+    kind, value = NO_VALUES[name]
+    writer = schema(["null", kind] if is_optional else kind)
+    with pytest.raises(Misfit):
+        AvroEncoder(writer).encode({"f": value})
+    with pytest.raises(Misfit, match="row 0"):
+        AvroRows(writer).write([{"f": value}], b"")
+    if name.startswith("a decimal"):
+        return  # a column of decimals has none such
+    base: Any = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}[kind["type"]]
+    column = pa.array([value], base).view(avro_batches.AvroDecoder(writer).schema.field("f").type)
+    with pytest.raises(Misfit, match="row 0"):
+        AvroRows(writer).write(pa.RecordBatch.from_arrays([column], names=["f"]), b"")
