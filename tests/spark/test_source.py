@@ -20,7 +20,8 @@ from penstock.client.frame import SchemaKey, Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
 from penstock.columns.payloads import Limits
-from penstock.errors import Refused
+from penstock.errors import ErrorCode, Refused
+from penstock.link.address import Unreachable
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
 from penstock.link.ranges import Chunk
@@ -28,7 +29,7 @@ from penstock.model import Offset
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
 from penstock.schemas.model import SchemaType
-from penstock.spark import decoding, reading
+from penstock.spark import connecting, decoding, exactly_once, reading
 from penstock.spark.decoding import UnreadableRecord
 from penstock.spark.source import batch_reader, read_schema, stream_reader
 from penstock.spark.spark_types import arrow_schema
@@ -273,6 +274,14 @@ def test_offsets_beyond_the_end_are_refused_or_left_out(topic: Topic) -> None:
     with pytest.raises(Refused, match=f"{topic.name}-0 ends at 1, before offset 100"):
         table(topic.options, endingOffsets=beyond)
     assert table(topic.options, endingOffsets=beyond, failOnDataLoss="false").num_rows == 1
+    past = f"{topic.name}-0 ends at 1, before offset 100 of startingOffsets"
+    with pytest.raises(Refused, match=past):
+        table(topic.options, startingOffsets=beyond)
+    assert table(topic.options, startingOffsets=beyond, failOnDataLoss="false").num_rows == 0
+    with pytest.raises(Refused, match=past):
+        stream(topic.options, startingOffsets=beyond)[0].initialOffset()
+    lenient = stream(topic.options, startingOffsets=beyond, failOnDataLoss="false")[0]
+    assert lenient.initialOffset()["offsets"] == {topic.name: {"0": 1}}
     with pytest.raises(Refused, match=f"says nothing of {topic.name}-0"):
         table(topic.options, startingOffsets=json.dumps({"other": {"0": 1}}))
 
@@ -382,6 +391,34 @@ def test_what_compaction_left_is_read_with_its_gaps(
     monkeypatch.setattr(reading, "cluster", lambda properties: log)
     found = table(topic.options, endingOffsets=json.dumps({topic.name: {"0": 8}}))
     assert found.column("offset").to_pylist() == [0, 3, 4, 7]
+
+
+def test_a_misspelt_topic_does_not_exist_also_where_a_registry_is_asked_first(
+    topic: Topic,
+) -> None:
+    misspelt = {**topic.decoded, "subscribe": topic.name + "s"}
+    told = f"topic {topic.name}s does not exist: did you mean {topic.name}"
+    with pytest.raises(Refused, match=told) as refusal:
+        read_schema(misspelt)
+    assert refusal.value.code is ErrorCode.unknown_topic_or_partition
+    with pytest.raises(Refused, match=told):
+        read_schema({**misspelt, "value": "raw", "key": "auto"})
+
+
+def test_a_wrong_broker_address_fails_within_the_time_for_first_contact(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "FIRST_CONTACT_MS", 200)
+    wrong = {**topic.decoded, "kafka.bootstrap.servers": "127.0.0.1:9"}
+    told = r"no broker answered within 200 ms: .*refused.*kafka.bootstrap.servers=127.0.0.1:9 right"
+    with pytest.raises(Unreachable, match=told):
+        batch_reader({**wrong, "value": "raw"}, read_schema({**wrong, "value": "raw"})).partitions()
+    with pytest.raises(Unreachable, match=told):
+        stream(wrong, value="raw")[0].initialOffset()
+    with pytest.raises(Unreachable, match=told):
+        read_schema(wrong)  # no schema, so the topic is looked for
+    with pytest.raises(Unreachable, match=told):
+        exactly_once(topic.name, bootstrap_servers="127.0.0.1:9")
 
 
 def test_a_subject_without_a_schema_is_named(topic: Topic) -> None:

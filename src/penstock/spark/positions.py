@@ -3,8 +3,9 @@
 Runs on the driver, over the process's kept connections. Decides nothing about tasks.
 """
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from penstock.errors import ErrorCode, Refused
@@ -83,6 +84,18 @@ def _those_there(cluster: Cluster, selection: Topics | Partitions) -> Selection:
             if place.topic in topics and place.partition in topics[place.topic].partitions
         )
     )
+
+
+def check_exist(cluster: Cluster, names: Sequence[str]) -> None:
+    """Refused names the first of these topics that does not exist, and the nearest that does."""
+    topics = cluster.run(_all_topics)
+    for name in names:
+        if name not in topics:
+            near = difflib.get_close_matches(name, topics, 1)
+            hint = f"did you mean {near[0]}?" if near else "check the name or create it"
+            raise Refused(
+                ErrorCode.unknown_topic_or_partition, f"topic {name} does not exist: {hint}"
+            )
 
 
 def _all_topics(routes: Routes) -> Steps[dict[str, Topic]]:

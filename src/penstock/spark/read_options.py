@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import Isolation
 from penstock.model import Millis, TopicPartition
-from penstock.spark.connecting import BOOTSTRAP, kafka_properties
+from penstock.spark.connecting import BOOTSTRAP, NO_TABLES, kafka_properties
 from penstock.spark.read_option_table import OPTIONS
 
 EARLIEST_OFFSET: Final = -2  # in a JSON of offsets, as Spark's source has it
@@ -31,6 +31,8 @@ _IGNORED: Final = frozenset(  # Spark's source has them, and here there is nothi
         "kafkaconsumer.polltimeoutms",
     }
 )
+_OF_CREATE_TABLE: Final = "provider"  # what Spark gives in place of the options
+_OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
 _KNOWN: Final = frozenset(option.name.lower() for option in OPTIONS)
 _STREAM_ENDS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _BATCH_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
@@ -179,6 +181,8 @@ class _Given:
         self._given = given
 
     def refuse_unknown(self) -> None:
+        if _OF_CREATE_TABLE in self._given:
+            raise Refused(ErrorCode.invalid_config, NO_TABLES)
         for name in self._given:
             if name.startswith("kafka.") or name in _KNOWN or name in _IGNORED | {BOOTSTRAP}:
                 continue
@@ -292,6 +296,9 @@ def _bound(options: _Given, end: str) -> Bound | None:
         if end == "ending" and told.lower() == Anchor.EARLIEST:
             raise _refused(name, "cannot be earliest: there would be nothing to read")
         return Anchor(told.lower())
+    if not told.startswith("{"):
+        names = "latest" if end == "ending" else "earliest, latest"
+        raise _refused(name, f"is {told!r}, not {names} or JSON such as " + _OFFSETS_EXAMPLE)
     return AtOffsets(_by_partition(name, options.json(name, told), least=EARLIEST_OFFSET))
 
 

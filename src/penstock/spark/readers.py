@@ -29,6 +29,10 @@ _TYPES: Final = {
 }
 
 
+class SchemaMissing(Refused):
+    """The registry has no schema for a topic."""
+
+
 def find_readers(
     registry: "Registry", topics: Sequence[str], side: Side, coding: Coding, told: str
 ) -> dict[str, Contract]:
@@ -52,9 +56,10 @@ def _registered(
             registry.version(subject, int(told)) if told.isdecimal() else registry.latest(subject)
         )
     except UnknownSchema as unknown:
-        raise _refused(
+        raise SchemaMissing(
+            ErrorCode.invalid_config,
             f"topic {topic}: {unknown}. Register a schema under {subject}, give readerSchema as"
-            f" text, or read it with {side}=raw"
+            f" text, or read it with {side}=raw",
         ) from None
     kind = known.source.type
     if _TYPES.get(coding, kind) is not kind:

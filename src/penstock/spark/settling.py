@@ -15,9 +15,15 @@ from penstock.client.frame import Side
 from penstock.errors import ErrorCode, Refused
 from penstock.spark import positions
 from penstock.spark import row_columns as own
-from penstock.spark.connecting import cluster, registry
+from penstock.spark.connecting import reached, registry
 from penstock.spark.read_options import Coding, Partitions, ReadOptions, Topics, read_options
-from penstock.spark.readers import find_readers, note_readers, noted_readers, reader_columns
+from penstock.spark.readers import (
+    SchemaMissing,
+    find_readers,
+    note_readers,
+    noted_readers,
+    reader_columns,
+)
 from penstock.spark.spark_types import arrow_schema, spark_type
 from penstock.spark.tasks import Decoding, ReadTask
 
@@ -102,7 +108,11 @@ def _found(
         assert options.registry is not None, "checked with the options"
         told = options.reader_schema if side is Side.VALUE else options.key_reader_schema
         topics = _topics(options)
-        readers = find_readers(registry(options.registry), topics, side, coding, told)
+        try:
+            readers = find_readers(registry(options.registry), topics, side, coding, told)
+        except SchemaMissing:
+            positions.check_exist(reached(options.kafka), topics)  # a misspelt name has none either
+            raise
         given[_NOTES[side]] = note_readers(readers)
     return noted_readers(given[_NOTES[side]])
 
@@ -114,7 +124,7 @@ def _topics(options: ReadOptions) -> list[str]:
         case Partitions(partitions):
             return list(dict.fromkeys(one.topic for one in partitions))
         case pattern:
-            chosen = positions.selected(cluster(options.kafka), pattern)
+            chosen = positions.selected(reached(options.kafka), pattern)
             return list(dict.fromkeys(one.topic for one in chosen))
 
 
