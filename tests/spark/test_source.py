@@ -1,6 +1,7 @@
 """The source without a JVM: what Spark would call, called here."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -528,6 +529,45 @@ def test_a_topic_deleted_and_made_again_is_refused_or_read_anew(topic: Topic) ->
     bold, schema = stream(topic.options, failOnDataLoss="false")
     found = rows(bold, bold.partitions(end, moved(bold, end)), schema)
     assert found.column("value").to_pylist() == [b"c", b"d", b"e"]
+
+
+ITEM_FIRST = """syntax = "proto3"; package shop;
+message Item { string name = 1; }
+message Order { int64 id = 1; Item item = 2; }"""
+
+
+def test_a_protobuf_topic_is_read_as_the_message_written_last_or_the_one_that_is_named(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(message: str) -> Serializer:
+        contract = Contract(ITEM_FIRST, type=SchemaType.PROTOBUF, message=message)
+        return Serializer(topic.registry, topic.name, contract)
+
+    item = write("shop.Item").serialize({"name": "tea"}).content
+    assert "name" in read_schema(dict(topic.decoded)).names, "the first while nothing is written"
+    order = write("shop.Order").serialize({"id": 7, "item": {"name": "tea"}}).content
+    topic.put(item, timestamp=1000)
+    topic.put(order, b"rubbish", timestamp=2000)
+    with caplog.at_level(logging.WARNING):
+        found = table(topic.decoded, columns="id,_error").to_pylist()
+    assert (
+        "are of several messages (shop.Order, shop.Item); it is read as shop.Order" in caplog.text
+    )
+    assert [row["id"] for row in found] == [None, 7, None]
+    assert "written as shop.Item, to be read as shop.Order" in found[0]["_error"]["detail"]
+    for name in ("shop.Item", "Item"):
+        named = table(topic.decoded, message=name, columns="name,_error").to_pylist()
+        assert [row["name"] for row in named] == ["tea", None, None]
+    with pytest.raises(Refused, match=f"{topic.name} has not; it has shop.Item, shop.Order"):
+        read_schema({**topic.decoded, "message": "Basket"})
+    text = {"value": "protobuf", "readerSchema": ITEM_FIRST, "columns": "id,_error"}
+    assert table(topic.decoded, **text).column("id").to_pylist() == [None, 7, None]
+
+
+def test_a_message_is_named_for_protobuf_only(topic: Topic) -> None:
+    topic.orders(V1, 1)
+    with pytest.raises(Refused, match="option message is Order, but no schema is Protobuf"):
+        read_schema({**topic.decoded, "message": "Order"})
 
 
 PROTOBUF = 'syntax = "proto3"; message Order { int64 id = 1; uint32 pieces = 2; }'

@@ -60,6 +60,12 @@ OPTIONS: Final = (
         "The schema that values are seen through: a version's number, `latest`, or the text.",
     ),
     Option("keyReaderSchema", "latest", "The same for keys."),
+    Option(
+        "message",
+        "the message of the last events",
+        "Protobuf: the message that values are read as, where the schema's file has several.",
+    ),
+    Option("keyMessage", "the message of the last events", "The same for keys."),
     Option("columns", "all", "The columns to decode and ship, separated by commas, in that order."),
     Option(
         "onError",

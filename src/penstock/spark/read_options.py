@@ -125,6 +125,8 @@ class ReadOptions:
     key: Coding
     reader_schema: str
     key_reader_schema: str
+    message: str | None
+    key_message: str | None
     columns: tuple[str, ...] | None
     on_error: OnError
     registry_wait_ms: int
@@ -167,6 +169,8 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
         key=key,
         reader_schema=options.text("readerSchema") or "latest",
         key_reader_schema=options.text("keyReaderSchema") or "latest",
+        message=options.text("message"),
+        key_message=options.text("keyMessage"),
         columns=columns,
         on_error=_on_error(options, columns),
         registry_wait_ms=options.count("registryWaitMs") or 30_000,

@@ -19,6 +19,7 @@ from penstock.spark.connecting import reached, registry
 from penstock.spark.read_options import Coding, Partitions, ReadOptions, Topics, read_options
 from penstock.spark.readers import (
     SchemaMissing,
+    choose_messages,
     find_readers,
     note_readers,
     noted_readers,
@@ -113,8 +114,27 @@ def _found(
         except SchemaMissing:
             positions.check_exist(reached(options.kafka), topics)  # a misspelt name has none either
             raise
+        message = options.message if side is Side.VALUE else options.key_message
+        readers = choose_messages(
+            registry(options.registry),
+            readers,
+            message,
+            lambda topic: _written(options, side, [topic] if topic else topics[:1]),
+        )
         given[_NOTES[side]] = note_readers(readers)
     return noted_readers(given[_NOTES[side]])
+
+
+def _written(options: ReadOptions, side: Side, topics: Sequence[str]) -> list[str]:
+    from penstock.spark.written_messages import written_messages  # only Protobuf needs it
+
+    assert options.registry is not None, "checked with the options"
+    client, brokers = registry(options.registry), reached(options.kafka)
+    return [
+        name
+        for topic in topics
+        for name in written_messages(brokers, client, topic, side, options.isolation)
+    ]
 
 
 def _topics(options: ReadOptions) -> list[str]:
