@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from penstock.spark.aggregates import count, greatest, least, total
     from penstock.spark.changelog import Changelog, Output
     from penstock.spark.joins import Timed, join_within
+    from penstock.spark.lag import offsets_behind
     from penstock.spark.late import late_events
     from penstock.spark.micro_batch import exactly_once, in_transaction, record_batches
     from penstock.spark.quarantine import split_quarantine, write_quarantine
     from penstock.spark.replay import Replay
+    from penstock.spark.sql_views import views
     from penstock.spark.tables import join_table, table
     from penstock.spark.windows import sessions, sliding, tumbling
 
@@ -32,6 +34,7 @@ _EXPORTS: Final = {
     "join_within": "penstock.spark.joins",
     "late_events": "penstock.spark.late",
     "least": "penstock.spark.aggregates",
+    "offsets_behind": "penstock.spark.lag",
     "record_batches": "penstock.spark.micro_batch",
     "sessions": "penstock.spark.windows",
     "sliding": "penstock.spark.windows",
@@ -39,6 +42,7 @@ _EXPORTS: Final = {
     "table": "penstock.spark.tables",
     "total": "penstock.spark.aggregates",
     "tumbling": "penstock.spark.windows",
+    "views": "penstock.spark.sql_views",
     "write_quarantine": "penstock.spark.quarantine",
 }
 
@@ -55,6 +59,7 @@ __all__ = [
     "join_within",
     "late_events",
     "least",
+    "offsets_behind",
     "record_batches",
     "sessions",
     "sliding",
@@ -62,6 +67,7 @@ __all__ = [
     "table",
     "total",
     "tumbling",
+    "views",
     "write_quarantine",
 ]
 

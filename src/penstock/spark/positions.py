@@ -56,10 +56,7 @@ def selected(
             return cluster.run(partitions_of(names)) if names else []
         case Pattern(expression):
             matches = re.compile(expression).fullmatch
-            topics = cluster.run(_all_topics)
-            matching = sorted(
-                name for name in topics if matches(name) and not name.startswith(_INTERNAL)
-            )
+            matching = [name for name in topic_names(cluster) if matches(name)]
             return cluster.run(partitions_of(matching)) if matching else []
         case Partitions(partitions):
             known = cluster.run(partitions_of(dict.fromkeys(one.topic for one in partitions)))
@@ -84,6 +81,11 @@ def _those_there(cluster: Cluster, selection: Topics | Partitions) -> Selection:
             if place.topic in topics and place.partition in topics[place.topic].partitions
         )
     )
+
+
+def topic_names(cluster: Cluster) -> list[str]:
+    """All topics but internal ones, sorted."""
+    return sorted(name for name in cluster.run(_all_topics) if not name.startswith(_INTERNAL))
 
 
 def check_exist(cluster: Cluster, names: Sequence[str]) -> None:

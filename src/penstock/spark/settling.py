@@ -24,6 +24,7 @@ from penstock.spark.readers import (
     note_readers,
     noted_readers,
     reader_columns,
+    reader_of,
 )
 from penstock.spark.spark_types import arrow_schema, spark_type
 from penstock.spark.tasks import Decoding, ReadTask
@@ -72,6 +73,12 @@ def read_task(
         on_error=options.on_error,
     )
     return ReadTask(options.kafka, options.isolation, options.fail_on_data_loss, decoding)
+
+
+def value_reader(options: Mapping[str, str], topic: str) -> Contract:
+    """The contract that a decoded read of this topic settles on, for who writes the same again."""
+    given = dict(options)
+    return reader_of(_found(read_options(given), given, Side.VALUE), topic)
 
 
 def _check_schema(
