@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.spark.late import late_events
     from penstock.spark.micro_batch import exactly_once, in_transaction, record_batches
     from penstock.spark.quarantine import split_quarantine, write_quarantine
+    from penstock.spark.registry_functions import from_registry, to_registry
     from penstock.spark.replay import Replay
     from penstock.spark.sql_views import views
     from penstock.spark.tables import join_table, table
@@ -28,6 +29,7 @@ _EXPORTS: Final = {
     "Timed": "penstock.spark.joins",
     "count": "penstock.spark.aggregates",
     "exactly_once": "penstock.spark.micro_batch",
+    "from_registry": "penstock.spark.registry_functions",
     "greatest": "penstock.spark.aggregates",
     "in_transaction": "penstock.spark.micro_batch",
     "join_table": "penstock.spark.tables",
@@ -40,6 +42,7 @@ _EXPORTS: Final = {
     "sliding": "penstock.spark.windows",
     "split_quarantine": "penstock.spark.quarantine",
     "table": "penstock.spark.tables",
+    "to_registry": "penstock.spark.registry_functions",
     "total": "penstock.spark.aggregates",
     "tumbling": "penstock.spark.windows",
     "views": "penstock.spark.sql_views",
@@ -53,6 +56,7 @@ __all__ = [
     "Timed",
     "count",
     "exactly_once",
+    "from_registry",
     "greatest",
     "in_transaction",
     "join_table",
@@ -65,6 +69,7 @@ __all__ = [
     "sliding",
     "split_quarantine",
     "table",
+    "to_registry",
     "total",
     "tumbling",
     "views",

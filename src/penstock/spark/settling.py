@@ -45,7 +45,7 @@ def read_schema(options: MutableMapping[str, str]) -> StructType:
         names = decoded.names
     if asked.key is not Coding.RAW:
         readers = _found(asked, options, Side.KEY)
-        kinds[own.KEY] = _key_type(_reader_columns(asked, readers, Side.KEY, None))
+        kinds[own.KEY] = key_type(_reader_columns(asked, readers, Side.KEY, None))
     return StructType(
         [
             StructField(name, spark_type(kinds[own.own_column(name, asked.value) or name]))
@@ -162,7 +162,7 @@ def _reader_columns(
     return reader_columns(registry(options.registry), readers, side, fields)
 
 
-def _key_type(decoded: pa.Schema) -> pa.DataType:
+def key_type(decoded: pa.Schema) -> pa.DataType:
     """A record is a struct; anything else is itself."""
     if decoded.names == ["value"]:
         only: pa.DataType = decoded.field(0).type
