@@ -564,6 +564,21 @@ def test_a_protobuf_topic_is_read_as_the_message_written_last_or_the_one_that_is
     assert table(topic.decoded, **text).column("id").to_pylist() == [None, 7, None]
 
 
+def test_a_read_of_many_fields_without_columns_is_reminded_of_the_option_once(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = avro(*({"name": f"f{number}", "type": "long"} for number in range(8)))
+    topic.serializer(wide).prepare()
+    with caplog.at_level(logging.WARNING):
+        for columns in ("*", "f1,f2"):
+            read_schema({**topic.decoded, "columns": columns})
+        assert caplog.messages == []
+        names = [read_schema(dict(topic.decoded)).names for _ in range(2)]
+    assert names[0] == names[1] == read_schema({**topic.decoded, "columns": "*"}).names
+    (line,) = caplog.messages
+    assert line.startswith(f"topic {topic.name}: all 8 fields are decoded and sent to Spark")
+
+
 def test_a_message_is_named_for_protobuf_only(topic: Topic) -> None:
     topic.orders(V1, 1)
     with pytest.raises(Refused, match="option message is Order, but no schema is Protobuf"):

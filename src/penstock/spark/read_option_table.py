@@ -66,7 +66,12 @@ OPTIONS: Final = (
         "Protobuf: the message that values are read as, where the schema's file has several.",
     ),
     Option("keyMessage", "the message of the last events", "The same for keys."),
-    Option("columns", "all", "The columns to decode and ship, separated by commas, in that order."),
+    Option(
+        "columns",
+        "all",
+        "The columns to decode and ship, separated by commas, in that order. `*` is all, without"
+        " the hint in the log.",
+    ),
     Option(
         "onError",
         "quarantine; fail if `columns` leaves out `_error`",

@@ -20,6 +20,7 @@ from penstock.spark.read_option_table import OPTIONS
 
 EARLIEST_OFFSET: Final = -2  # in a JSON of offsets, as Spark's source has it
 LATEST_OFFSET: Final = -1
+EVERY_COLUMN: Final = "*"
 
 
 _IGNORED: Final = frozenset(  # Spark's source has them, and here there is nothing they could mean
@@ -128,6 +129,7 @@ class ReadOptions:
     message: str | None
     key_message: str | None
     columns: tuple[str, ...] | None
+    wants_all: bool  # said so, rather than nothing said about columns
     on_error: OnError
     registry_wait_ms: int
     group: str | None
@@ -151,7 +153,8 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
     key = options.choice("key", Coding, Coding.RAW)
     if registry is None and not value is key is Coding.RAW:
         raise _refused("registry", "is missing: say where the schemas are, as http://host:port")
-    columns = options.names("columns")
+    wants_all = options.text("columns") == EVERY_COLUMN
+    columns = None if wants_all else options.names("columns")
     return ReadOptions(
         kafka=kafka,
         selection=selection,
@@ -172,6 +175,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
         message=options.text("message"),
         key_message=options.text("keyMessage"),
         columns=columns,
+        wants_all=wants_all,
         on_error=_on_error(options, columns),
         registry_wait_ms=options.count("registryWaitMs") or 30_000,
         group=_group(options, kafka, selection),

@@ -4,7 +4,9 @@ Spark asks for the columns in one process and plans in another. What was settled
 options, which travel with the query: `latest` means one version from its first batch to its last.
 """
 
+import logging
 from collections.abc import Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -29,6 +31,10 @@ from penstock.spark.readers import (
 from penstock.spark.spark_types import arrow_schema, spark_type
 from penstock.spark.tasks import Decoding, ReadTask
 
+logger = logging.getLogger(__name__)
+
+_FIELDS_HINTED: Final = 8
+_HINTS_MAX: Final = 64
 _NOTES: Final = {Side.VALUE: "noted.value.readers", Side.KEY: "noted.key.readers"}
 
 
@@ -43,6 +49,8 @@ def read_schema(options: MutableMapping[str, str]) -> StructType:
         decoded = _reader_columns(asked, readers, Side.VALUE, fields)
         kinds |= {one.name: one.type for one in decoded if one.name not in kinds}
         names = decoded.names
+        if asked.columns is None and not asked.wants_all and len(names) >= _FIELDS_HINTED:
+            _hint_columns(", ".join(_topics(asked)), len(names))
     if asked.key is not Coding.RAW:
         readers = _found(asked, options, Side.KEY)
         kinds[own.KEY] = key_type(_reader_columns(asked, readers, Side.KEY, None))
@@ -51,6 +59,16 @@ def read_schema(options: MutableMapping[str, str]) -> StructType:
             StructField(name, spark_type(kinds[own.own_column(name, asked.value) or name]))
             for name in own.column_names(asked, names)
         ]
+    )
+
+
+@lru_cache(maxsize=_HINTS_MAX)  # once for a topic in a process
+def _hint_columns(topics: str, fields: int) -> None:
+    """Spark does not tell a Python source which columns a query selects."""
+    logger.warning(
+        "topic %s: all %d fields are decoded and sent to Spark. If the query uses few of them,"
+        ' name those: option("columns", "a,b,_timestamp"); "*" says that all are used',
+        *(topics, fields),
     )
 
 
