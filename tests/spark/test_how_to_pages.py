@@ -131,7 +131,7 @@ def test_several_queries_run_in_one_driver(spark: SparkSession, shop: Shop, tmp_
     try:
         names = shop.run("spark-several-queries.md", tmp_path)
     finally:
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "default")
     assert not names["running"]
     wanted = {one["order_id"]: one["cents"] for one in ORDERS}
     large = {row["order_id"]: row["cents"] for row in shop.events("large-orders")}

@@ -7,7 +7,7 @@ Arrow functions over the same kernels as the source and the sink. Schemas are fo
 is called, on the driver: `latest` is one version for the whole query.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -65,11 +65,7 @@ def from_registry(
     (contract,) = readers.values()
     wanted = None if columns is None else tuple(columns)
     reading = _Reading(registry, topic, side, contract, wanted, _arrow_type(kind), on_error)
-
-    def decode(values: pa.Array) -> pa.Array:
-        return reading.decode(values)
-
-    return arrow_udf(decode, kind)(column)
+    return _applied(reading.decode, kind, column)
 
 
 def to_registry(
@@ -100,11 +96,19 @@ def to_registry(
     bound = request.key_schema if key else request.schema
     assert bound is not None, "a contract was given"
     writing = _Writing(registry, topic, side, bound)
+    return _applied(writing.encode, BinaryType(), column)
 
-    def encode(values: pa.Array) -> pa.Array:
-        return writing.encode(values)
 
-    return arrow_udf(encode, BinaryType())(column)
+def _applied(work: Callable[[Any], Any], kind: DataType, column: str | Column) -> Column:
+    """An Arrow function of one column: Spark tells that by the annotations."""
+
+    def function(values: Any) -> Any:
+        return work(values)
+
+    function.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    udf: Any = arrow_udf
+    result: Column = udf(function, kind)(column)
+    return result
 
 
 @dataclass(frozen=True)

@@ -75,5 +75,5 @@ def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_R
         for row in range(len(page)):
             content = column.row(row)
             if content is not None:
-                pairs = [(one["key"], one["value"]) for one in headers[row]]
+                pairs = [(one["key"], one["value"]) for one in headers[row] or ()]
                 yield _Record(int(page.timestamps[row]), int(page.offsets[row]), content, pairs)
