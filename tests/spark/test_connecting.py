@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 
 from penstock.errors import Refused
@@ -25,8 +27,24 @@ def test_the_brokers_may_be_named_without_the_prefix() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"kafka.bootstrap.servers": " "}])
 def test_options_without_brokers_are_refused(options: dict[str, str]) -> None:
-    with pytest.raises(Refused, match=r"kafka\.bootstrap\.servers is missing"):
+    told = r"kafka\.bootstrap\.servers is missing.* use CREATE TEMPORARY VIEW"
+    with pytest.raises(Refused, match=told):
         kafka_properties(options)
+
+
+def test_properties_without_effect_are_reported_with_the_one_that_was_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"kafka.bootstrap.servers": "one:9092", "kafka.nonsense": "1", "kafka.clientid": "a"}
+    with caplog.at_level(logging.WARNING):
+        kafka_properties(options)
+        kafka_properties(options)
+        kafka_properties({"kafka.bootstrap.servers": "one:9092", "kafka.batch.size": "9999"})
+    assert caplog.messages == [
+        "option kafka.clientid has no effect in Penstock's source and sink;"
+        " did you mean kafka.client.id?",
+        "option kafka.nonsense has no effect in Penstock's source and sink",
+    ]
 
 
 def test_the_same_properties_give_the_same_connections() -> None:

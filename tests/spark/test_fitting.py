@@ -1,6 +1,7 @@
 """Decoded columns in Spark's types: every type, nested too, with nothing changed on the way."""
 
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,20 @@ def test_a_value_is_the_same_in_sparks_type(
     fitted.validate(full=True)
     assert fitted.to_pylist() == told
     assert fit(pa.array([*values, *values], kind).slice(len(values)), as_spark(kind)) == fitted
+
+
+def test_fields_within_a_type_are_nullable_whatever_the_schema_says() -> None:
+    required: Any = partial(pa.field, nullable=False)
+    kind = pa.struct(
+        [
+            required("a", pa.list_(required("item", pa.int32()))),
+            required("b", pa.map_(pa.string(), required("value", pa.int32()))),
+        ]
+    )
+    optional: Any = spark_type(kind)
+    assert [one.nullable for one in optional] == [True, True]
+    assert optional["a"].dataType.containsNull
+    assert optional["b"].dataType.valueContainsNull
 
 
 @pytest.mark.parametrize("unit", ["ms", "us"])

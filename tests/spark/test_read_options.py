@@ -94,9 +94,11 @@ def test_where_to_begin_is_said_by_name_offset_or_time(given: dict[str, str], to
         ({"subscribe": "", "assign": '{"orders": 0}'}, "no list of partitions for topic orders"),
         ({"subscribe": "", "assign": "{}"}, "names no partition"),
         ({"subscribe": "", "subscribePattern": "("}, "no regular expression"),
-        ({"startingOffsets": "now"}, "startingOffsets is no JSON"),
+        ({"startingOffsets": "begin"}, "is 'begin', not earliest, latest or JSON such as"),
+        ({"endingOffsets": "end"}, "endingOffsets is 'end', not latest or JSON such as"),
+        ({"startingOffsets": '{"orders"'}, "startingOffsets is no JSON"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "has '0': -3 for topic orders"),
-        ({"startingOffsets": "[]"}, "no JSON object"),
+        ({"startingOffsets": "[]"}, "not earliest, latest or JSON such as"),
         ({"startingOffsets": '{"orders": 3}'}, "no partitions for topic orders"),
         ({"endingOffsets": "earliest"}, "there would be nothing to read"),
         ({"startingTimestamp": "yesterday"}, "not milliseconds since 1970"),
@@ -110,6 +112,7 @@ def test_where_to_begin_is_said_by_name_offset_or_time(given: dict[str, str], to
         ({"onError": "quarantine", "columns": "a"}, "must have _error"),
         ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger"),
         ({"nonsense": "5"}, "option nonsense is not known"),
+        ({"provider": "penstock"}, "use CREATE TEMPORARY VIEW orders USING penstock OPTIONS"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(given: dict[str, str], why: str) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.batches import BatchDeserializer
+from penstock.client.contract import Contract
 from penstock.client.registry import Registry
+from penstock.client.serializers import Deserializer, Serializer
 from penstock.errors import Refused
 from penstock.model import Millis, Offset
+from penstock.schemas.model import SchemaType
 from penstock.spark.replay import Bounds, OnBad, ParquetTarget, Replay, Source, TopicTarget
 
 ROOT = Path(__file__).parents[2]
@@ -186,3 +189,22 @@ def test_the_command_shows_counts_by_version(
     told = json.loads(done.stdout.splitlines()[-1])
     versions = shop.expected(story[1]).versions
     assert told["records_by_version"] == {f"v{n}": count for n, count in versions.items()}
+
+
+def test_a_protobuf_topic_is_written_again_as_the_message_it_has(
+    spark: SparkSession, bootstrap: str, registry: Registry, registry_url: str,
+    make_topic: MakeTopic,
+) -> None:  # fmt: skip
+    schema = 'syntax = "proto3"; message Item { int64 id = 1; } message Order { string id = 1; }'
+    contract = Contract(schema, type=SchemaType.PROTOBUF, message="Order")
+    name, target = make_topic(2), make_topic(2)
+    content = Serializer(registry, name, contract).serialize({"id": "seven"}).content
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(name, content, key=b"k")
+    assert producer.flush(20) == 0
+    options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
+    for _ in Replay(spark, Source(name, options), TopicTarget(target)).run():
+        continue
+    ((key, value, _),) = committed(bootstrap, target)
+    message = Deserializer(registry, target).deserialize(value)
+    assert (key, message.DESCRIPTOR.name, message.id) == (b"k", "Order", "seven")

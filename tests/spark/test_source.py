@@ -1,6 +1,7 @@
 """The source without a JVM: what Spark would call, called here."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,7 +22,8 @@ from penstock.client.frame import SchemaKey, Side
 from penstock.client.registry import Registry
 from penstock.client.serializers import Serializer
 from penstock.columns.payloads import Limits
-from penstock.errors import Refused
+from penstock.errors import ErrorCode, Refused
+from penstock.link.address import Unreachable
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
 from penstock.link.ranges import Chunk
@@ -30,7 +32,7 @@ from penstock.model import Offset
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
 from penstock.schemas.model import SchemaType
-from penstock.spark import decoding, reading
+from penstock.spark import connecting, decoding, exactly_once, reading
 from penstock.spark.decoding import UnreadableRecord
 from penstock.spark.source import batch_reader, read_schema, stream_reader
 from penstock.spark.spark_types import arrow_schema
@@ -286,6 +288,14 @@ def test_offsets_beyond_the_end_are_refused_or_left_out(topic: Topic) -> None:
     with pytest.raises(Refused, match=f"{topic.name}-0 ends at 1, before offset 100"):
         table(topic.options, endingOffsets=beyond)
     assert table(topic.options, endingOffsets=beyond, failOnDataLoss="false").num_rows == 1
+    past = f"{topic.name}-0 ends at 1, before offset 100 of startingOffsets"
+    with pytest.raises(Refused, match=past):
+        table(topic.options, startingOffsets=beyond)
+    assert table(topic.options, startingOffsets=beyond, failOnDataLoss="false").num_rows == 0
+    with pytest.raises(Refused, match=past):
+        stream(topic.options, startingOffsets=beyond)[0].initialOffset()
+    lenient = stream(topic.options, startingOffsets=beyond, failOnDataLoss="false")[0]
+    assert lenient.initialOffset()["offsets"] == {topic.name: {"0": 1}}
     with pytest.raises(Refused, match=f"says nothing of {topic.name}-0"):
         table(topic.options, startingOffsets=json.dumps({"other": {"0": 1}}))
 
@@ -395,6 +405,34 @@ def test_what_compaction_left_is_read_with_its_gaps(
     monkeypatch.setattr(reading, "cluster", lambda properties: log)
     found = table(topic.options, endingOffsets=json.dumps({topic.name: {"0": 8}}))
     assert found.column("offset").to_pylist() == [0, 3, 4, 7]
+
+
+def test_a_misspelt_topic_does_not_exist_also_where_a_registry_is_asked_first(
+    topic: Topic,
+) -> None:
+    misspelt = {**topic.decoded, "subscribe": topic.name + "s"}
+    told = f"topic {topic.name}s does not exist: did you mean {topic.name}"
+    with pytest.raises(Refused, match=told) as refusal:
+        read_schema(misspelt)
+    assert refusal.value.code is ErrorCode.unknown_topic_or_partition
+    with pytest.raises(Refused, match=told):
+        read_schema({**misspelt, "value": "raw", "key": "auto"})
+
+
+def test_a_wrong_broker_address_fails_within_the_time_for_first_contact(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "FIRST_CONTACT_MS", 200)
+    wrong = {**topic.decoded, "kafka.bootstrap.servers": "127.0.0.1:9"}
+    told = r"no broker answered within 200 ms: .*refused.*kafka.bootstrap.servers=127.0.0.1:9 right"
+    with pytest.raises(Unreachable, match=told):
+        batch_reader({**wrong, "value": "raw"}, read_schema({**wrong, "value": "raw"})).partitions()
+    with pytest.raises(Unreachable, match=told):
+        stream(wrong, value="raw")[0].initialOffset()
+    with pytest.raises(Unreachable, match=told):
+        read_schema(wrong)  # no schema, so the topic is looked for
+    with pytest.raises(Unreachable, match=told):
+        exactly_once(topic.name, bootstrap_servers="127.0.0.1:9")
 
 
 def test_a_subject_without_a_schema_is_named(topic: Topic) -> None:
@@ -541,6 +579,60 @@ def test_a_query_created_again_has_the_columns_of_the_latest_version(topic: Topi
     assert "note" not in read_schema(dict(topic.decoded)).names
     topic.put(*topic.orders(V2, 2))
     assert "note" in read_schema(dict(topic.decoded)).names
+
+
+ITEM_FIRST = """syntax = "proto3"; package shop;
+message Item { string name = 1; }
+message Order { int64 id = 1; Item item = 2; }"""
+
+
+def test_a_protobuf_topic_is_read_as_the_message_written_last_or_the_one_that_is_named(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(message: str) -> Serializer:
+        contract = Contract(ITEM_FIRST, type=SchemaType.PROTOBUF, message=message)
+        return Serializer(topic.registry, topic.name, contract)
+
+    item = write("shop.Item").serialize({"name": "tea"}).content
+    assert "name" in read_schema(dict(topic.decoded)).names, "the first while nothing is written"
+    order = write("shop.Order").serialize({"id": 7, "item": {"name": "tea"}}).content
+    topic.put(item, timestamp=1000)
+    topic.put(order, b"rubbish", timestamp=2000)
+    with caplog.at_level(logging.WARNING):
+        found = table(topic.decoded, columns="id,_error").to_pylist()
+    assert (
+        "are of several messages (shop.Order, shop.Item); it is read as shop.Order" in caplog.text
+    )
+    assert [row["id"] for row in found] == [None, 7, None]
+    assert "written as shop.Item, to be read as shop.Order" in found[0]["_error"]["detail"]
+    for name in ("shop.Item", "Item"):
+        named = table(topic.decoded, message=name, columns="name,_error").to_pylist()
+        assert [row["name"] for row in named] == ["tea", None, None]
+    with pytest.raises(Refused, match=f"{topic.name} has not; it has shop.Item, shop.Order"):
+        read_schema({**topic.decoded, "message": "Basket"})
+    text = {"value": "protobuf", "readerSchema": ITEM_FIRST, "columns": "id,_error"}
+    assert table(topic.decoded, **text).column("id").to_pylist() == [None, 7, None]
+
+
+def test_a_read_of_many_fields_without_columns_is_reminded_of_the_option_once(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = avro(*({"name": f"f{number}", "type": "long"} for number in range(8)))
+    topic.serializer(wide).prepare()
+    with caplog.at_level(logging.WARNING):
+        for columns in ("*", "f1,f2"):
+            read_schema({**topic.decoded, "columns": columns})
+        assert caplog.messages == []
+        names = [read_schema(dict(topic.decoded)).names for _ in range(2)]
+    assert names[0] == names[1] == read_schema({**topic.decoded, "columns": "*"}).names
+    (line,) = caplog.messages
+    assert line.startswith(f"topic {topic.name}: all 8 fields are decoded and sent to Spark")
+
+
+def test_a_message_is_named_for_protobuf_only(topic: Topic) -> None:
+    topic.orders(V1, 1)
+    with pytest.raises(Refused, match="option message is Order, but no schema is Protobuf"):
+        read_schema({**topic.decoded, "message": "Order"})
 
 
 PROTOBUF = 'syntax = "proto3"; message Order { int64 id = 1; uint32 pieces = 2; }'

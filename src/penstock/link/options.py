@@ -37,6 +37,11 @@ _KNOWN_SECURITY: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
+LINK_PROPERTIES: Final = _KNOWN_SECURITY | {  # those that `settings_from` reads, and the address
+    "bootstrap.servers",
+    "client.id",
+    "request.timeout.ms",
+}
 # What else a file about reaching a cluster may hold: names that both clients have
 _REACHING: Final = frozenset(
     {

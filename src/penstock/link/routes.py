@@ -230,8 +230,11 @@ class Routes:
         doubt: Callable[[], None],
         *,
         progress: Callable[[], object] = lambda: None,
+        retry_ms: int | None = None,
     ) -> Steps[T]:
         """Try until it is done, is refused for good, or has been tried for too long.
+
+        `retry_ms` is how long to try where that is less than the settings say.
 
         After each failure `doubt` drops what was believed, and the next try waits longer; unless
         `progress` has changed, which makes it the first failure again.
@@ -253,7 +256,8 @@ class Routes:
             tries += 1
             pause_ms = self.backoff_ms(tries)
             spent_ms = self.clock() - started
-            if spent_ms + pause_ms > self._span_ms(failure):
+            span_ms = self._span_ms(failure)
+            if spent_ms + pause_ms > (span_ms if retry_ms is None else min(span_ms, retry_ms)):
                 raise _given_up(what, failure, tries, spent_ms) from failure
             yield Pause(pause_ms)
 

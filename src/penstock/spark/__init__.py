@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from penstock.spark.aggregates import count, greatest, least, total
     from penstock.spark.changelog import Changelog, Output
     from penstock.spark.joins import Timed, join_within
+    from penstock.spark.lag import offsets_behind
     from penstock.spark.late import late_events
     from penstock.spark.micro_batch import exactly_once, in_transaction, record_batches
     from penstock.spark.quarantine import split_quarantine, write_quarantine
+    from penstock.spark.registry_functions import from_registry, to_registry
     from penstock.spark.replay import Replay
+    from penstock.spark.sql_views import views
     from penstock.spark.tables import join_table, table
     from penstock.spark.windows import sessions, sliding, tumbling
 
@@ -26,19 +29,23 @@ _EXPORTS: Final = {
     "Timed": "penstock.spark.joins",
     "count": "penstock.spark.aggregates",
     "exactly_once": "penstock.spark.micro_batch",
+    "from_registry": "penstock.spark.registry_functions",
     "greatest": "penstock.spark.aggregates",
     "in_transaction": "penstock.spark.micro_batch",
     "join_table": "penstock.spark.tables",
     "join_within": "penstock.spark.joins",
     "late_events": "penstock.spark.late",
     "least": "penstock.spark.aggregates",
+    "offsets_behind": "penstock.spark.lag",
     "record_batches": "penstock.spark.micro_batch",
     "sessions": "penstock.spark.windows",
     "sliding": "penstock.spark.windows",
     "split_quarantine": "penstock.spark.quarantine",
     "table": "penstock.spark.tables",
+    "to_registry": "penstock.spark.registry_functions",
     "total": "penstock.spark.aggregates",
     "tumbling": "penstock.spark.windows",
+    "views": "penstock.spark.sql_views",
     "write_quarantine": "penstock.spark.quarantine",
 }
 
@@ -49,19 +56,23 @@ __all__ = [
     "Timed",
     "count",
     "exactly_once",
+    "from_registry",
     "greatest",
     "in_transaction",
     "join_table",
     "join_within",
     "late_events",
     "least",
+    "offsets_behind",
     "record_batches",
     "sessions",
     "sliding",
     "split_quarantine",
     "table",
+    "to_registry",
     "total",
     "tumbling",
+    "views",
     "write_quarantine",
 ]
 

@@ -5,23 +5,37 @@ needed them. Imports no pyspark; everything here is called on the driver and in 
 """
 
 import atexit
+import difflib
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from penstock.errors import ErrorCode, Refused
+from penstock.link.address import Unreachable
 from penstock.link.blocking import Cluster, kept_cluster
-from penstock.link.options import settings_from
+from penstock.link.options import LINK_PROPERTIES, settings_from
+from penstock.link.routes import Routes
 from penstock.link.settings import LinkSettings
+from penstock.link.steps import Steps
 
 if TYPE_CHECKING:
     from penstock.client.registry import Registry
 
+logger = logging.getLogger(__name__)
+
 CLIENT: Final = "penstock-spark"
 BOOTSTRAP: Final = "bootstrap.servers"
+FIRST_CONTACT_MS: Final = 10_000  # a driver that no broker has answered fails after this
+NO_TABLES: Final = (
+    "Spark hands a Python source no options of CREATE TABLE; use CREATE TEMPORARY VIEW orders USING"
+    " penstock OPTIONS (`kafka.bootstrap.servers` 'host:port', subscribe 'orders')"
+)
 _PREFIX: Final = "kafka."
+_USED: Final = LINK_PROPERTIES | {"group.id", "isolation.level", "compression.type", "batch.size"}
 _REGISTRIES_MAX: Final = 8
+_REPORTS_MAX: Final = 64
 _CLUSTERS_MAX: Final = 8
 
 
@@ -39,10 +53,19 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
         raise Refused(
             ErrorCode.invalid_config,
             "option kafka.bootstrap.servers is missing: say where the brokers are, as"
-            " host:port,host:port",
+            f" host:port,host:port. In SQL: {NO_TABLES}",
         )
     properties.setdefault("client.id", CLIENT)
+    _report_unused(frozenset(properties) - _USED)
     return properties
+
+
+@lru_cache(maxsize=_REPORTS_MAX)  # one line for a query, not one for each of its plans
+def _report_unused(names: frozenset[str]) -> None:
+    for name in sorted(names):
+        near = difflib.get_close_matches(name, _USED, 1)
+        hint = f"; did you mean kafka.{near[0]}?" if near else ""
+        logger.warning("option kafka.%s has no effect in Penstock's source and sink%s", name, hint)
 
 
 def cluster(properties: Mapping[str, str]) -> Cluster:
@@ -51,6 +74,33 @@ def cluster(properties: Mapping[str, str]) -> Cluster:
     A driver runs each streaming query's `foreachBatch` in its own thread.
     """
     return kept_cluster(properties[BOOTSTRAP], settings_from(properties))
+
+
+def reached(properties: Mapping[str, str]) -> Cluster:
+    """The same on a driver, once a broker has answered; Unreachable if none does in time.
+
+    An outage later on is waited for as long as the link's settings say. Before the first answer the
+    usual cause is a wrong address, and waiting does not help.
+    """
+    brokers = cluster(properties)
+    if not brokers.routes.brokers:
+        try:
+            brokers.run(_first_contact)
+        except OSError as failure:
+            raise Unreachable(
+                f"no broker answered within {FIRST_CONTACT_MS} ms: {failure.__cause__ or failure}."
+                f" Is kafka.bootstrap.servers={properties[BOOTSTRAP]} right?"
+                ' "penstock up" starts a broker on 127.0.0.1:9092'
+            ) from failure
+    return brokers
+
+
+def _first_contact(routes: Routes) -> Steps[object]:
+    return (
+        yield from routes.patiently(
+            "connect", lambda: routes.describe([]), lambda: None, retry_ms=FIRST_CONTACT_MS
+        )
+    )
 
 
 def cluster_apart(properties: Mapping[str, str]) -> Cluster:

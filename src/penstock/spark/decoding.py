@@ -188,7 +188,7 @@ class RowMaker:
         topic = self._partition.topic
         read = _deserializer(decoding.registry, topic, reader_of(readers, topic), fields, side)
         try:
-            return _patiently(
+            return patiently(
                 lambda: read.deserialize_many(values, headers),
                 decoding.registry_wait_ms,
             )
@@ -241,7 +241,7 @@ def key_column(batch: pa.RecordBatch, is_null: Bools) -> ArrowArray:
     )
 
 
-def _patiently(read: Callable[[], ReadBatch], wait_ms: int) -> ReadBatch:
+def patiently(read: Callable[[], ReadBatch], wait_ms: int) -> ReadBatch:
     """Again and again until the registry answers, for so long."""
     deadline = time.monotonic() + wait_ms / 1000
     pause_s = _PAUSE_FIRST_S

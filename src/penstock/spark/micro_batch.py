@@ -20,7 +20,7 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import partitions_of
 from penstock.link.transactions import Handle
 from penstock.model import Offset, TopicPartition
-from penstock.spark.connecting import BOOTSTRAP, cluster, is_classic, kafka_properties
+from penstock.spark.connecting import BOOTSTRAP, cluster, is_classic, kafka_properties, reached
 from penstock.spark.encoding import check_columns
 from penstock.spark.transacting import (
     ALREADY_WRITTEN,
@@ -172,7 +172,7 @@ def exactly_once(
         kafka=kafka,
     )
     if topic is not None:
-        cluster(request.properties).run(partitions_of([topic]))  # one that is not there fails here
+        reached(request.properties).run(partitions_of([topic]))  # one that is not there fails here
     place = None if checkpoint is None else str(checkpoint)
     return ExactlyOnce(request, query, timeout_ms, place)
 

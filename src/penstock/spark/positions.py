@@ -3,8 +3,9 @@
 Runs on the driver, over the process's kept connections. Decides nothing about tasks.
 """
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from penstock.errors import ErrorCode, Refused
@@ -55,10 +56,7 @@ def selected(
             return cluster.run(partitions_of(names)) if names else []
         case Pattern(expression):
             matches = re.compile(expression).fullmatch
-            topics = cluster.run(_all_topics)
-            matching = sorted(
-                name for name in topics if matches(name) and not name.startswith(_INTERNAL)
-            )
+            matching = [name for name in topic_names(cluster) if matches(name)]
             return cluster.run(partitions_of(matching)) if matching else []
         case Partitions(partitions):
             known = cluster.run(partitions_of(dict.fromkeys(one.topic for one in partitions)))
@@ -83,6 +81,23 @@ def _those_there(cluster: Cluster, selection: Topics | Partitions) -> Selection:
             if place.topic in topics and place.partition in topics[place.topic].partitions
         )
     )
+
+
+def topic_names(cluster: Cluster) -> list[str]:
+    """All topics but internal ones, sorted."""
+    return sorted(name for name in cluster.run(_all_topics) if not name.startswith(_INTERNAL))
+
+
+def check_exist(cluster: Cluster, names: Sequence[str]) -> None:
+    """Refused names the first of these topics that does not exist, and the nearest that does."""
+    topics = cluster.run(_all_topics)
+    for name in names:
+        if name not in topics:
+            near = difflib.get_close_matches(name, topics, 1)
+            hint = f"did you mean {near[0]}?" if near else "check the name or create it"
+            raise Refused(
+                ErrorCode.unknown_topic_or_partition, f"topic {name} does not exist: {hint}"
+            )
 
 
 def _all_topics(routes: Routes) -> Steps[dict[str, Topic]]:

@@ -65,7 +65,18 @@ OPTIONS: Final = (
         "false",
         "JSON Schema: whether a value that does not match its `format` cannot be read.",
     ),
-    Option("columns", "all", "The columns to decode and ship, separated by commas, in that order."),
+    Option(
+        "message",
+        "the message of the last events",
+        "Protobuf: the message that values are read as, where the schema's file has several.",
+    ),
+    Option("keyMessage", "the message of the last events", "The same for keys."),
+    Option(
+        "columns",
+        "all",
+        "The columns to decode and ship, separated by commas, in that order. `*` is all, without"
+        " the hint in the log.",
+    ),
     Option(
         "onError",
         "quarantine; fail if `columns` leaves out `_error`",

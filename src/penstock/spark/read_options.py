@@ -15,11 +15,12 @@ from typing import Any, Final, TypeAlias
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import Isolation
 from penstock.model import Millis, TopicPartition
-from penstock.spark.connecting import BOOTSTRAP, kafka_properties
+from penstock.spark.connecting import BOOTSTRAP, NO_TABLES, kafka_properties
 from penstock.spark.read_option_table import OPTIONS
 
 EARLIEST_OFFSET: Final = -2  # in a JSON of offsets, as Spark's source has it
 LATEST_OFFSET: Final = -1
+EVERY_COLUMN: Final = "*"
 
 
 _IGNORED: Final = frozenset(  # Spark's source has them, and here there is nothing they could mean
@@ -31,6 +32,8 @@ _IGNORED: Final = frozenset(  # Spark's source has them, and here there is nothi
         "kafkaconsumer.polltimeoutms",
     }
 )
+_OF_CREATE_TABLE: Final = "provider"  # what Spark gives in place of the options
+_OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
 _KNOWN: Final = frozenset(option.name.lower() for option in OPTIONS)
 _STREAM_ENDS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _BATCH_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
@@ -124,7 +127,10 @@ class ReadOptions:
     reader_schema: str
     key_reader_schema: str
     assert_formats: bool
+    message: str | None
+    key_message: str | None
     columns: tuple[str, ...] | None
+    wants_all: bool  # said so, rather than nothing said about columns
     on_error: OnError
     registry_wait_ms: int
     group: str | None
@@ -148,7 +154,8 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
     key = options.choice("key", Coding, Coding.RAW)
     if registry is None and not value is key is Coding.RAW:
         raise _refused("registry", "is missing: say where the schemas are, as http://host:port")
-    columns = options.names("columns")
+    wants_all = options.text("columns") == EVERY_COLUMN
+    columns = None if wants_all else options.names("columns")
     return ReadOptions(
         kafka=kafka,
         selection=selection,
@@ -167,7 +174,10 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
         reader_schema=options.text("readerSchema") or "latest",
         key_reader_schema=options.text("keyReaderSchema") or "latest",
         assert_formats=options.flag("assertFormats", False),
+        message=options.text("message"),
+        key_message=options.text("keyMessage"),
         columns=columns,
+        wants_all=wants_all,
         on_error=_on_error(options, columns),
         registry_wait_ms=options.count("registryWaitMs") or 30_000,
         group=_group(options, kafka, selection),
@@ -181,6 +191,8 @@ class _Given:
         self._given = given
 
     def refuse_unknown(self) -> None:
+        if _OF_CREATE_TABLE in self._given:
+            raise Refused(ErrorCode.invalid_config, NO_TABLES)
         for name in self._given:
             if name.startswith("kafka.") or name in _KNOWN or name in _IGNORED | {BOOTSTRAP}:
                 continue
@@ -294,6 +306,9 @@ def _bound(options: _Given, end: str) -> Bound | None:
         if end == "ending" and told.lower() == Anchor.EARLIEST:
             raise _refused(name, "cannot be earliest: there would be nothing to read")
         return Anchor(told.lower())
+    if not told.startswith("{"):
+        names = "latest" if end == "ending" else "earliest, latest"
+        raise _refused(name, f"is {told!r}, not {names} or JSON such as " + _OFFSETS_EXAMPLE)
     return AtOffsets(_by_partition(name, options.json(name, told), least=EARLIEST_OFFSET))
 
 

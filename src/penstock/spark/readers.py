@@ -5,7 +5,9 @@ that Spark was told. What writers register later is resolved to it, without a re
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,12 +24,18 @@ from penstock.spark.read_options import Coding
 if TYPE_CHECKING:
     from penstock.client.registry import Registry
 
+logger = logging.getLogger(__name__)
+
 ANY_TOPIC: Final = ""  # of a schema that was given as text
 _TYPES: Final = {
     Coding.AVRO: SchemaType.AVRO,
     Coding.PROTOBUF: SchemaType.PROTOBUF,
     Coding.JSON: SchemaType.JSON,
 }
+
+
+class SchemaMissing(Refused):
+    """The registry has no schema for a topic."""
 
 
 def find_readers(
@@ -55,9 +63,10 @@ def _registered(
             else registry.latest(subject, fresh=True)  # a new query has the columns of now
         )
     except UnknownSchema as unknown:
-        raise _refused(
+        raise SchemaMissing(
+            ErrorCode.invalid_config,
             f"topic {topic}: {unknown}. Register a schema under {subject}, give readerSchema as"
-            f" text, or read it with {side}=raw"
+            f" text, or read it with {side}=raw",
         ) from None
     kind = known.source.type
     if _TYPES.get(coding, kind) is not kind:
@@ -71,6 +80,75 @@ def _registered(
                 f" events of other versions, or read them with {side}=raw"
             )
     return Contract(schema=known.source.text, type=kind, references=known.source.references)
+
+
+def choose_messages(
+    registry: "Registry",
+    readers: Mapping[str, Contract],
+    message: str | None,
+    written: Callable[[str], Sequence[str]],
+) -> dict[str, Contract]:
+    """The contracts, those of Protobuf with the message of their file that events are read as.
+
+    That is `message` where it is given. Else it is the message that was written last: `written`
+    finds those of a topic, and is called only where a file has several. The first of the file where
+    nothing was written.
+    """
+    if message is not None and not any(_is_protobuf(one) for one in readers.values()):
+        raise _refused(f"option message is {message}, but no schema is Protobuf")
+    return {
+        topic: replace(contract, message=_message(registry, contract, topic, message, written))
+        if _is_protobuf(contract)
+        else contract
+        for topic, contract in readers.items()
+    }
+
+
+def _is_protobuf(contract: Contract) -> bool:
+    return contract.type is SchemaType.PROTOBUF
+
+
+def _message(
+    registry: "Registry",
+    contract: Contract,
+    topic: str,
+    message: str | None,
+    written: Callable[[str], Sequence[str]],
+) -> str | None:
+    from penstock.schemas.protobuf import ProtobufSchema  # its compiler is heavy
+
+    source = contract.source(registry.refer)
+    assert source is not None, "a reader has a schema"
+    schema = registry.understand(source)
+    assert isinstance(schema, ProtobufSchema), "the type says so"
+    names = list(_message_names(schema.file.messages, schema.file.package))
+    if message is not None:
+        for name in names:
+            if message in (name, name.removeprefix(f"{schema.file.package}.")):
+                return name
+        raise _refused(
+            f"option message is {message}, which the schema of {topic or 'readerSchema'} has not;"
+            f" it has {', '.join(names)}"
+        )
+    if len(names) == 1:
+        return None
+    found = written(topic)
+    chosen = next((name for name in found if name in names), None)
+    if len(found) > 1:
+        logger.warning(
+            "topic %s: its last events are of several messages (%s); it is read as %s, and events"
+            " of others are rows with _error. Choose with the option message",
+            *(topic, ", ".join(found), chosen or names[0]),
+        )
+    return chosen
+
+
+def _message_names(messages: Sequence[Any], scope: str | None) -> Iterator[str]:
+    """Full names, those of nested messages too."""
+    for one in messages:
+        name = f"{scope}.{one.name}" if scope else one.name
+        yield name
+        yield from _message_names(one.nested, name)
 
 
 def reader_of(readers: Mapping[str, Contract], topic: str) -> Contract:
@@ -107,7 +185,12 @@ def note_readers(readers: Mapping[str, Contract]) -> str:
     """As text, to be kept with a query's options."""
     return json.dumps(
         {
-            topic: [one.schema, str(one.type), [list(reference) for reference in one.references]]
+            topic: [
+                one.schema,
+                str(one.type),
+                [list(reference) for reference in one.references],
+                one.message,
+            ]
             for topic, one in readers.items()
         }
     )
@@ -121,8 +204,9 @@ def noted_readers(noted: str) -> dict[str, Contract]:
             schema=text,
             type=SchemaType(kind),
             references=tuple(Reference(*one) for one in references),
+            message=message,
         )
-        for topic, (text, kind, references) in rows.items()
+        for topic, (text, kind, references, message) in rows.items()
     }
 
 

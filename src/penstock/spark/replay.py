@@ -33,14 +33,15 @@ from penstock.link.offsets import Isolation, commit_offsets, committed_offsets, 
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.spark import positions
 from penstock.spark import row_columns as own
-from penstock.spark.connecting import cluster, kafka_properties, registry
+from penstock.spark.connecting import kafka_properties, reached, registry
 from penstock.spark.micro_batch import TransactionalBatch, in_transaction
 from penstock.spark.planning import Position, admit, ranges_between
 from penstock.spark.quarantine import write_quarantine
 from penstock.spark.read_options import Anchor, AtOffsets, AtTimes, Bound
+from penstock.spark.settling import value_reader
 from penstock.spark.transacting import PREFIX as SINK_GROUP
 from penstock.spark.transacting import BatchName
-from penstock.spark.write_options import WriteRequest, contract_of, framing_of, prepared
+from penstock.spark.write_options import WriteRequest, framing_of, prepared
 
 GROUP: Final = "penstock.replay."
 PART_OFFSETS: Final = 250_000
@@ -131,7 +132,7 @@ class Replay:
         self.job = job or _fingerprint(source, target, bounds)
         self._run = uuid.uuid4().hex  # a second start of the same job supersedes this one
         self._properties = kafka_properties(source.options)
-        self._brokers: Cluster = cluster(self._properties)
+        self._brokers: Cluster = reached(self._properties)
         self._places = self._brokers.run(partitions_of([source.topic]))
         self._request = self._write_request()
         self.start, self.end = self._settled(bounds)
@@ -231,6 +232,9 @@ class Replay:
         reader = reader.option("endingOffsets", _as_json(end))
         if source.registry is None:
             return reader.load()
+        if self._request is not None and self._request.schema is not None:
+            message = self._request.schema.message  # every part as the one that it is written as
+            reader = reader if message is None else reader.option("message", message)
         bad = "fail" if source.on_bad is OnBad.FAIL else "quarantine"
         return reader.option("readerSchema", source.schema).option("onError", bad).load()
 
@@ -286,18 +290,11 @@ class Replay:
 
     def _contract(self) -> Contract | None:
         """What events are written with: the schema they are read by."""
-        url, schema = self._source.registry, self._source.schema
-        if url is None:
+        source = self._source
+        if source.registry is None:
             return None
-        subject = subject_name(SubjectNames.TOPIC, self._source.topic, Side.VALUE, None)
-        if schema.lower() == "latest":
-            known = registry(url).latest(subject, fresh=True)
-        elif schema.isdecimal():
-            known = registry(url).version(subject, int(schema))
-        else:
-            return contract_of(schema)
-        text = known.source
-        return Contract(text.text, type=text.type, references=text.references)
+        asked = {**source.options, "subscribe": source.topic, "readerSchema": source.schema}
+        return value_reader(asked, source.topic)
 
 
 class _Counts(NamedTuple):

@@ -4,8 +4,10 @@ Spark asks for the columns in one process and plans in another. What was settled
 options, which travel with the query: `latest` means one version from its first batch to its last.
 """
 
+import logging
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -16,12 +18,24 @@ from penstock.client.frame import Side
 from penstock.errors import ErrorCode, Refused
 from penstock.spark import positions
 from penstock.spark import row_columns as own
-from penstock.spark.connecting import cluster, registry
+from penstock.spark.connecting import reached, registry
 from penstock.spark.read_options import Coding, Partitions, ReadOptions, Topics, read_options
-from penstock.spark.readers import find_readers, note_readers, noted_readers, reader_columns
+from penstock.spark.readers import (
+    SchemaMissing,
+    choose_messages,
+    find_readers,
+    note_readers,
+    noted_readers,
+    reader_columns,
+    reader_of,
+)
 from penstock.spark.spark_types import arrow_schema, spark_type
 from penstock.spark.tasks import Decoding, ReadTask
 
+logger = logging.getLogger(__name__)
+
+_FIELDS_HINTED: Final = 8
+_HINTS_MAX: Final = 64
 _NOTES: Final = {Side.VALUE: "noted.value.readers", Side.KEY: "noted.key.readers"}
 
 
@@ -36,14 +50,26 @@ def read_schema(options: MutableMapping[str, str]) -> StructType:
         decoded = _reader_columns(asked, readers, Side.VALUE, fields)
         kinds |= {one.name: one.type for one in decoded if one.name not in kinds}
         names = decoded.names
+        if asked.columns is None and not asked.wants_all and len(names) >= _FIELDS_HINTED:
+            _hint_columns(", ".join(_topics(asked)), len(names))
     if asked.key is not Coding.RAW:
         readers = _found(asked, options, Side.KEY)
-        kinds[own.KEY] = _key_type(_reader_columns(asked, readers, Side.KEY, None))
+        kinds[own.KEY] = key_type(_reader_columns(asked, readers, Side.KEY, None))
     return StructType(
         [
             StructField(name, spark_type(kinds[own.own_column(name, asked.value) or name]))
             for name in own.column_names(asked, names)
         ]
+    )
+
+
+@lru_cache(maxsize=_HINTS_MAX)  # once for a topic in a process
+def _hint_columns(topics: str, fields: int) -> None:
+    """Spark does not tell a Python source which columns a query selects."""
+    logger.warning(
+        "topic %s: all %d fields are decoded and sent to Spark. If the query uses few of them,"
+        ' name those: option("columns", "a,b,_timestamp"); "*" says that all are used',
+        *(topics, fields),
     )
 
 
@@ -66,6 +92,12 @@ def read_task(
         on_error=options.on_error,
     )
     return ReadTask(options.kafka, options.isolation, options.fail_on_data_loss, decoding)
+
+
+def value_reader(options: Mapping[str, str], topic: str) -> Contract:
+    """The contract that a decoded read of this topic settles on, for who writes the same again."""
+    given = dict(options)
+    return reader_of(_found(read_options(given), given, Side.VALUE), topic)
 
 
 def _check_schema(
@@ -103,12 +135,35 @@ def _found(
         assert options.registry is not None, "checked with the options"
         told = options.reader_schema if side is Side.VALUE else options.key_reader_schema
         topics = _topics(options)
-        readers = find_readers(registry(options.registry), topics, side, coding, told)
+        try:
+            readers = find_readers(registry(options.registry), topics, side, coding, told)
+        except SchemaMissing:
+            positions.check_exist(reached(options.kafka), topics)  # a misspelt name has none either
+            raise
+        message = options.message if side is Side.VALUE else options.key_message
+        readers = choose_messages(
+            registry(options.registry),
+            readers,
+            message,
+            lambda topic: _written(options, side, [topic] if topic else topics[:1]),
+        )
         given[_NOTES[side]] = note_readers(readers)
     noted = noted_readers(given[_NOTES[side]])
     return {
         topic: replace(one, assert_formats=options.assert_formats) for topic, one in noted.items()
     }
+
+
+def _written(options: ReadOptions, side: Side, topics: Sequence[str]) -> list[str]:
+    from penstock.spark.written_messages import written_messages  # only Protobuf needs it
+
+    assert options.registry is not None, "checked with the options"
+    client, brokers = registry(options.registry), reached(options.kafka)
+    return [
+        name
+        for topic in topics
+        for name in written_messages(brokers, client, topic, side, options.isolation)
+    ]
 
 
 def _topics(options: ReadOptions) -> list[str]:
@@ -118,7 +173,7 @@ def _topics(options: ReadOptions) -> list[str]:
         case Partitions(partitions):
             return list(dict.fromkeys(one.topic for one in partitions))
         case pattern:
-            chosen = positions.selected(cluster(options.kafka), pattern)
+            chosen = positions.selected(reached(options.kafka), pattern)
             return list(dict.fromkeys(one.topic for one in chosen))
 
 
@@ -129,7 +184,7 @@ def _reader_columns(
     return reader_columns(registry(options.registry), readers, side, fields)
 
 
-def _key_type(decoded: pa.Schema) -> pa.DataType:
+def key_type(decoded: pa.Schema) -> pa.DataType:
     """A record is a struct; anything else is itself."""
     if decoded.names == ["value"]:
         only: pa.DataType = decoded.field(0).type

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import ErrorCode, Refused
 from penstock.link.transactions import Handle
 from penstock.spark.arrivals import acknowledged
-from penstock.spark.connecting import cluster, kafka_properties
+from penstock.spark.connecting import cluster, kafka_properties, reached
 from penstock.spark.encoding import check_columns
 from penstock.spark.packing import PACKED_NAMES, Packer
 from penstock.spark.spark_types import arrow_schema
@@ -191,7 +191,7 @@ def batch_writer(
     """For `df.write`; schemas are registered or looked up here, before any row is written."""
     job, said = _job(options, schema, overwrite)
     transactional_id = said.get("transactionalid") or _JOB + uuid.uuid4().hex
-    brokers = cluster(job.properties)
+    brokers = reached(job.properties)
     topics = list(job.topics)
     handle = take(brokers, transactional_id, topics, timeout_ms=_timeout_ms(said))
     return BatchWriter(job, handle)

@@ -24,12 +24,19 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
+from penstock.link.offsets import Isolation
 from penstock.spark import positions
 from penstock.spark.arrivals import WorkArrives
-from penstock.spark.connecting import cluster
+from penstock.spark.connecting import cluster, reached
 from penstock.spark.planning import OffsetRange, Position, admit, deal, losses, ranges_between
 from penstock.spark.progress import Progress
-from penstock.spark.read_options import Anchor, ReadOptions, read_options
+from penstock.spark.read_options import (
+    Anchor,
+    AtOffsets,
+    Bound,
+    ReadOptions,
+    read_options,
+)
 from penstock.spark.settling import read_schema, read_task, without_notes
 from penstock.spark.tasks import ReadTask
 from penstock.spark.workers import freeze_loaded, no_collection
@@ -66,14 +73,15 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each task."""
         options = self._options
-        brokers = cluster(options.kafka)
+        brokers = reached(options.kafka)
         chosen = positions.selected(brokers, options.selection)
         if not chosen:
             return []
         starting = options.starting or Anchor.EARLIEST
         start = positions.resolve(brokers, chosen, starting, options.isolation)
+        start = _start_within(brokers, options, starting, start)
         end = positions.resolve(brokers, chosen, options.ending, options.isolation)
-        end = _within(brokers, options, start, end)
+        end = _end_within(brokers, options, end)
         return _partitions(options, ranges_between(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -95,10 +103,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins."""
         options = self._options
-        brokers = cluster(options.kafka)
+        brokers = reached(options.kafka)
         chosen = positions.selected(brokers, options.selection)
         bound = options.starting or Anchor.LATEST
-        return positions.resolve(brokers, chosen, bound, options.isolation).to_spark()
+        start = positions.resolve(brokers, chosen, bound, options.isolation)
+        return _start_within(brokers, options, bound, start).to_spark()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all that this query will read."""
@@ -152,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Position:
         options = self._options
-        brokers = cluster(options.kafka)
+        brokers = reached(options.kafka)
         chosen = positions.selected(
             brokers, options.selection, skips_missing=not options.fail_on_data_loss
         )
@@ -198,18 +207,32 @@ def _partitions(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[Inp
     ]
 
 
-def _within(brokers: Cluster, options: ReadOptions, start: Position, end: Position) -> Position:
-    """The end, not beyond what there is: waiting for it could take for ever."""
+def _start_within(
+    brokers: Cluster, options: ReadOptions, bound: Bound, start: Position
+) -> Position:
+    """Not past the end of a log; behind an open transaction is no error, it only waits there."""
+    if not isinstance(bound, AtOffsets):
+        return start
+    there = positions.ends(brokers, list(start.offsets), Isolation.READ_UNCOMMITTED)
+    return _within(options, start, there, "startingOffsets")
+
+
+def _end_within(brokers: Cluster, options: ReadOptions, end: Position) -> Position:
+    """Not past what can be read: waiting for more could take for ever."""
     if options.ending is Anchor.LATEST:
         return end
     there = positions.ends(brokers, list(end.offsets), options.isolation)
-    for place, offset in end.offsets.items():
+    return _within(options, end, there, "endingOffsets")
+
+
+def _within(options: ReadOptions, position: Position, there: Position, option: str) -> Position:
+    for place, offset in position.offsets.items():
         if offset > there.offsets[place] and options.fail_on_data_loss:
             raise Refused(
                 ErrorCode.offset_out_of_range,
-                f"{place} ends at {there.offsets[place]}, before offset {offset} of endingOffsets;"
+                f"{place} ends at {there.offsets[place]}, before offset {offset} of {option};"
                 " with failOnDataLoss=false what is there would be read",
             )
-    return end.with_offsets(
-        {place: min(one, there.offsets[place]) for place, one in end.offsets.items()}
+    return position.with_offsets(
+        {place: min(one, there.offsets[place]) for place, one in position.offsets.items()}
     )

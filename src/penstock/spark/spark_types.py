@@ -1,7 +1,9 @@
 """The types that Spark has for decoded columns, chosen so that no value is changed.
 
 As Spark's own `from_avro` where both have the type: times of day are numbers. Nanoseconds are
-numbers too, because Spark's timestamps would cut them; a decimal beyond 38 digits is text.
+numbers too, because Spark's timestamps would cut them; a decimal beyond 38 digits is text. Nested
+fields are nullable, as those of Spark's file sources are: `toArrow()` fails on a required field
+within a struct that is null.
 """
 
 from typing import Any, Final
@@ -66,16 +68,14 @@ def _nested(kind: Any) -> spark.DataType:
     if pa.types.is_struct(kind):
         return spark.StructType(
             [
-                spark.StructField(one.name, spark_type(one.type), one.nullable)
+                spark.StructField(one.name, spark_type(one.type))
                 for one in (kind.field(index) for index in range(kind.num_fields))
             ]
         )
     if pa.types.is_map(kind):
-        values = kind.item_field
-        return spark.MapType(spark_type(kind.key_type), spark_type(values.type), values.nullable)
+        return spark.MapType(spark_type(kind.key_type), spark_type(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        items = kind.value_field
-        return spark.ArrayType(spark_type(items.type), items.nullable)
+        return spark.ArrayType(spark_type(kind.value_type))
     raise Refused(ErrorCode.invalid_config, f"Spark has no type for {kind}")
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import ErrorCode, Refused
 from penstock.spark import positions
 from penstock.spark import row_columns as own
-from penstock.spark.connecting import cluster
+from penstock.spark.connecting import reached
 from penstock.spark.read_options import Coding, ReadOptions, read_options
 from penstock.spark.settling import read_schema, read_task, without_notes
 from penstock.spark.tasks import ReadTask
@@ -95,7 +95,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Spark's: one for each partition of the topic."""
-        chosen = positions.selected(cluster(self._options.kafka), self._options.selection)
+        chosen = positions.selected(reached(self._options.kafka), self._options.selection)
         return [InputPartition(place) for place in chosen]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
