@@ -10,6 +10,7 @@ codecs themselves run in linear time without the interpreter lock.
 
 import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -73,18 +74,24 @@ def decompress(codec: int, packed: Buffer, *, max_bytes: int) -> Buffer:
     size = opened_size_limit(codec, packed, max_bytes=max_bytes)
     if codec == Codec.NONE:
         return packed
-    view, opened = memoryview(packed), _allocate(size)
+    view = memoryview(packed)
+    if codec == Codec.GZIP and (said := _size_in_gzip_trailer(view)) < size:
+        with suppress(cramjam.DecompressionError):  # it is a hint: there may be several members
+            return _open_into(codec, view, _allocate(said))
     try:
-        if codec == Codec.SNAPPY:
-            filled = 0
-            for block in _snappy_blocks(view):
-                filled += cramjam.snappy.decompress_raw_into(block, opened[filled:])
-        else:
-            filled = _OPENERS[codec](view, opened)
+        return _open_into(codec, view, _allocate(size))
     except cramjam.DecompressionError as error:
         raise Malformed(
             f"{Codec(codec).name.lower()} does not open within {max_bytes} bytes: {error}", 0
         ) from error
+
+
+def _open_into(codec: int, view: memoryview, opened: memoryview) -> memoryview:
+    if codec != Codec.SNAPPY:
+        return opened[: _OPENERS[codec](view, opened)]
+    filled = 0
+    for block in _snappy_blocks(view):
+        filled += cramjam.snappy.decompress_raw_into(block, opened[filled:])
     return opened[:filled]
 
 
@@ -126,6 +133,10 @@ def _compress_xerial(raw: Buffer) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
         parts += (_BLOCK_LENGTH.pack(len(block)), block)
     return b"".join(parts)
+
+
+def _size_in_gzip_trailer(view: memoryview) -> int:
+    return int.from_bytes(view[-4:], "little")
 
 
 def _snappy_size(view: memoryview) -> int:
