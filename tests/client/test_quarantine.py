@@ -243,7 +243,7 @@ def test_events_are_sent_to_a_topic_for_one_group(
     assert "0 sent back" in puzzled.penstock(*to_a).stdout
     assert puzzled.values(bootstrap, registry, retry) == [0, 1, 2, 3, 4]
     assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4]
-    assert "0 would be" in puzzled.penstock("--group", "nobody").stdout
+    assert "0 would be" in puzzled.penstock("--group", "another").stdout
     listed = penstock("quarantine", "list", puzzled.topic, "--json", "-b", bootstrap).stdout
     assert len(json.loads(listed)) == 10, "the other groups' copies are still there"
     assert "5 sent back" in puzzled.penstock("--group", f"b{puzzled.topic}", "--apply").stdout

@@ -161,8 +161,8 @@ def test_levels_policies_and_modes_move_with_the_schemas(
     run("export", str(kept), registry=home.url)
     assert run("import", str(kept), registry=other.url).exit_code == 0
     for path in (f"config/{names[0]}", f"mode/{names[0]}", "config/:.team:", "config", "mode"):
-        told = [httpx.get(f"{one.url}/{path}").json() for one in (home, other)]
-        assert told[0] == told[1], path
+        before, after = (httpx.get(f"{one.url}/{path}").json() for one in (home, other))
+        assert before == after, path
     assert httpx.get(f"{other.url}/config/{names[2]}").json()["error_code"] == 40408
     readers = {"subjectPrefix": ":.readers:"}
     assert httpx.get(f"{other.url}/subjects", params=readers).json() == [reader]

@@ -46,13 +46,13 @@ def test_a_sink_refuses_a_schema_with_a_write_rule(
         check_columns(request.plan(["id"]), pa.schema({"id": pa.int64()}))
 
 
-@pytest.mark.parametrize("told", ["latest", "1"])
+@pytest.mark.parametrize("reader_schema", ["latest", "1"])
 def test_a_source_refuses_to_read_as_a_version_with_a_read_rule(
-    registry: Registry, topic: str, told: str
+    registry: Registry, topic: str, reader_schema: str
 ) -> None:
     register(registry, topic, mode="READ")
     with pytest.raises(Refused, match=r"version 1 of .*'positive'"):
-        find_readers(registry, [topic], Side.VALUE, Coding.AVRO, told)
+        find_readers(registry, [topic], Side.VALUE, Coding.AVRO, reader_schema)
 
 
 def test_a_source_reads_as_a_version_whose_rule_may_fail(registry: Registry, topic: str) -> None:

@@ -4,7 +4,7 @@ An event is sent back to where it was (or to another topic) with its original by
 can read it. It is sent once per origin, however many groups put it aside and however often: the
 record and a marker for each of its copies in quarantine are written in one transaction, and the
 markers are read again after an earlier run was fenced. Events whose key has a newer value in the
-topic are left out unless asked for, so that tables do not go back in time.
+topic are left out by default, so that tables do not go back in time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -263,7 +263,7 @@ def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
     assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.findings]
 
 
-def test_a_renumbered_enum_is_told_although_the_rules_allow_it(write: Write) -> None:
+def test_a_renumbered_enum_is_reported_although_the_rules_allow_it(write: Write) -> None:
     proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ NEW = 0; {} }}'
     folder = write(
         {

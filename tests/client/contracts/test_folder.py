@@ -66,8 +66,8 @@ def test_references_lead_to_other_folders(shelve: Shelve, order: Order) -> None:
 
 def reference(version: int, since: int | None = None) -> str:
     """An entry of contract.toml for Money."""
-    told = "" if since is None else f"since = {since}\n"
-    return f'[[references]]\nname = "Money"\nsubject = "money"\nversion = {version}\n{told}'
+    ending = "" if since is None else f"since = {since}\n"
+    return f'[[references]]\nname = "Money"\nsubject = "money"\nversion = {version}\n{ending}'
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])

@@ -32,7 +32,7 @@ def about(registry: Registry) -> APIRouter:
     async def list_contexts(
         offset: Number = 0, limit: Number = -1, contextPrefix: Text = ""
     ) -> Response:
-        """The contexts there are; that of registered readers only if it is asked for."""
+        """The contexts there are; that of registered readers only if it is named."""
         prefix = context_from_path(contextPrefix) if contextPrefix else ""
         names = (
             name

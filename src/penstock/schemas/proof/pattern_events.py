@@ -2,7 +2,7 @@
 
 Reads the usual syntax (literals, classes, groups, alternatives, quantifiers) and takes the shortest
 choices first, then each other choice by itself. What it does not know it leaves out: a candidate
-that does not match is dropped by whoever validates it.
+that does not match is dropped when it is validated.
 """
 
 from collections.abc import Iterable
