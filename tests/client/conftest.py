@@ -123,10 +123,10 @@ class Shelf:
 
     def schema(self, key: Any) -> Any:
         assert key == WRITER_ID
-        return SimpleNamespace(parsed=self._writer)
+        return SimpleNamespace(parsed=self._writer, rule_set=None)
 
     def latest(self, subject: str) -> Any:
-        return SimpleNamespace(parsed=self._writer)
+        return SimpleNamespace(parsed=self._writer, rule_set=None)
 
     def understand(self, source: Source) -> ParsedSchema:
         return parse(source)

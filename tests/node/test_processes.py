@@ -165,7 +165,7 @@ def test_the_port_that_is_taken_is_the_one_of_the_properties(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
-    options = BrokerOptions(folder=str(tmp_path), kafka_port=9092, host=host)
+    options = BrokerOptions(folder=str(tmp_path), kafka_port=9092, host=host, insecure=True)
     with pytest.raises(CannotStart, match=f"cannot listen on {host}:9092: .*another --host"):
         BrokerProcess(options).wait_ready()
 

@@ -213,7 +213,12 @@ def test_a_written_request_reads_back(
         ],
     )
     body = memoryview(b"".join(write_request(request, version)))
-    assert read_request(body, 0, version) == request
+    assert plain(read_request(body, 0, version)) == plain(request)
+
+
+def plain(request: ProduceRequest) -> tuple[object, ...]:
+    topics = [(topic, [tuple(data) for data in rows]) for topic, rows in request.topics]
+    return (*request[:3], topics)
 
 
 RESULTS = [

@@ -135,14 +135,7 @@ def redrive_found(
     check_reachable(bootstrap)
     selection = Selection(reason, group, to, include_superseded)
     with Registry(registry, client="penstock quarantine", attempts=1) as schemas:
-        reading = Reading(
-            schemas,
-            value=None if reader is None else Contract(reader, auto_register=False),
-            key=None,
-            framed_keys=framed_keys,
-            as_dicts=True,
-            plain_indexes=False,
-        )
+        reading = _reading(schemas, reader, framed_keys=framed_keys)
         try:
             reading.deserializer(topic, Side.VALUE).reader_schema()  # a wrong --reader fails first
             outcome = redrive(
@@ -158,6 +151,17 @@ def redrive_found(
             typer.echo(f"every group that reads {topic} gets them; --to sends them elsewhere")
     if outcome.unreadable and not outcome.sent:
         raise typer.Exit(REFUSED)
+
+
+def _reading(schemas: Registry, reader: Path | None, *, framed_keys: bool) -> Reading:
+    return Reading(
+        schemas,
+        value=None if reader is None else Contract(reader, auto_register=False),
+        key=None,
+        framed_keys=framed_keys,
+        as_dicts=True,
+        plain_indexes=False,
+    )
 
 
 def _outcome_document(outcome: Redriven, *, is_applied: bool) -> dict[str, Any]:
