@@ -12,13 +12,14 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
@@ -40,7 +41,14 @@ def main(arguments: list[str]) -> int:
     """Everything; the exit code."""
     options = read_options(arguments)
     console = Console()
-    signal.signal(signal.SIGTERM, _interrupt)  # so that a stop from outside leaves nothing either
+    interrupted = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # a stop from outside leaves nothing either
+        signal.signal(number, interrupt)
     started_s = time.monotonic()
     try:
         with platform_up(options.dir) as where:
@@ -50,7 +58,10 @@ def main(arguments: list[str]) -> int:
             if not options.once:
                 stay(console, where)
             return 0 if checked else 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError):
+        # A signal that arrives inside a C function can come out of it as a SystemError.
+        if not interrupted.is_set():
+            raise
         console.print("Stopped before the results were there.")
         return INTERRUPTED
     except (RuntimeError, TimeoutError) as failure:
@@ -217,10 +228,6 @@ def _total(totals: Any) -> Total:
 
 def _verdict(same: bool) -> str:
     return EQUAL if same else DIFFERENT
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

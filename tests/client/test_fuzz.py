@@ -12,7 +12,8 @@ from penstock.client.batches import BatchDeserializer
 from penstock.client.contract import Contract
 from penstock.client.errors import Reason, Undecodable
 from penstock.client.frame import SchemaId
-from penstock.client.registry import KnownSchema, Registration, Registry
+from penstock.client.registry import Registry
+from penstock.client.schema_source import KnownSchema, Registration
 from penstock.client.serializers import Deserializer, Serializer
 from penstock.schemas.model import SchemaType, Source
 

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.client.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
 from penstock.client.frame import SchemaId
-from penstock.client.registry import Registry, UnusableSchema
+from penstock.client.registry import Registry
+from penstock.client.schema_source import UnusableSchema
 from penstock.schemas.model import Reference, SchemaType, Source
 
 

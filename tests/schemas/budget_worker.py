@@ -28,7 +28,8 @@ from penstock.schemas.model import (
     SchemaType,
     Source,
 )
-from penstock.schemas.readers import Reader, harms, messages_of_harms
+from penstock.schemas.reader_breaks import harms, messages_of_harms
+from penstock.schemas.readers import Reader
 
 CACHE = SchemaCache()
 LAYERS = (3, 25)  # of types that refer to the layers below them

@@ -9,13 +9,12 @@ import pytest
 
 from penstock.schemas.languages import parse
 from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.schemas.reader_breaks import harms, messages_of_harms
 from penstock.schemas.readers import (
     EXPIRES,
     FIELDS,
     InvalidReader,
     Reader,
-    harms,
-    messages_of_harms,
     read_reader,
     reader_name,
     reader_properties,

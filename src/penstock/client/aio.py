@@ -22,7 +22,8 @@ from penstock.client.frame import SchemaKey
 from penstock.client.intake import BATCH_MAX
 from penstock.client.outbox import Deliveries, Placed
 from penstock.client.producer import Producer
-from penstock.client.registry import KnownSchema, Registration, Registry
+from penstock.client.registry import Registry
+from penstock.client.schema_source import KnownSchema, Registration
 from penstock.schemas.model import Source
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from penstock.client.codec import Misfit
 from penstock.client.contract import Contract, Form
 from penstock.client.errors import Reason, Undecodable, Unencodable, UnknownSchema
 from penstock.client.frame import Side, write_header, write_prefix
-from penstock.client.registry import Registration, Registry, UnusableSchema
+from penstock.client.schema_source import Registration, SchemaSource, UnusableSchema
 from penstock.client.serializers import Deserializer, Serializer
 from penstock.client.subjects import subject_name
 from penstock.columns.compiled import Bytes, Int64s
@@ -80,7 +80,7 @@ class BatchSerializer:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: SchemaSource,
         topic: str,
         contract: Contract | None = None,
         *,
@@ -139,7 +139,7 @@ class BatchDeserializer:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: SchemaSource,
         topic: str,
         *,
         reader: Contract | None = None,

@@ -9,7 +9,6 @@ Works with any registry that speaks Confluent's API.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -24,45 +23,21 @@ from penstock.client.registry_http import (
     quoted,
 )
 from penstock.client.schema_documents import (
-    UnusableSchema,
     read_rule_set,
     read_source,
     schema_body,
 )
+from penstock.client.schema_source import KnownSchema, Registration, UnusableSchema
 from penstock.client.single_flight import CacheStats, SingleFlight
 from penstock.schemas.identity import RuleSet, fingerprint
 from penstock.schemas.languages import parse
 from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, Source
-
-__all__ = ["KnownSchema", "Registration", "Registry", "UnusableSchema"]
 
 CHARACTERS_MAX: Final = 64 << 20  # of schema texts that are remembered
 IDS_MAX: Final = 10_000
 LATEST_S: Final = 60.0  # how long "the latest version" is believed to be
 REFUSAL_S: Final = 10.0  # how long an id the registry does not know is not asked for again
 REFERENCES_MAX: Final = 1000
-
-
-class Registration(NamedTuple):
-    """The names a schema goes by in frames, and the rules that come with it."""
-
-    id: SchemaId
-    guid: UUID
-    rule_set: RuleSet | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSchema:
-    """A schema of the registry, understood."""
-
-    id: SchemaId | None  # None where only its GUID is known
-    guid: UUID
-    source: Source
-    imports: Mapping[str, str]  # all it reaches: name -> text
-    parsed: ParsedSchema
-    subject: str | None = None  # where this was learned by asking for a subject's version
-    version: int | None = None
-    rule_set: RuleSet | None = None
 
 
 class _Document(NamedTuple):

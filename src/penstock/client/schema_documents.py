@@ -3,14 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.client.errors import RegistryRefused
+from penstock.client.schema_source import UnusableSchema
 from penstock.schemas import rules
 from penstock.schemas.identity import RuleSet
 from penstock.schemas.model import Reference, SchemaType, Source
-
-
-class UnusableSchema(RegistryRefused):
-    """The registry has it, and it cannot be understood here."""
 
 
 def schema_body(source: Source) -> dict[str, Any]:

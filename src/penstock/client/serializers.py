@@ -37,7 +37,7 @@ from penstock.client.frame import (
     write_header,
     write_prefix,
 )
-from penstock.client.registry import KnownSchema, Registration, Registry, UnusableSchema
+from penstock.client.schema_source import KnownSchema, Registration, SchemaSource, UnusableSchema
 from penstock.client.subjects import subject_name
 from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Source
 from penstock.schemas.rules import RuleMode, blocking_rule, described
@@ -110,7 +110,7 @@ class Serializer:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: SchemaSource,
         topic: str,
         contract: Contract | None = None,
         *,
@@ -219,7 +219,7 @@ class Deserializer:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: SchemaSource,
         topic: str,
         *,
         reader: Contract | None = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from penstock.client.contract import Contract
 from penstock.client.errors import ArgumentError, ClientError, Unencodable
 from penstock.client.frame import Side
-from penstock.client.registry import Registry
+from penstock.client.schema_source import SchemaSource
 from penstock.client.serializers import Framed, Serializer
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ SideWriter: TypeAlias = Serializer | PlainWriter
 
 
 def writer_for(
-    topic: str, side: Side, contract: Contract | None, registry: Registry | None
+    topic: str, side: Side, contract: Contract | None, registry: SchemaSource | None
 ) -> SideWriter:
     """What writes one side of a topic's records."""
     if contract is None:

@@ -27,7 +27,8 @@ from penstock.schemas.model import (
     Source,
     shortened,
 )
-from penstock.schemas.readers import Harm, InvalidReader, harms, read_reader
+from penstock.schemas.reader_breaks import Harm, harms
+from penstock.schemas.readers import InvalidReader, read_reader
 from penstock.schemas.tags import Tagging
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size

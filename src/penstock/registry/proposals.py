@@ -19,7 +19,7 @@ from penstock.registry.store.state import Store
 from penstock.schemas.compatibility import Level, Verdict, messages
 from penstock.schemas.identity import Metadata, RuleSet
 from penstock.schemas.model import InvalidSchema, Policy, SchemaType, Source
-from penstock.schemas.readers import Harm, messages_of_harms
+from penstock.schemas.reader_breaks import Harm, messages_of_harms
 from penstock.schemas.tags import Tagging
 
 

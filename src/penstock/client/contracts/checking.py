@@ -16,7 +16,8 @@ from penstock.schemas.compatibility import Break, Earlier, Level, Verdict, check
 from penstock.schemas.lints import Lint, lint
 from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType, Source
 from penstock.schemas.proof import Evidence, locate, prove
-from penstock.schemas.readers import Reader, harms
+from penstock.schemas.reader_breaks import harms
+from penstock.schemas.readers import Reader
 
 
 class Status(StrEnum):

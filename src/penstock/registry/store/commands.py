@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 from penstock.registry.names import Subject
 from penstock.registry.store.model import Config, Contents, Mode
 from penstock.schemas.compatibility import Verdict
-from penstock.schemas.readers import Harm
+from penstock.schemas.reader_breaks import Harm
 
 
 class Register(NamedTuple):

@@ -24,7 +24,7 @@ from penstock.registry.store.model import (
 from penstock.registry.store.outcome import answer, reply
 from penstock.registry.store.state import VERSION_LAST, Store
 from penstock.schemas.compatibility import Level, messages
-from penstock.schemas.readers import messages_of_harms
+from penstock.schemas.reader_breaks import messages_of_harms
 
 _READ_ONLY = (Mode.READONLY, Mode.READONLY_OVERRIDE)
 
