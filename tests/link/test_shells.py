@@ -5,10 +5,12 @@ import gc
 import os
 import socket
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import uvloop
@@ -194,3 +196,20 @@ def test_a_thread_keeps_the_clusters_that_it_used_last() -> None:
 
 def describe_all(routes: Routes) -> Steps[object]:
     return routes.describe(None)
+
+
+def test_a_cluster_that_is_garbage_in_a_cycle_closes_its_sockets_without_a_warning(
+    broker: EmbeddedBroker,
+) -> None:
+    class Holder:
+        """Refers to itself, as an exception and its frame do."""
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(20):
+            holder: Any = Holder()
+            holder.itself, holder.cluster = holder, blocking.Cluster(broker.bootstrap)
+            holder.cluster.run(describe_all)
+            del holder
+        gc.collect()
+    assert [str(each.message) for each in caught] == []

@@ -4,7 +4,6 @@ The same names as `aio`, without await. A link and a cluster belong to one threa
 connections that a fork has copied are left to the parent and made anew.
 """
 
-import atexit
 import os
 import random
 import secrets
@@ -12,9 +11,9 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakSet
 
 from penstock.errors import Malformed
 from penstock.link.address import Address, Unreachable, read_bootstrap
@@ -224,7 +223,10 @@ class Cluster:
     """
 
     def __init__(self, bootstrap: str, settings: LinkSettings = USUAL) -> None:
-        self._links: dict[Address, Link] = {}  # first: `__del__` runs also when the rest raises
+        self._links: dict[Address, Link] = {}
+        # For clusters that `kept_cluster` has dropped. Not `__del__`: in a cycle of garbage the
+        # sockets may be finalized first, and warn that they are open.
+        weakref.finalize(self, _close_links, self._links)
         self.settings = settings
         self.routes = Routes(read_bootstrap(bootstrap), settings, monotonic_ms, random.random)
         self._process = os.getpid()
@@ -303,18 +305,12 @@ class Cluster:
 
     def close(self) -> None:
         """End all connections."""
-        links, self._links = self._links, {}
-        for link in links.values():
-            link.close()
+        _close_links(self._links)
 
     def __enter__(self) -> "Cluster":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        """Close what `kept_cluster` has dropped, once its last user has finished."""
         self.close()
 
 
@@ -328,7 +324,6 @@ def kept_cluster(bootstrap: str, settings: LinkSettings = USUAL) -> Cluster:
     name = (bootstrap, settings)
     kept = clusters.pop(name, None) or Cluster(bootstrap, settings)
     clusters[name] = kept  # the last one used is the last one dropped
-    _kept.add(kept)
     while len(clusters) > _CLUSTERS_MAX:
         del clusters[next(iter(clusters))]
     return kept
@@ -342,13 +337,11 @@ class _OfThread(threading.local):
 
 
 _of_thread = _OfThread()
-_kept: WeakSet[Cluster] = WeakSet()  # of all threads; a cluster that its thread dropped is not kept
 
 
-@atexit.register
-def _close_kept() -> None:
-    for kept in list(_kept):
-        kept.close()
+def _close_links(links: dict[Address, Link]) -> None:
+    while links:
+        links.popitem()[1].close()
 
 
 def _abandon(tickets: list[_Ticket]) -> None:
