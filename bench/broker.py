@@ -22,7 +22,7 @@ from bench.peers import (
     make_topic,
     resident_bytes,
 )
-from penstock.testing.apache_kafka import VERSION
+from tests.support.apache_kafka import VERSION
 
 MB = 1_000_000
 

@@ -18,7 +18,7 @@ from bench.figures import Figure, report
 from bench.floor import bare_server, run_load
 from bench.host import Round, calm, timed
 from bench.peers import Server, both_servers, make_topic
-from penstock.testing.apache_kafka import VERSION
+from tests.support.apache_kafka import VERSION
 
 ACKNOWLEDGED = ("--count", "10000")
 END_TO_END = ("--count", "80000", "--size", "100", "--end-to-end")

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.figures import Figure, report
 from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
-from penstock.testing.apache_kafka import VERSION
+from tests.support.apache_kafka import VERSION
 
 TOPICS = 2_000
 PER_CALL = 100

@@ -21,10 +21,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bench.figures import LIMIT, Figure, report
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract
-from penstock.client.flow import FlowLimits
+from penstock.client.flow_control import FlowLimits
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
+from penstock.serde.contract import Contract
 from penstock.testing.platform import Platform
 
 EVENTS = 100_000

@@ -18,10 +18,10 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from bench.figures import Figure, report
-from penstock.columns.building import build_batches
-from penstock.columns.opening import open_batches
+from penstock.columns.build_batches import build_batches
+from penstock.columns.open_batches import open_batches
 from penstock.columns.partitioner import Unkeyed
-from penstock.columns.shape import HEADERS_TYPE
+from penstock.columns.record_columns import HEADERS_TYPE
 from penstock.model import Millis
 from penstock.protocol.batch import read_header, write_leader_fields
 

@@ -20,7 +20,7 @@ from typing import Final
 from bench.figures import Figure, report
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch

@@ -21,9 +21,9 @@ from confluent_kafka.cimpl import NewTopic
 from bench.figures import Figure, report
 from bench.host import Round, calm, timed
 from bench.peers import Server, both_servers, cost_of, make_topic, penstock
-from penstock.protocol.headers import write_request_header
-from penstock.protocol.messages import encode, fill, request_type
-from penstock.testing.apache_kafka import VERSION
+from penstock.protocol.framing import write_request_header
+from penstock.protocol.kio_codec import encode, fill, request_type
+from tests.support.apache_kafka import VERSION
 
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits

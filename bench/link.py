@@ -14,9 +14,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 from bench.figures import Figure, report
 from bench.peers import make_topic, penstock
 from penstock.link import blocking
+from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import end_offsets
-from penstock.link.producing import produce
-from penstock.link.ranges import FetchSettings, fetch_range
+from penstock.link.send_batches import produce
 from penstock.link.transactions import Handle, init_producer_id
 from penstock.model import Millis, Offset, Sequence, TopicPartition
 from penstock.protocol.records import build_batch

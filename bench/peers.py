@@ -13,8 +13,8 @@ import psutil
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 __all__ = [
     "ApacheKafka",

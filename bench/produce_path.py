@@ -26,8 +26,8 @@ from penstock.node.run_broker import RunningBroker, open_folder
 from penstock.node.settings import node_settings
 from penstock.protocol.batch import CRC_FROM
 from penstock.protocol.records import build_batch
-from penstock.testing.wire import frame
 from tests.support.socketless import SocketlessConnection
+from tests.support.wire import frame
 
 PRODUCE, PRODUCE_VERSION = 0, 10  # what librdkafka sends
 FETCH, FETCH_VERSION = 1, 16

@@ -19,8 +19,8 @@ from bench.floor import bare_server, hold_to_one_core, latency_limit_ms, run_loa
 from bench.host import Round, calm, timed
 from bench.peers import cost_of
 from penstock.node.http_process import HttpOptions, command_line
-from penstock.testing.apicurio import VERSION, Apicurio, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apicurio import VERSION, Apicurio, PeerUnavailable
 
 SCHEMAS = 200
 RATE = 2_000

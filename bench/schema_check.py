@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bench.figures import LIMIT, Figure, report
-from penstock.schemas.caches import SchemaCache
 from penstock.schemas.compatibility import Earlier, Level, check
-from penstock.schemas.languages import parse
 from penstock.schemas.model import Policy, SchemaType, Source
+from penstock.schemas.parse_cache import SchemaCache, parse
 
 VERSIONS = 50
 FIELDS = 300

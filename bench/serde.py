@@ -23,8 +23,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bench.figures import Figure, report
-from penstock.client.avro_batches import AvroDecoder, AvroEncoder
 from penstock.schemas.avro import parse
+from penstock.serde.avro.batch import AvroDecoder, AvroEncoder
 
 EVENTS = 10_000
 PEER_EVENTS = 1_000  # they take a hundred times as long

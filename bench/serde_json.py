@@ -20,10 +20,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from bench import serde
 from bench.figures import Figure, report
 from bench.serde import EVENTS, PEER_EVENTS, PREFIX_BYTES, TWO, UNIT, best
-from penstock.client.json_batches import JsonDecoder
-from penstock.client.json_columns import JsonRows
 from penstock.columns.compiled import read_only
 from penstock.schemas.json import parse
+from penstock.serde.json.batch import JsonDecoder
+from penstock.serde.json.columns import JsonRows
 
 TEXT = {"type": "string"}
 SCHEMA = json.dumps(

@@ -20,10 +20,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from bench import serde
 from bench.figures import Figure, report
 from bench.serde import EVENTS, PEER_EVENTS, TWO, UNIT, best
-from penstock.client.protobuf_batches import ProtobufDecoder, ProtobufEncoder
-from penstock.client.protobuf_columns import ProtobufRows
-from penstock.client.protobuf_event import MessageTypes, as_dict
 from penstock.schemas.protobuf import parse
+from penstock.serde.protobuf.batch import ProtobufDecoder, ProtobufEncoder
+from penstock.serde.protobuf.columns import ProtobufRows
+from penstock.serde.protobuf.event import MessageTypes, as_dict
 
 PREFIX_BYTES = 6  # the id, and [0] in one byte
 SCHEMA = """syntax = "proto3";

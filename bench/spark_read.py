@@ -37,21 +37,21 @@ from pyspark.sql.avro.functions import from_avro
 from bench.figures import Figure, report
 from bench.memory import SettledMemory
 from bench.peers import make_topic, penstock
-from penstock.client.avro_batches import AvroEncoder
-from penstock.client.frame import write_prefix
 from penstock.client.registry import Registry
-from penstock.columns.building import Framing, build_batches
+from penstock.columns.build_batches import Framing, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.blocking import Cluster
-from penstock.link.producing import produce
+from penstock.link.send_batches import produce
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaType, Source
+from penstock.serde.avro.batch import AvroEncoder
+from penstock.serde.frame import write_prefix
 from penstock.spark.planning import Position
 from penstock.spark.session import session
 from penstock.spark.source import read_schema, stream_reader
-from penstock.testing.registry_process import EmbeddedRegistry
-from penstock.testing.spark_jars import PeerUnavailable, spark_jars
+from penstock.testing.embedded import EmbeddedRegistry
+from tests.support.spark_jars import PeerUnavailable, spark_jars
 
 ORDERS = int(os.environ.get("ORDERS", "4000000"))
 DISTINCT = 20_000  # then the same again

@@ -33,7 +33,7 @@ from bench.peers import (
 )
 from penstock.spark import exactly_once
 from penstock.spark.session import session
-from penstock.testing.spark_jars import spark_jars
+from tests.support.spark_jars import spark_jars
 
 ROWS = int(os.environ.get("ROWS", "4000000"))
 FILES = 8  # a micro-batch each

@@ -22,21 +22,21 @@ from pyspark.sql import functions as F
 
 from bench.figures import Figure, report
 from bench.peers import make_topic, penstock
-from penstock.client.avro_batches import AvroEncoder
-from penstock.client.frame import write_prefix
 from penstock.client.registry import Registry
-from penstock.columns.building import Framing, build_batches
+from penstock.columns.build_batches import Framing, build_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.link.blocking import Cluster
-from penstock.link.producing import produce
+from penstock.link.send_batches import produce
 from penstock.model import Millis, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaType, Source
-from penstock.spark.aggregates import count, total
+from penstock.serde.avro.batch import AvroEncoder
+from penstock.serde.frame import write_prefix
 from penstock.spark.changelog import Changelog
+from penstock.spark.event_time import tumbling
+from penstock.spark.partial_aggregates import count, total
 from penstock.spark.session import session
-from penstock.spark.windows import tumbling
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.testing.embedded import EmbeddedRegistry
 
 SALES = int(os.environ.get("SALES", "4000000"))
 STORES = 200

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from bench.figures import Figure, report
 from bench.peers import PeerUnavailable, Server, apache_kafka, cost_of, make_topic, penstock
-from penstock.testing.apache_kafka import VERSION, fetch_libraries
+from tests.support.apache_kafka import VERSION, fetch_libraries
 
 TOPIC: Final = "transactions"
 PARTITIONS: Final = 8

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.shop import LATENESS, Shop, run
-from penstock.spark.joins import Timed, join_within
+from penstock.spark.event_time import Timed, join_within
 
 TOPIC = "paid-orders"
 

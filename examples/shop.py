@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.orders import SCHEMAS, Topics
-from penstock.spark.micro_batch import exactly_once
+from penstock.spark.exactly_once_sink import exactly_once
 from penstock.spark.session import session
 from penstock.spark.tables import table
 

@@ -16,11 +16,11 @@ from examples.orders import SCHEMAS, Topics, Total
 from examples.orders.expected import WINDOW_MS
 from examples.orders.story import PAY_WITHIN_MS
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract
 from penstock.client.event import Event
 from penstock.client.quarantine import quarantine_topic, read_envelope
 from penstock.client.registry import Registry
 from penstock.model import Millis
+from penstock.serde.contract import Contract
 
 IDLE_S = 30.0  # nothing more came for so long: something is wrong
 TAKE_MAX = 2_000

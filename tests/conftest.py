@@ -23,6 +23,8 @@ from typing import NamedTuple, TypeAlias
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("tests.support.platform_fixtures",)
+
 RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
 
 _RULE = "----"

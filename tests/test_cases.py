@@ -36,7 +36,7 @@ RunCases = Callable[[Path, Callable[[str], str]], None]
 def test_a_case_file_that_says_what_the_code_says_passes(
     tmp_path: Path, run_cases: RunCases
 ) -> None:
-    path = tmp_path / "adding.txt"
+    path = tmp_path / "adding.case"
     path.write_text(_TEXT)
     run_cases(path, _Adder().say)
     assert path.read_text() == _TEXT
@@ -45,7 +45,7 @@ def test_a_case_file_that_says_what_the_code_says_passes(
 def test_a_case_file_that_says_otherwise_fails(
     tmp_path: Path, run_cases: RunCases, request: pytest.FixtureRequest
 ) -> None:
-    path = tmp_path / "adding.txt"
+    path = tmp_path / "adding.case"
     path.write_text(_TEXT.replace("sum=3", "sum=4"))
     if request.config.getoption("--rewrite"):
         run_cases(path, _Adder().say)

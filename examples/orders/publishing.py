@@ -8,12 +8,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from examples.orders.story import BadKind, Order, Spoiled, Story
-from penstock.client.batches import BatchSerializer
-from penstock.client.contract import Contract
-from penstock.client.frame import SchemaId, write_prefix
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.model import Millis
+from penstock.serde.batch_serializers import BatchSerializer
+from penstock.serde.contract import Contract
+from penstock.serde.frame import SchemaId, write_prefix
 
 SCHEMAS: Final = Path(__file__).parent / "schemas"
 VERSIONS: Final = (1, 2, 3)

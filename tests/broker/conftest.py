@@ -18,7 +18,7 @@ from penstock.errors import Refused
 from penstock.node import run_broker as node
 from penstock.node.run_broker import open_folder
 from penstock.node.settings import NodeSettings, node_settings
-from penstock.testing.wire import Wire, batch
+from tests.support.wire import Wire, batch
 
 ResultT = TypeVar("ResultT")
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker.apis_page import apis_page
 from penstock.broker.handlers import API_TABLE
-from penstock.protocol.messages import known_versions
+from penstock.protocol.kio_codec import known_versions
 
 PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from penstock.testing.wire import frame
 from tests.support.socketless import SocketlessConnection
+from tests.support.wire import frame
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker
+    from tests.support.wire import Wire
 
 MakeBatch = Callable[..., bytearray]
 

@@ -11,8 +11,8 @@ import pytest
 from penstock.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker, StartBroker
+    from tests.support.wire import Wire
 
 FIND, JOIN, BEAT, SYNC, DESCRIBE_GROUPS = 10, 11, 12, 14, 15
 INIT, ADD, DESCRIBE_TRANSACTIONS = 22, 24, 65

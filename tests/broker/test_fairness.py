@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.broker.net import TURN_BYTES_MAX, TURN_REQUESTS_MAX
+from penstock.broker.client_connection import TURN_BYTES_MAX, TURN_REQUESTS_MAX
 from penstock.protocol.records import build_batch
-from penstock.testing.wire import frame
+from tests.support.wire import frame
 
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker

@@ -13,12 +13,12 @@ import pytest
 from penstock.errors import ErrorCode
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.batch import iterate_headers, read_header
-from penstock.protocol.control import build_marker, read_marker
+from penstock.protocol.control_records import build_marker, read_marker
 from penstock.protocol.records import read_records
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker, StartBroker
+    from tests.support.wire import Wire
 
 MakeBatch = Callable[..., bytearray]
 FETCH = 1

@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.fetch_sessions import FetchSessions, Wanted
 from penstock.errors import Refused
 from penstock.model import Millis
-from penstock.protocol.fetch_request import WantedPartition
+from penstock.protocol.messages.fetch import WantedPartition
 
 
 def sessions(sessions_max: int = 2) -> FetchSessions:

@@ -19,9 +19,9 @@ import pytest
 
 from penstock.broker.handlers import API_TABLE
 from penstock.protocol.batch import iterate_headers
-from penstock.protocol.headers import write_request_header
-from penstock.protocol.messages import encode, fill, request_type
-from penstock.protocol.schema import EntityType, shapes_of
+from penstock.protocol.framing import write_request_header
+from penstock.protocol.kio_codec import encode, fill, request_type
+from penstock.protocol.kio_schema import EntityType, shapes_of
 
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker

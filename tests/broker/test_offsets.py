@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import ErrorCode
-from penstock.log.timestamps import Candidate, Found, TimeFinder
+from penstock.log.time_lookup import Candidate, Found, TimeFinder
 from penstock.model import LeaderEpoch
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker
+    from tests.support.wire import Wire
 
 MakeBatch = Callable[..., bytearray]
 TIME = 1_700_000_000_000

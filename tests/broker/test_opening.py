@@ -25,12 +25,12 @@ from penstock.broker.opening import (
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.model import Millis
 from penstock.protocol import batch as v2
-from penstock.protocol.codecs import Codec, compress
+from penstock.protocol.compression import Codec, compress
 from penstock.protocol.records import build_batch
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker
+    from tests.support.wire import Wire
 
 PACKED = [Codec.GZIP, Codec.LZ4, Codec.ZSTD]  # those that a bomb of less than 1 MB can be made of
 MB = 1 << 20

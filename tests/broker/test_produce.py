@@ -10,12 +10,12 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.protocol.batch import CONTROL, read_header, seal
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record, read_records
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker, StartBroker
+    from tests.support.wire import Wire
 
 MakeBatch = Callable[..., bytearray]
 

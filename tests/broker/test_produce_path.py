@@ -20,8 +20,8 @@ from penstock.model import LeaderEpoch, NodeId, Offset
 from penstock.protocol.batch import CONTROL, TRANSACTIONAL, read_header, seal, write_header
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker
+    from tests.support.wire import Wire
 
 MakeBatch = Callable[..., bytearray]
 

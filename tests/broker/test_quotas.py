@@ -13,8 +13,8 @@ import pytest
 from penstock.broker.quotas import DEFAULT, Kind, QuotaEntity, Quotas, Rates
 
 if TYPE_CHECKING:
-    from penstock.testing.wire import Wire
     from tests.broker.conftest import RunningBroker
+    from tests.support.wire import Wire
 
 PRODUCE = Kind.PRODUCE_BYTES
 

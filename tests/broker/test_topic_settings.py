@@ -11,9 +11,9 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.protocol.batch import read_header
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.wire import Wire
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker, StartBroker

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.contract import app, show_plan
-from penstock.client.contracts.planning import Plan
+from penstock.gate.change_plan import Plan
 from penstock.node.http_process import HttpOptions, command_line
 from penstock.testing.embedded import EmbeddedBroker
 

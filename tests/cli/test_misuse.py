@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from penstock.cli import group, reaching, topic
+from penstock.cli import connect, group, topic
 from penstock.cli.main import COMMANDS, build
 from penstock.testing.embedded import EmbeddedBroker
 
@@ -28,7 +28,7 @@ def bootstrap() -> Iterator[str]:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Somebody who takes connections and never says a word."""
-    for module in (group, reaching, topic):
+    for module in (group, connect, topic):
         monkeypatch.setattr(module, "WAIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"

@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import build
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
 SCHEMA = {"schema": '{"type": "fixed", "name": "F", "size": 4}'}

@@ -8,9 +8,9 @@ Says `ready` once it has partitions, then `copied N` after each transaction; end
 import sys
 import threading
 
+from penstock.client.commit_tracker import Commits
 from penstock.client.consumer import Consumer
 from penstock.client.producer import Producer
-from penstock.client.progress import Commits
 from penstock.client.transaction import TransactionAborted
 
 SETTINGS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}

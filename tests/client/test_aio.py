@@ -7,12 +7,12 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock.client.aio import AsyncConsumer, AsyncProducer, AsyncRegistry
-from penstock.client.contract import Contract
+from penstock.client.commit_tracker import Commits
+from penstock.client.delivery import Outgoing
 from penstock.client.metrics import ClientMetrics
-from penstock.client.outbox import Outgoing
-from penstock.client.progress import Commits
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType, Source
+from penstock.serde.contract import Contract
 
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 

@@ -13,23 +13,23 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.aio import AsyncConsumer
+from penstock.client.commit_tracker import Commits
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract, Form
-from penstock.client.errors import (
+from penstock.client.decode_filter import OnUndecodable
+from penstock.client.event_batch import EventBatch
+from penstock.client.producer import Producer
+from penstock.client.quarantine import quarantine_topic, read_envelope
+from penstock.client.registry import Registry
+from penstock.model import Millis
+from penstock.schemas.model import SchemaType
+from penstock.serde.contract import Contract, Form
+from penstock.serde.errors import (
     ArgumentError,
     ClientError,
     Reason,
     RegistryUnavailable,
     Undecodable,
 )
-from penstock.client.event_batch import EventBatch
-from penstock.client.producer import Producer
-from penstock.client.progress import Commits
-from penstock.client.quarantine import quarantine_topic, read_envelope
-from penstock.client.registry import Registry
-from penstock.client.sieve import OnUndecodable
-from penstock.model import Millis
-from penstock.schemas.model import SchemaType
 
 MakeTopic = Callable[..., str]
 V1 = {

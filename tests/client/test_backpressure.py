@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.client.consumer import Consumer
-from penstock.client.flow import FlowLimits
+from penstock.client.flow_control import FlowLimits
 from penstock.client.producer import Producer
 from penstock.model import TopicPartition
 

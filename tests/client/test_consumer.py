@@ -11,26 +11,20 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from penstock.client.commit_tracker import Commits
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract
-from penstock.client.errors import (
-    ClientError,
-    Reason,
-    RegistryUnavailable,
-    Stopped,
-    Undecodable,
-)
-from penstock.client.flow import FlowLimits
-from penstock.client.frame import SchemaId, write_prefix
+from penstock.client.decode_filter import OnUndecodable
+from penstock.client.flow_control import FlowLimits
 from penstock.client.producer import Producer
-from penstock.client.progress import Commits
 from penstock.client.quarantine import Quarantined, quarantine_topic, read_envelope
 from penstock.client.quarantine_writer import QuarantineFailed
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
-from penstock.client.sieve import OnUndecodable
 from penstock.client.transaction import TransactionAborted
 from penstock.model import Offset, TopicPartition
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ClientError, Reason, RegistryUnavailable, Stopped, Undecodable
+from penstock.serde.frame import SchemaId, write_prefix
+from penstock.serde.serializers import Serializer
 
 MakeTopic = Callable[..., str]
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})

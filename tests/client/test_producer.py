@@ -11,18 +11,17 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Message, TopicPartition
 
-from penstock.client.contract import Contract, Form
-from penstock.client.errors import ClientError, DeliveryFailed, Stopped, Unencodable
-from penstock.client.frame import Side
-from penstock.client.outbox import Placed
-from penstock.client.partitioners import RoundRobin, Sticky
-from penstock.client.producer import Producer
+from penstock.client.delivery import Placed
+from penstock.client.producer import Producer, RoundRobin, Sticky
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer, Serializer
 from penstock.columns.partitioner import Unkeyed, assign_partitions
-from penstock.columns.write_kernels import BytesLayout
+from penstock.columns.record_kernels_write import BytesLayout
 from penstock.model import Millis
 from penstock.schemas.model import SchemaType
+from penstock.serde.contract import Contract, Form
+from penstock.serde.errors import ClientError, DeliveryFailed, Stopped, Unencodable
+from penstock.serde.frame import Side
+from penstock.serde.serializers import Deserializer, Serializer
 
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 MakeTopic = Callable[..., str]

@@ -15,10 +15,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract
-from penstock.client.errors import ArgumentError, Reason
-from penstock.client.event import Event
-from penstock.client.frame import SchemaId, Side, write_prefix
+from penstock.client.event import Event, Reading
 from penstock.client.kafka_errors import reach_of
 from penstock.client.producer import Producer
 from penstock.client.quarantine import (
@@ -34,15 +31,17 @@ from penstock.client.quarantine import (
     redriven_marker,
     write_envelope,
 )
-from penstock.client.reading import Reading
 from penstock.client.redrive import Selection, redrive
 from penstock.client.registry import Registry
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
 from penstock.schemas.model import SchemaType, Source
 from penstock.schemas.readers import Reader
-from penstock.testing.apache_kafka import PeerUnavailable
-from penstock.testing.guarded_kafka import guarded_kafka
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ArgumentError, Reason
+from penstock.serde.frame import SchemaId, Side, write_prefix
+from tests.support.apache_kafka import PeerUnavailable
+from tests.support.guarded_kafka import guarded_kafka
 
 MakeTopic = Callable[..., str]
 TEXTS = st.text(max_size=20)

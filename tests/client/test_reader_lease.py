@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from penstock.client.consumer import Consumer
-from penstock.client.contract import Contract
-from penstock.client.contracts.registry_api import RegistryApi
-from penstock.client.contracts.registry_shelf import RegistryShelf
-from penstock.client.errors import ClientError, RegistryRefused
 from penstock.client.producer import Producer
 from penstock.client.reader_lease import ReaderLease, today_utc
 from penstock.client.registry import Registry
-from penstock.client.subjects import SubjectNames
+from penstock.gate.registry_api import RegistryApi
+from penstock.gate.registry_contracts import RegistryShelf
 from penstock.schemas.model import SchemaType, Source
 from penstock.schemas.readers import Reader
+from penstock.serde.contract import Contract, SubjectNames
+from penstock.serde.errors import ClientError, RegistryRefused
 
 MakeTopic = Callable[..., str]
 WITH_COUPON = {

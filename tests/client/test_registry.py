@@ -6,11 +6,11 @@ from typing import Protocol
 
 import pytest
 
-from penstock.client.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
-from penstock.client.frame import SchemaId
 from penstock.client.registry import Registry
-from penstock.client.schema_source import UnusableSchema
 from penstock.schemas.model import Reference, SchemaType, Source
+from penstock.serde.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
+from penstock.serde.frame import SchemaId
+from penstock.serde.schema_source import UnusableSchema
 
 
 class Counting(Protocol):

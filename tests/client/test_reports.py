@@ -62,7 +62,7 @@ def test_a_topic_that_does_not_exist_is_reported(
 def test_a_server_that_never_answers_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.client.intake.ASSIGNMENT_S", 0.5)
+    monkeypatch.setattr("penstock.client.poll_thread.ASSIGNMENT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with Consumer(address, "orders", "g") as consumer:

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.columns.shape import RecordColumns
+from penstock.columns.record_columns import RecordColumns
 from penstock.protocol.records import Record
 
 AsRecords: TypeAlias = Callable[[RecordColumns], list[Record]]

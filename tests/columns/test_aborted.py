@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns.opening import Limits, open_batches, open_pages
+from penstock.columns.open_batches import Limits, open_batches, open_pages
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, Sequence
-from penstock.protocol.control import build_marker
+from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
 
 Aborted = list[tuple[ProducerId, Offset]]

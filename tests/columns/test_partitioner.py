@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns.arrow_rows import bytes_layout
+from penstock.columns.build_batches import bytes_layout
 from penstock.columns.partitioner import Unkeyed, assign_partitions
 
 JAVA_FIGURES = {  # what Utils.murmur2 of kafka-clients 4.3.1 answers, by key in hex

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.config.broker import (
+from penstock.config.broker_keys import (
     BROKER_KEYS,
     broker_values,
     check_broker_overrides,
@@ -19,7 +19,7 @@ from penstock.config.resolve import (
     changed,
     current,
 )
-from penstock.config.topic import TOPIC_KEYS, check_topic_overrides, topic_views
+from penstock.config.topic_keys import TOPIC_KEYS, check_topic_overrides, topic_views
 from penstock.config.views import (
     AcceptSettings,
     CompactionSettings,

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.client.consumer import Consumer
 from penstock.client.registry import Registry
-from penstock.testing.apache_kafka import free_port
+from tests.support.apache_kafka import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "laptop-to-cluster.md"
 SECONDS_MAX = 900

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.commands_page import commands_page
 from penstock.cli.main import COMMANDS
-from penstock.cli.reference import commands_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -29,7 +29,7 @@ def test_the_page_has_every_command_and_its_options() -> None:
 
 
 def test_the_page_is_the_same_whatever_the_terminal() -> None:
-    code = "from penstock.cli.reference import commands_page; print(commands_page(), end='')"
+    code = "from penstock.cli.commands_page import commands_page; print(commands_page(), end='')"
     narrow = subprocess.run(
         [sys.executable, "-c", code], env={"COLUMNS": "40"}, capture_output=True, text=True,
         check=True,

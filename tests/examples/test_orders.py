@@ -7,10 +7,9 @@ from confluent_kafka import Consumer
 
 from examples.orders import BadKind, Story, expected, publish, tell
 from examples.orders.story import JITTER_MS
-from penstock.client.batches import BatchDeserializer
 from penstock.client.registry import Registry
-from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.serde.batch_serializers import BatchDeserializer
+from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.spark.aggregates import count, total
 from penstock.spark.changelog import Changelog, Output, States
+from penstock.spark.partial_aggregates import count, total
 from penstock.spark.session import session
 
 

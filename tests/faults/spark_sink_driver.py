@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.spark import exactly_once, transacting
+from penstock.spark import batch_transaction, exactly_once
 from penstock.spark.session import session
 
 
@@ -59,7 +59,7 @@ def stop_at(point: str | None, batch: int) -> None:
     step = {"before the marker": "add_marker", "after the marker": "add_marker"}.get(
         point, "commit"
     )
-    own: Callable[..., Any] = getattr(transacting, step)
+    own: Callable[..., Any] = getattr(batch_transaction, step)
 
     def stepping(cluster: Any, transaction: Any, *rest: Any) -> Any:
         is_it = transaction.name.batch_id == batch
@@ -70,7 +70,7 @@ def stop_at(point: str | None, batch: int) -> None:
             wait(point)
         return outcome
 
-    setattr(transacting, step, stepping)
+    setattr(batch_transaction, step, stepping)
 
 
 def wait(point: str) -> None:

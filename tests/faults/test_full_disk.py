@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.wire import Wire, batch
+from tests.support.wire import Wire, batch
 
 DISK_BYTES = 24 << 20
 BALLAST_BYTES = 8 << 20

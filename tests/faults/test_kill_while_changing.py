@@ -13,7 +13,7 @@ from penstock.errors import ErrorCode
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import read_records
 from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.wire import Wire, batch
+from tests.support.wire import Wire, batch
 
 KILLS = 8
 SEED = int(os.environ.get("PENSTOCK_SEED", "20"))

@@ -16,8 +16,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).parent / "spark_changelog_driver.py"

@@ -29,14 +29,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.columns.opening import open_batches
+from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
 from penstock.link.blocking import Cluster
+from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of
-from penstock.link.ranges import FetchSettings, fetch_range
 from penstock.model import Offset, TopicPartition
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.apache_kafka import PeerUnavailable, fetch_libraries
+from tests.support.apache_kafka import PeerUnavailable, fetch_libraries
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
-from penstock.testing.apache_kafka import java_command
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import java_command
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MANY = 10_000

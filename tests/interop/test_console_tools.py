@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.apache_kafka import java_command, run_tool
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import java_command, run_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -9,14 +9,14 @@ import pytest
 
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Millis, ProducerEpoch, ProducerId, Sequence
-from penstock.protocol.codecs import Codec
-from penstock.protocol.control import build_marker
+from penstock.protocol.compression import Codec
+from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
-from penstock.testing.apache_kafka import run_tool
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
+from tests.support.apache_kafka import run_tool
 from tests.support.appending import append_batch
 
 NOW: Final = Millis(1_700_000_000_000)

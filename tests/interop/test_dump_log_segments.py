@@ -8,9 +8,9 @@ import pytest
 from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
-from penstock.protocol.control import build_marker
+from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
-from penstock.testing.apache_kafka import run_tool
+from tests.support.apache_kafka import run_tool
 from tests.support.appending import append_batch
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

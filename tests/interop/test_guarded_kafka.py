@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.testing.apache_kafka import PeerUnavailable
-from penstock.testing.guarded_kafka import Guarded, guarded_kafka
+from tests.support.apache_kafka import PeerUnavailable
+from tests.support.guarded_kafka import Guarded, guarded_kafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(300)]
 

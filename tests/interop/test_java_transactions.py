@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.testing.apache_kafka import java_command
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import java_command
 
 JAVA = Path(__file__).parent / "java"
 PARTITIONS = 3

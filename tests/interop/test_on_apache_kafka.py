@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 1500

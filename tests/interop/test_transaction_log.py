@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from penstock.config.views import LogSettings
-from penstock.coordination.transactions.records import write_event
+from penstock.coordination.transactions.codec import write_event
 from penstock.coordination.transactions.state import (
     Event,
     Expired,
@@ -28,7 +28,7 @@ from penstock.model import (
     TopicPartition,
 )
 from penstock.protocol.records import Record, build_batch
-from penstock.testing.apache_kafka import run_tool
+from tests.support.apache_kafka import run_tool
 from tests.support.appending import append_batch
 
 NOW: Final = Millis(1_700_000_000_000)

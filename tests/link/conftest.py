@@ -12,13 +12,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import pytest
 
 from penstock.link import aio, blocking
-from penstock.link.address import read_bootstrap
-from penstock.link.routes import Operation, Routes, StreamOperation
-from penstock.link.settings import LinkSettings
+from penstock.link.routing import Operation, Routes, StreamOperation
+from penstock.link.settings import LinkSettings, read_bootstrap
 from penstock.model import Millis, Sequence
 from penstock.protocol.records import build_batch
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 T = TypeVar("T")
 SETTINGS = LinkSettings(client_id="test", unsure_ms=1_000, retry_ms=30_000)

@@ -9,16 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.address import Address, read_bootstrap
 from penstock.link.connection import Answer, Connection
-from penstock.link.request import plain
-from penstock.link.settings import LinkSettings
-from penstock.protocol.headers import (
-    read_request_header,
-    response_start,
-    unsupported_api_versions,
-)
-from penstock.protocol.messages import encode, fill, request_reader, response_type
+from penstock.link.operation import plain
+from penstock.link.settings import Address, LinkSettings, read_bootstrap
+from penstock.protocol.framing import read_request_header, response_start, unsupported_api_versions
+from penstock.protocol.kio_codec import encode, fill, request_reader, response_type
 
 METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
 ADDRESS = Address("broker.example", 9092)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed
-from penstock.link.fetch_answer import read_fetch_answer
-from penstock.link.states_answer import read_states_answer
 from penstock.model import TopicId, TopicPartition
-from penstock.protocol.messages import encode, fill, response_type
+from penstock.protocol.kio_codec import encode, fill, response_type
+from penstock.protocol.messages.fetch_response import read_fetch_answer
+from penstock.protocol.messages.transactions import read_states_answer
 
 PRODUCE, FETCH, DESCRIBE_TRANSACTIONS = 0, 1, 65
 TOPIC_ID = TopicId(uuid.UUID(int=7))

@@ -20,7 +20,7 @@ from penstock.link.offsets import (
     partitions_of,
     start_offsets,
 )
-from penstock.link.producing import produce
+from penstock.link.send_batches import produce
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.protocol.records import Record, build_batch
 

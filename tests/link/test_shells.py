@@ -17,12 +17,11 @@ import uvloop
 
 from penstock.errors import Malformed
 from penstock.link import aio, blocking
-from penstock.link.address import Address, Unreachable, read_bootstrap
-from penstock.link.routes import Routes
-from penstock.link.settings import LinkSettings
-from penstock.link.steps import Steps
-from penstock.testing.apache_kafka import free_port
+from penstock.link.operation import Steps
+from penstock.link.routing import Routes
+from penstock.link.settings import Address, LinkSettings, Unreachable, read_bootstrap
 from penstock.testing.embedded import EmbeddedBroker
+from tests.support.apache_kafka import free_port
 
 METADATA, FIND_COORDINATOR = 3, 10
 QUICK = LinkSettings(connect_ms=2_000, answer_ms=300)

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from penstock.columns.opening import open_batches
+from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
-from penstock.link.address import Address, Unreachable
+from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Committed, Isolation, committed_offsets, end_offsets
-from penstock.link.producing import produce
-from penstock.link.ranges import FetchSettings, fetch_range
-from penstock.link.request import plain
-from penstock.link.routes import Coordinates
+from penstock.link.operation import plain
+from penstock.link.routing import Coordinates
+from penstock.link.send_batches import produce
+from penstock.link.settings import Address, Unreachable
 from penstock.link.transactions import (
     Handle,
     add_offsets,
@@ -31,7 +31,7 @@ from penstock.link.transactions import (
     write_markers,
 )
 from penstock.model import Offset, ProducerEpoch, TopicPartition
-from penstock.testing.apache_kafka import free_port
+from tests.support.apache_kafka import free_port
 
 COMMITTED = Isolation.READ_COMMITTED
 WORKER = Path(__file__).with_name("write_and_die.py")

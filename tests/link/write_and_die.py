@@ -9,7 +9,7 @@ import sys
 import time
 
 from penstock.link import blocking
-from penstock.link.producing import produce
+from penstock.link.send_batches import produce
 from penstock.model import Millis, ProducerEpoch, ProducerId, Sequence, TopicPartition
 from penstock.protocol.records import build_batch
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.control import build_marker
+from penstock.protocol.control_records import build_marker
 from tests.support.appending import append_batch
 
 Batch = Callable[..., bytearray]

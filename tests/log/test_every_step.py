@@ -12,7 +12,7 @@ import pytest
 from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import LogFolder, OpenFiles, PartitionLog
 from penstock.model import Millis, ProducerEpoch, ProducerId, TopicId, TopicPartition
-from penstock.protocol.control import build_marker
+from penstock.protocol.control_records import build_marker
 from tests.support.appending import append_batch
 
 CALLS = ("open", "pwrite", "write", "rename", "unlink", "ftruncate", "fsync", "mkdir")

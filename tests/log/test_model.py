@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from penstock.config.views import LogSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import AbortedTransaction, EpochStart, OpenFiles, PartitionLog
-from penstock.log.producers import Producer, ProducerTable, Staged
+from penstock.log.producer_state import Producer, ProducerTable, Staged
 from penstock.model import (
     NO_OFFSET,
     LeaderEpoch,
@@ -25,7 +25,7 @@ from penstock.model import (
     Sequence,
 )
 from penstock.protocol.batch import BatchHeader, iterate_headers, read_header
-from penstock.protocol.control import build_marker, read_marker
+from penstock.protocol.control_records import build_marker, read_marker
 from penstock.protocol.records import build_batch, read_records
 from tests.support.appending import append_batch
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
-from penstock.protocol.control import build_marker
+from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
 from tests.support.appending import append_batch
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import ErrorCode
 from penstock.node.supervisor import CannotStart
 from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.wire import Wire, batch
+from tests.support.wire import Wire, batch
 
 RECORD_BYTES = 50_000
 SEGMENT_BYTES = 1 << 20

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, Sequence
-from penstock.protocol.codecs import Codec
-from penstock.protocol.control import build_marker
+from penstock.protocol.compression import Codec
+from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import Record, build_batch
 
 RECORDS = [

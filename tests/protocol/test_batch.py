@@ -26,7 +26,7 @@ from penstock.protocol.batch import (
     write_header,
     write_leader_fields,
 )
-from penstock.protocol.control import read_marker
+from penstock.protocol.control_records import read_marker
 from penstock.protocol.records import Record, build_batch, read_records
 
 OUTSIDE_THE_CRC = [*range(8), *range(12, 16)]  # base offset and leader epoch

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.protocol.fetch_request import WantedPartition, from_entity, read_fetch_request
-from penstock.protocol.messages import encode, fill, request_reader, request_type
+from penstock.protocol.kio_codec import encode, fill, request_reader, request_type
+from penstock.protocol.messages.fetch import WantedPartition, from_entity, read_fetch_request
 
 FETCH = 1
 int32 = st.integers(-1, 2**31 - 1)

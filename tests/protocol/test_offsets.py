@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed
-from penstock.protocol.messages import (
+from penstock.protocol.kio_codec import (
     encode,
     fill,
     known_versions,
@@ -18,7 +18,7 @@ from penstock.protocol.messages import (
     request_type,
     response_reader,
 )
-from penstock.protocol.offsets import (
+from penstock.protocol.messages.offsets import (
     CommittedPartition,
     CommitTopic,
     CommitTopicResult,

@@ -4,7 +4,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from penstock.protocol.batch import check_client_batch
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record, build_batch, read_records
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.protocol.messages import encode, fill, known_versions, request_reader, request_type
-from penstock.protocol.produce import (
+from penstock.protocol.kio_codec import encode, fill, known_versions, request_reader, request_type
+from penstock.protocol.messages.produce import (
     PartitionData,
     PartitionResult,
     ProduceRequest,

@@ -14,8 +14,9 @@ from penstock.protocol.batch import (
     seal,
     write_header,
 )
-from penstock.protocol.codecs import Codec
-from penstock.protocol.primitives import (
+from penstock.protocol.compression import Codec
+from penstock.protocol.records import Record, build_batch, read_records, write_record
+from penstock.protocol.varint import (
     read_unsigned_varint,
     read_varint,
     read_varlong,
@@ -23,7 +24,6 @@ from penstock.protocol.primitives import (
     varint,
     varlong,
 )
-from penstock.protocol.records import Record, build_batch, read_records, write_record
 
 contents = st.none() | st.binary(max_size=200)
 built_records = st.builds(

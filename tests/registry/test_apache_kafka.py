@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from penstock.node.http_process import HttpOptions
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(300)]
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import build
-from penstock.registry.advice import explain
-from penstock.schemas.languages import parse
+from penstock.gate.advice import explain
 from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.schemas.parse_cache import parse
 
 Record = Callable[..., str]
 

@@ -8,9 +8,8 @@ import pytest
 
 from penstock.machine import JournalRecord
 from penstock.model import Millis
-from penstock.registry.names import Subject
 from penstock.registry.store.codec import read_event, write_event
-from penstock.registry.store.model import (
+from penstock.registry.store.events import (
     Config,
     ConfigSet,
     Contents,
@@ -25,6 +24,7 @@ from penstock.registry.store.model import (
     VersionRemoved,
     VersionStored,
 )
+from penstock.registry.subject_names import Subject
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 from penstock.schemas.model import Reference, SchemaType, Source
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.registry.membership import DUPLICATE_URLS, Candidate, assign, read_candidate
+from penstock.registry.election import DUPLICATE_URLS, Candidate, assign, read_candidate
 
 StartNode = Callable[..., Any]
 Record = Callable[..., str]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from penstock.model import Millis
 from penstock.registry.errors import Declined
-from penstock.registry.names import Subject, context_of
 from penstock.registry.store.apply import apply
 from penstock.registry.store.commands import (
     Command,
@@ -22,7 +21,7 @@ from penstock.registry.store.commands import (
     SetConfig,
     SetMode,
 )
-from penstock.registry.store.model import (
+from penstock.registry.store.events import (
     Config,
     Contents,
     Mode,
@@ -31,6 +30,7 @@ from penstock.registry.store.model import (
     VersionStored,
 )
 from penstock.registry.store.state import Store
+from penstock.registry.subject_names import Subject, context_of
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 from penstock.schemas.model import InvalidSchema, Reference, SchemaType, Source
 

@@ -7,12 +7,21 @@ from typing import Any
 import httpx
 
 from penstock.model import Millis
-from penstock.registry.names import Subject
 from penstock.registry.retirement import DAY_MS, judge
 from penstock.registry.store.commands import DeleteVersion, Register
-from penstock.registry.store.model import Contents
-from penstock.registry.usage import CONSUMER, Seen, Usage, Use, identify
-from penstock.registry.usage_log import Since, Told, read_told, write_told
+from penstock.registry.store.events import Contents
+from penstock.registry.subject_names import Subject
+from penstock.registry.usage import (
+    CONSUMER,
+    Seen,
+    Since,
+    Told,
+    Usage,
+    Use,
+    identify,
+    read_told,
+    write_told,
+)
 from penstock.schemas.model import Reference, SchemaType, Source
 
 NOW = Millis(100 * DAY_MS)

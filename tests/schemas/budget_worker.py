@@ -15,10 +15,10 @@ from datetime import date
 from random import Random
 from typing import Any, NamedTuple
 
-from penstock.client.contracts.checking import Gate, Proposal
-from penstock.client.contracts.model import Terms, Version
-from penstock.registry.advice import explain
-from penstock.schemas.caches import SchemaCache
+from penstock.gate.advice import explain
+from penstock.gate.check import Gate, Proposal
+from penstock.gate.contracts import Terms, Version
+from penstock.gate.reader_breaks import harms, messages_of_harms
 from penstock.schemas.compatibility import Earlier, Level, check, messages
 from penstock.schemas.model import (
     NO_IMPORTS,
@@ -28,7 +28,7 @@ from penstock.schemas.model import (
     SchemaType,
     Source,
 )
-from penstock.schemas.reader_breaks import harms, messages_of_harms
+from penstock.schemas.parse_cache import SchemaCache
 from penstock.schemas.readers import Reader
 
 CACHE = SchemaCache()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.schemas.compatibility import Earlier, Level, check, messages
-from penstock.schemas.languages import parse
 from penstock.schemas.model import DIFFERENCES_MAX, SchemaType, Source
+from penstock.schemas.parse_cache import parse
 
 WORKER = Path(__file__).parent / "budget_worker.py"
 CPU_S_MAX = 1.0

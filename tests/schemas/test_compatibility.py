@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from penstock.schemas.avro import parse
-from penstock.schemas.caches import Recent, SchemaCache
 from penstock.schemas.compatibility import (
     OLD_SCHEMA_CHARACTERS_MAX,
     Earlier,
@@ -12,9 +11,9 @@ from penstock.schemas.compatibility import (
     check,
     messages,
 )
-from penstock.schemas.languages import parse as parse_source
-from penstock.schemas.model import Difference, InvalidSchema, Policy, SchemaType, Source
-from penstock.schemas.tags import Tagging
+from penstock.schemas.model import Difference, InvalidSchema, Policy, SchemaType, Source, Tagging
+from penstock.schemas.parse_cache import Recent, SchemaCache
+from penstock.schemas.parse_cache import parse as parse_source
 
 
 def text(*fields: tuple[str, str] | tuple[str, str, Any], doc: str | None = None) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.schemas.languages import parse
+from penstock.gate.reader_breaks import harms, messages_of_harms
 from penstock.schemas.model import ParsedSchema, SchemaType, Source
-from penstock.schemas.reader_breaks import harms, messages_of_harms
+from penstock.schemas.parse_cache import parse
 from penstock.schemas.readers import (
     EXPIRES,
     FIELDS,

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from penstock.schemas.languages import parse
-from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Source
-from penstock.schemas.tags import Entity, Tagging
+from penstock.schemas.model import Entity, InvalidSchema, ParsedSchema, SchemaType, Source, Tagging
+from penstock.schemas.parse_cache import parse
 
 AVRO = json.dumps(
     {

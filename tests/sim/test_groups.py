@@ -6,7 +6,7 @@ then healed, and every live member must end with its part. A failing seed replay
 
 import pytest
 
-from penstock.testing.group_simulation import World
+from tests.support.group_simulation import World
 
 SEEDS = 150  # of each kind of group
 PROTOCOLS = {

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import Refused
-from penstock.spark.aggregates import count, greatest, total
 from penstock.spark.changelog import Changelog, Output
+from penstock.spark.partial_aggregates import count, greatest, total
 from penstock.spark.tables import table
 
 MakeTopic = Callable[..., str]

@@ -15,8 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 
 ROOT = Path(__file__).parents[2]
 

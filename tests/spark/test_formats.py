@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.client.contract import Contract
-from penstock.client.errors import Unencodable
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
-from penstock.spark.encoding import Encoder
+from penstock.serde.contract import Contract
+from penstock.serde.errors import Unencodable
+from penstock.spark.pack_rows import Encoder
 from penstock.spark.write_options import WriteRequest, prepared
 from penstock.testing.platform import Platform
 

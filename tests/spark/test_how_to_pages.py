@@ -14,8 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from penstock.client import Consumer, Contract, Producer, Registry
-from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.late import Clock, LateEvents, late_events
+from penstock.spark.event_time import Clock, LateEvents, late_events
 
 MakeTopic = Callable[..., str]
 MINUTE = 60

@@ -14,9 +14,9 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 
-from penstock.client.contract import Contract
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Serializer
 from penstock.spark.source import batch_reader, read_schema
 
 SECONDS_MAX = 540  # a busy machine takes minutes to start what takes seconds

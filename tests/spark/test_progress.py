@@ -11,9 +11,9 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
 from penstock.model import Offset, TopicPartition
-from penstock.spark import progress
+from penstock.spark import connections
+from penstock.spark.connections import Progress
 from penstock.spark.planning import Position
-from penstock.spark.progress import Progress
 
 MakeTopic: TypeAlias = Callable[..., str]
 
@@ -51,7 +51,7 @@ def test_nobody_waits_for_a_commit_and_what_was_overtaken_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow = Slow()
-    monkeypatch.setattr(progress, "cluster_apart", lambda properties: slow)
+    monkeypatch.setattr(connections, "cluster_apart", lambda properties: slow)
     shown = Progress("group", {})
     shown.show(at("orders", 0))
     assert slow.asked.wait(30)
@@ -70,7 +70,7 @@ def test_a_refused_commit_is_a_line_in_the_log(
         def run(self, _: Any) -> None:
             raise Refused(ErrorCode.group_authorization_failed, "not yours")
 
-    monkeypatch.setattr(progress, "cluster_apart", lambda properties: Refusing())
+    monkeypatch.setattr(connections, "cluster_apart", lambda properties: Refusing())
     shown = Progress("group", {})
     with caplog.at_level(logging.WARNING):
         shown.show(at("orders", 1))
@@ -83,7 +83,7 @@ def test_a_stream_without_a_group_shows_nothing(monkeypatch: pytest.MonkeyPatch)
     def refuse(properties: object) -> None:
         raise AssertionError("nothing is to be committed")
 
-    monkeypatch.setattr(progress, "cluster_apart", refuse)
+    monkeypatch.setattr(connections, "cluster_apart", refuse)
     shown = Progress(None, {})
     shown.show(at("orders", 1))
     shown.settle()

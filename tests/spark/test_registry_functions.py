@@ -9,11 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from penstock.client.contract import Contract
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer, Serializer
 from penstock.errors import Refused
 from penstock.schemas.model import SchemaType
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Deserializer, Serializer
 from penstock.spark import from_registry, to_registry
 from penstock.testing.platform import Platform
 

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.batches import BatchDeserializer
-from penstock.client.contract import Contract
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer, Serializer
 from penstock.errors import Refused
 from penstock.model import Millis, Offset
 from penstock.schemas.model import SchemaType
+from penstock.serde.batch_serializers import BatchDeserializer
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Deserializer, Serializer
 from penstock.spark.replay import Bounds, OnBad, ParquetTarget, Replay, Source, TopicTarget
 
 ROOT = Path(__file__).parents[2]

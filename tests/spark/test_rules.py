@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.client.batches import BatchDeserializer
-from penstock.client.contract import Contract
-from penstock.client.errors import UnsupportedRule
-from penstock.client.frame import Side
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.errors import Refused
-from penstock.spark.encoding import check_columns
+from penstock.serde.batch_serializers import BatchDeserializer
+from penstock.serde.contract import Contract
+from penstock.serde.errors import UnsupportedRule
+from penstock.serde.frame import Side
+from penstock.spark.pack_rows import check_columns
 from penstock.spark.read_options import Coding
-from penstock.spark.readers import find_readers
+from penstock.spark.reader_schemas import find_readers
 from penstock.spark.write_options import WriteRequest, prepared
 from penstock.testing.platform import Platform
 

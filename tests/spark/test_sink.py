@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer
 from penstock.errors import Refused
+from penstock.serde.serializers import Deserializer
 from penstock.spark import exactly_once, record_batches
-from penstock.testing.spark_connect import ConnectServer
+from tests.support.spark_connect import ConnectServer
 
 MakeTopic: TypeAlias = Callable[..., str]
 Row: TypeAlias = tuple[int, bytes | None, bytes | None]

@@ -7,21 +7,20 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
-from penstock.client.batches import BatchDeserializer
-from penstock.client.contract import Contract
-from penstock.client.errors import ClientError, RegistryRefused, UnknownSchema
-from penstock.client.frame import Side
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer, Serializer
-from penstock.columns.opening import open_batches
+from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
 from penstock.protocol.batch import seal
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
-from penstock.spark.connecting import kafka_properties
-from penstock.spark.encoding import Encoder, check_columns
-from penstock.spark.micro_batch import exactly_once
-from penstock.spark.packing import Packer, gathered
+from penstock.serde.batch_serializers import BatchDeserializer
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ClientError, RegistryRefused, UnknownSchema
+from penstock.serde.frame import Side
+from penstock.serde.serializers import Deserializer, Serializer
+from penstock.spark.connections import kafka_properties
+from penstock.spark.exactly_once_sink import exactly_once
+from penstock.spark.pack_rows import Encoder, Packer, check_columns, gathered
 from penstock.spark.write_jobs import cause_of
 from penstock.spark.write_options import (
     WriteRequest,

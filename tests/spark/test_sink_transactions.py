@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
-from penstock.columns.opening import open_batches
+from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
+from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, committed_offsets, end_offsets, partitions_of
-from penstock.link.ranges import FetchSettings, fetch_range
 from penstock.link.transactions import (
     Handle,
     describe_transaction,
@@ -21,11 +21,7 @@ from penstock.link.transactions import (
     init_producer_id,
 )
 from penstock.model import Offset, Sequence, TopicPartition
-from penstock.spark.connecting import cluster as kept_cluster
-from penstock.spark.connecting import kafka_properties
-from penstock.spark.micro_batch import TransactionalBatch, in_transaction
-from penstock.spark.packing import Packer
-from penstock.spark.transacting import (
+from penstock.spark.batch_transaction import (
     ALREADY_WRITTEN,
     BatchName,
     OpenTransaction,
@@ -35,9 +31,13 @@ from penstock.spark.transacting import (
     java_hash,
     transact,
 )
-from penstock.spark.turns import Turns
+from penstock.spark.connections import cluster as kept_cluster
+from penstock.spark.connections import kafka_properties
+from penstock.spark.exactly_once_sink import TransactionalBatch, in_transaction
+from penstock.spark.pack_rows import Packer
 from penstock.spark.write_options import WriteRequest
-from penstock.spark.writing import PartitionWriter, TurnWriter, WriteTarget
+from penstock.spark.write_task import PartitionWriter, TurnWriter, WriteTarget
+from penstock.spark.write_turns import Turns
 
 MakeTopic: TypeAlias = Callable[..., str]
 SHORT_MS = 1_000

@@ -15,29 +15,27 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from penstock.client import batches
-from penstock.client.contract import Contract, Form
-from penstock.client.errors import RegistryUnavailable
-from penstock.client.frame import SchemaKey, Side
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
-from penstock.columns.payloads import Limits
+from penstock.columns.vm.slots import Limits
 from penstock.errors import ErrorCode, Refused
-from penstock.link.address import Unreachable
 from penstock.link.blocking import Cluster
+from penstock.link.fetch_range import Chunk
 from penstock.link.offsets import committed_offsets
-from penstock.link.ranges import Chunk
-from penstock.link.settings import LinkSettings
+from penstock.link.settings import LinkSettings, Unreachable
 from penstock.model import Offset
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
 from penstock.schemas.model import SchemaType
-from penstock.spark import connecting, decoding, exactly_once, reading
-from penstock.spark.decoding import UnreadableRecord
+from penstock.serde import batch_serializers
+from penstock.serde.contract import Contract, Form
+from penstock.serde.errors import RegistryUnavailable
+from penstock.serde.frame import SchemaKey, Side
+from penstock.serde.serializers import Serializer
+from penstock.spark import connections, decode_rows, exactly_once, read_task
+from penstock.spark.decode_rows import UnreadableRecord
 from penstock.spark.source import batch_reader, read_schema, stream_reader
-from penstock.spark.spark_types import arrow_schema
-from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.registry_process import EmbeddedRegistry
+from penstock.spark.spark_columns import arrow_schema
+from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 
 
 def avro(*fields: dict[str, Any]) -> str:
@@ -151,7 +149,7 @@ def test_rows_that_are_too_much_at_once_come_in_several_batches(
 ) -> None:
     first, second = topic.orders(V1, *range(50)), topic.orders(V2, *range(50, 100))
     topic.put(*(one for pair in zip(first, second, strict=True) for one in pair))
-    monkeypatch.setattr(batches, "USUAL_LIMITS", Limits(output_bytes_max=500))
+    monkeypatch.setattr(batch_serializers, "USUAL_LIMITS", Limits(output_bytes_max=500))
     found = table(topic.decoded, columns="id,note,_error")
     assert found.column("id").num_chunks >= 4
     assert found.column("id").to_pylist() == [
@@ -365,7 +363,7 @@ def test_a_registry_that_comes_back_in_mid_task_was_waited_for(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.put(*topic.orders(V1, 1))
-    monkeypatch.setattr(decoding, "_PAUSE_FIRST_S", 0.001)
+    monkeypatch.setattr(decode_rows, "_PAUSE_FIRST_S", 0.001)
     asked: list[object] = []
     ask = Registry.schema
 
@@ -383,8 +381,8 @@ def test_a_registry_that_comes_back_in_mid_task_was_waited_for(
 class CompactedLog:
     """Gives what a cluster gives of a partition that was compacted."""
 
-    def __init__(self, *batches: bytearray) -> None:
-        self._batches = batches
+    def __init__(self, *batch_serializers: bytearray) -> None:
+        self._batches = batch_serializers
 
     def stream(self, operation: object) -> Iterator[Chunk]:
         for batch in self._batches:
@@ -402,7 +400,7 @@ def test_what_compaction_left_is_read_with_its_gaps(
     log = CompactedLog(
         *(build_batch([Record(offset=Offset(one), value=b"kept") for one in some]) for some in kept)
     )
-    monkeypatch.setattr(reading, "cluster", lambda properties: log)
+    monkeypatch.setattr(read_task, "cluster", lambda properties: log)
     found = table(topic.options, endingOffsets=json.dumps({topic.name: {"0": 8}}))
     assert found.column("offset").to_pylist() == [0, 3, 4, 7]
 
@@ -422,7 +420,7 @@ def test_a_misspelt_topic_does_not_exist_also_where_a_registry_is_asked_first(
 def test_a_wrong_broker_address_fails_within_the_time_for_first_contact(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "FIRST_CONTACT_MS", 200)
+    monkeypatch.setattr(connections, "FIRST_CONTACT_MS", 200)
     wrong = {**topic.decoded, "kafka.bootstrap.servers": "127.0.0.1:9"}
     told = r"no broker answered within 200 ms: .*refused.*kafka.bootstrap.servers=127.0.0.1:9 right"
     with pytest.raises(Unreachable, match=told):
@@ -568,7 +566,7 @@ def test_a_topic_that_is_gone_ends_a_task_or_is_left_out(
     planned = reader.partitions(start, moved(reader, start))
     topic.delete()
     with Cluster(topic.bootstrap, LinkSettings(unsure_ms=100)) as impatient:
-        monkeypatch.setattr(reading, "cluster", lambda _: impatient)
+        monkeypatch.setattr(read_task, "cluster", lambda _: impatient)
         with pytest.raises(Refused, match="with failOnDataLoss=false it goes on"):
             rows(reader, planned, schema)
         assert rows(bold, planned, schema).num_rows == 0

@@ -12,12 +12,12 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.contract import Contract
 from penstock.client.quarantine import read_envelope
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import committed_offsets
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Serializer
 from penstock.spark import split_quarantine, write_quarantine
 
 pytestmark = pytest.mark.timeout(400)  # a busy machine takes a minute to start Spark

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from penstock.spark.read_option_table import OPTIONS
-from penstock.spark.row_columns import OWN_TYPES
+from penstock.spark.read_option_rows import OPTIONS
+from penstock.spark.spark_columns import OWN_TYPES
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark-source.md"
 

@@ -11,10 +11,10 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock.client.contract import Contract
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
 from penstock.errors import Refused
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Serializer
 from penstock.spark import views
 from penstock.testing.embedded import EmbeddedBroker
 

@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.contract import Contract
 from penstock.client.registry import Registry
-from penstock.client.serializers import Serializer
 from penstock.errors import Refused
-from penstock.spark.table_reading import latest_by_key
-from penstock.spark.tables import TableSource, join_table, table
+from penstock.serde.contract import Contract
+from penstock.serde.serializers import Serializer
+from penstock.spark.tables import TableSource, join_table, latest_by_key, table
 
 MakeTopic = Callable[..., str]
 SCHEMA = json.dumps(

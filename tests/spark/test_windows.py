@@ -15,8 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.spark.joins import Timed, join_within
-from penstock.spark.windows import sessions, sliding, tumbling
+from penstock.spark.event_time import Timed, join_within, sessions, sliding, tumbling
 
 Rows: TypeAlias = list[dict[str, Any]]
 Stream: TypeAlias = Callable[[str, list[Rows]], DataFrame]

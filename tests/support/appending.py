@@ -1,11 +1,11 @@
 """Appends for tests of what is below the broker."""
 
-from penstock.log.partition import PartitionLog
-from penstock.log.placing import Appended
-from penstock.log.producers import Origin
+from penstock.log.append_plan import Appended
+from penstock.log.partition_log import PartitionLog
+from penstock.log.producer_state import Origin
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.batch import read_header
-from penstock.protocol.primitives import WritableBuffer
+from penstock.protocol.varint import WritableBuffer
 
 
 def append_batch(

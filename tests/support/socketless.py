@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from penstock.broker.net import Connection
-from penstock.broker.serving import Server
+from penstock.broker.client_connection import Connection
+from penstock.broker.listener import Server
 
 
 class Transport:

@@ -11,9 +11,9 @@ import pytest
 from penstock.model import Millis, Offset
 from penstock.protocol.batch import BatchHeader, iterate_headers
 from penstock.protocol.records import Record, read_records
-from penstock.upkeep.clean import clean
 from penstock.upkeep.cleaned_files import SUFFIX, segment_path
-from penstock.upkeep.work import Cleaned, CleanJob
+from penstock.upkeep.compact_partition import clean
+from penstock.upkeep.jobs import Cleaned, CleanJob
 
 NOW = Millis(1_700_000_000_000)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.records import build_batch
+from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
-from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
 

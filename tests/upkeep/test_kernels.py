@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns import compact
+from penstock.columns import compaction_kernels
 from penstock.columns.compiled import read_only
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
@@ -27,7 +27,7 @@ from penstock.protocol.records import Record, build_batch
 )
 def test_keys_are_hashed_with_siphash_2_4_of_128_bits(size: int, expected: str) -> None:
     seed = np.frombuffer(bytes(range(16)), dtype="<u8").copy()
-    low, high = compact.hash_key(read_only(bytes(range(16))), 0, size, seed)
+    low, high = compaction_kernels.hash_key(read_only(bytes(range(16))), 0, size, seed)
     found = int(low).to_bytes(8, "little") + int(high).to_bytes(8, "little")
     assert found.hex() == expected
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
 from penstock.protocol.batch import BatchHeader, iterate_headers
-from penstock.protocol.codecs import Codec
-from penstock.protocol.control import build_marker, read_marker
+from penstock.protocol.compression import Codec
+from penstock.protocol.control_records import build_marker, read_marker
 from penstock.protocol.records import Record, build_batch, read_records
 from penstock.upkeep import cleaned_files
+from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
-from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
 

@@ -10,13 +10,13 @@ import pytest
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.indexes import TimeEntry
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.log.segment import Segment
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch, read_records
+from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings, restart_delay_ms
-from penstock.upkeep.work import Cleaned, CleanJob, Failed, Rotten
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
 

@@ -1,8 +1,8 @@
 """What the cleaner makes of transactions on its way through a log."""
 
-from penstock.log.txn_index import AbortedTransaction
+from penstock.log.transaction_index import AbortedTransaction
 from penstock.model import Offset, ProducerId
-from penstock.upkeep.transactions import WalkedTransactions
+from penstock.upkeep.compaction_plan import WalkedTransactions
 
 ONE, OTHER = ProducerId(1), ProducerId(2)
 

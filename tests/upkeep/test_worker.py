@@ -14,8 +14,7 @@ import pytest
 
 from penstock.model import Offset, ProducerEpoch, ProducerId
 from penstock.protocol.records import build_batch
-from penstock.upkeep.throttle import Throttle
-from penstock.upkeep.work import (
+from penstock.upkeep.jobs import (
     ActiveProducer,
     Cleaned,
     Failed,
@@ -25,7 +24,7 @@ from penstock.upkeep.work import (
     write_answer,
     write_job,
 )
-from penstock.upkeep.worker import serve
+from penstock.upkeep.worker import Throttle, serve
 from penstock.upkeep.worker_process import WorkerProcess
 
 FRAME = 4

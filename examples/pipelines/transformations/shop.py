@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from penstock.spark.joins import Timed, join_within
-from penstock.spark.windows import tumbling
+from penstock.spark.event_time import Timed, join_within, tumbling
 
 BOOTSTRAP = os.environ.get("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
 REGISTRY = os.environ.get("PENSTOCK_REGISTRY", "http://127.0.0.1:8081")

@@ -1,7 +1,7 @@
 """docs/apis.md: what the broker serves, made from the table that serves it."""
 
 from penstock.broker.handler import ApiTable
-from penstock.protocol.messages import api_name, known_versions
+from penstock.protocol.kio_codec import api_name, known_versions
 
 
 def apis_page(table: ApiTable) -> str:

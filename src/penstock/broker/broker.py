@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from penstock.broker.accepting import RecordInspector
+from penstock.broker.admission import RecordInspector
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.handler import ApiTable
 from penstock.broker.opening import Opening
@@ -20,9 +20,9 @@ from penstock.broker.settings import BrokerSettings
 from penstock.model import Millis, NodeId, TopicId
 
 if TYPE_CHECKING:
-    from penstock.broker.groups import Groups
+    from penstock.broker.coordinators import Groups
     from penstock.broker.quotas import Quotas
-    from penstock.broker.transactions import Transactions
+    from penstock.broker.transaction_coordinators import Transactions
 
 
 class Endpoint(NamedTuple):

@@ -32,7 +32,7 @@ from penstock.broker.handler import (
 from penstock.broker.quotas import Kind
 from penstock.errors import Refused
 from penstock.machine import Deferred
-from penstock.protocol.headers import (
+from penstock.protocol.framing import (
     API_VERSIONS,
     ASKER_FROM,
     is_flexible_version,
@@ -41,15 +41,9 @@ from penstock.protocol.headers import (
     response_start,
     unsupported_api_versions,
 )
-from penstock.protocol.messages import (
-    encode,
-    fill,
-    request_reader,
-    response_reader,
-    response_type,
-)
-from penstock.protocol.primitives import Buffer
-from penstock.protocol.schema import shapes_of
+from penstock.protocol.kio_codec import encode, fill, request_reader, response_reader, response_type
+from penstock.protocol.kio_schema import shapes_of
+from penstock.protocol.varint import Buffer
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker

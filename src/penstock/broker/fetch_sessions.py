@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
-from penstock.protocol.fetch_request import WantedPartition
 from penstock.protocol.fields import TopicKey
+from penstock.protocol.messages.fetch import WantedPartition
 
 NO_SESSION: Final = 0
 OPEN_EPOCH: Final = 0  # the client wants a session

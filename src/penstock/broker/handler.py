@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from kio.static.protocol import Entity
 
 from penstock.machine import Deferred
-from penstock.protocol.headers import NOBODY_YET
-from penstock.protocol.primitives import Buffer
+from penstock.protocol.framing import NOBODY_YET
+from penstock.protocol.varint import Buffer
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker

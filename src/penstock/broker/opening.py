@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from penstock.errors import Malformed
 from penstock.protocol.batch import HEADER_BYTES, BatchHeader
-from penstock.protocol.codecs import opened_size_limit
+from penstock.protocol.compression import opened_size_limit
 
 SMALL_BATCH_BYTES_MAX: Final = 4 << 20  # of estimated memory; a larger batch is a large one
 SMALL_BUDGET_BYTES: Final = 64 << 20

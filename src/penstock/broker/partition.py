@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from penstock.broker.accepting import Admission
+from penstock.broker.admission import Admission
 from penstock.broker.committer import Committer, FlushCommitter, InSyncCommitter, LocalCommitter
 from penstock.config.views import (
     AcceptSettings,
@@ -20,14 +20,14 @@ from penstock.config.views import (
     RetentionSettings,
 )
 from penstock.errors import ErrorCode, Refused
+from penstock.log.append_plan import Appended
 from penstock.log.flush import NotSynced
-from penstock.log.partition import PartitionLog
-from penstock.log.placing import Appended
-from penstock.log.producers import Origin
+from penstock.log.partition_log import PartitionLog
+from penstock.log.producer_state import Origin
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import BatchHeader, read_header
-from penstock.protocol.control import Marker
-from penstock.protocol.primitives import WritableBuffer
+from penstock.protocol.control_records import Marker
+from penstock.protocol.varint import WritableBuffer
 
 # Called with None when committed, else with the reason why it will not be.
 OnCommitted: TypeAlias = Callable[[Refused | None], None]

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from penstock.broker.partition import FlushPort, Leadership, Partition, TopicSettings
 from penstock.config.views import LogSettings
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.model import NodeId, TopicId, TopicPartition
 from penstock.protocol.fields import TopicKey
 

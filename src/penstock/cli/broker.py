@@ -5,8 +5,7 @@ from typing import Any
 
 import typer
 
-from penstock.cli.error_output import REFUSED, show_server_error
-from penstock.cli.serving import (
+from penstock.cli.broker_options import (
     Advertise,
     ConfigFile,
     Folder,
@@ -19,6 +18,7 @@ from penstock.cli.serving import (
     Settings,
     broker_options,
 )
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.node.broker_process import run
 
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     WAIT_S,
     AsJson,
@@ -25,7 +25,7 @@ from penstock.cli.reaching import (
     telling,
     unescaped,
 )
-from penstock.cli.streams import drop_output
+from penstock.cli.main import drop_output
 
 _STARTS: Final = ("start", "beginning", "earliest")  # kcat's and Kafka's words too
 _ENDS: Final = ("end", "latest")

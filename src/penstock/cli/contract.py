@@ -12,25 +12,20 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from penstock.cli.connect import LOCAL, AsJson, Bootstrap, login, show_json
 from penstock.cli.contract_readers import app as reader_app
-from penstock.cli.contract_telling import Registry, fail, telling
-from penstock.cli.reaching import LOCAL, AsJson, Bootstrap, login, show_json
-from penstock.client.contracts.checking import Gate, Result, Status, exit_status
-from penstock.client.contracts.folder import FolderShelf
-from penstock.client.contracts.model import CannotCheck, Shelf
-from penstock.client.contracts.planning import Action, Plan, Planner
-from penstock.client.contracts.proposals import Question, answer, read_proposal
-from penstock.client.contracts.recorded import try_recorded
-from penstock.client.contracts.registry_api import RegistryApi
-from penstock.client.contracts.registry_shelf import RegistryShelf
-from penstock.client.contracts.reports import (
-    FORMATS,
-    Format,
-    as_text,
-    result_document,
-)
+from penstock.cli.contract_report import Registry, fail, telling
 from penstock.client.reader_lease import today_utc
 from penstock.client.registry import Registry as RegistryClient
+from penstock.gate.change_plan import Action, Plan, Planner
+from penstock.gate.check import Gate, Result, Status, exit_status
+from penstock.gate.contracts import CannotCheck, Shelf
+from penstock.gate.folder import FolderShelf
+from penstock.gate.proposals import Question, answer, read_proposal
+from penstock.gate.recorded import try_recorded
+from penstock.gate.registry_api import RegistryApi
+from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.reports import FORMATS, Format, as_text, result_document
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Reference
 

@@ -6,20 +6,15 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.contract_telling import CANNOT_CHECK, Registry, fail, telling
-from penstock.cli.reaching import AsJson, show_json, show_table
-from penstock.client.contracts.folder import read_text
-from penstock.client.contracts.model import SUFFIXES, CannotCheck, understood
-from penstock.client.contracts.readers import (
-    LEASE_DAYS,
-    declare_reader,
-    leased,
-    retire_reader,
-)
-from penstock.client.contracts.registry_api import RegistryApi
-from penstock.client.contracts.registry_shelf import RegistryShelf
-from penstock.client.contracts.reports import reader_document
+from penstock.cli.connect import AsJson, show_json, show_table
+from penstock.cli.contract_report import CANNOT_CHECK, Registry, fail, telling
 from penstock.client.reader_lease import today_utc
+from penstock.gate.contracts import SUFFIXES, CannotCheck, understood
+from penstock.gate.folder import read_text
+from penstock.gate.registry_api import RegistryApi
+from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_readers import LEASE_DAYS, declare_reader, leased, retire_reader
+from penstock.gate.reports import reader_document
 from penstock.schemas.model import Source
 from penstock.schemas.readers import Reader
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 import psutil
 import typer
 
-from penstock.cli.serving import PORT_LAST
+from penstock.cli.broker_options import PORT_LAST
 
 PYTHON_LEAST: Final = (3, 11)
 JAVA_LEAST: Final = 17

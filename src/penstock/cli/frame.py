@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     WAIT_S,
     AsJson,
@@ -19,12 +19,12 @@ from penstock.cli.reaching import (
     show_json,
     telling,
 )
-from penstock.client.annotate import annotate, hexdump
-from penstock.client.errors import ClientError
-from penstock.client.frame import BadFrame, Headers, Side, read_frame
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer
 from penstock.schemas.model import SchemaType
+from penstock.serde.annotate import annotate, hexdump
+from penstock.serde.errors import ClientError
+from penstock.serde.frame import BadFrame, Headers, Side, read_frame
+from penstock.serde.serializers import Deserializer
 
 app = typer.Typer(no_args_is_help=True, help="Look into the frames that events are written in.")
 

@@ -12,17 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     OffsetSpec,
 )
 
-from penstock.cli.group_lag import (
-    EARLIEST,
-    LATEST,
-    NOTHING,
-    Lag,
-    Place,
-    ends_of,
-    lag_of,
-    offsets_of,
-)
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     REFUSED,
     WAIT_S,
@@ -35,6 +25,16 @@ from penstock.cli.reaching import (
     show_table,
     tell,
     telling,
+)
+from penstock.cli.group_lag import (
+    EARLIEST,
+    LATEST,
+    NOTHING,
+    Lag,
+    Place,
+    ends_of,
+    lag_of,
+    offsets_of,
 )
 
 app = typer.Typer(help="List, describe, reset and delete groups.", no_args_is_help=True)

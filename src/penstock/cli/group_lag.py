@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     OffsetSpec,
 )
 
-from penstock.cli.reaching import WAIT_S, client_settings
+from penstock.cli.connect import WAIT_S, client_settings
 
 Place = tuple[str, int]  # topic, partition
 NOTHING: Final = -1  # no offset committed, or no record there

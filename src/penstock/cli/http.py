@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.error_output import REFUSED, show_server_error
-from penstock.cli.serving import (
+from penstock.cli.broker_options import (
     PORT_LAST,
     AllowedHosts,
     Insecure,
@@ -14,6 +13,7 @@ from penstock.cli.serving import (
     Level,
     LogLevel,
 )
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
 
 

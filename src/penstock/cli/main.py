@@ -1,13 +1,37 @@
-"""The `penstock` command. Loads only the family of commands that is asked for."""
+"""The `penstock` command. Loads only the family of commands that is asked for.
+
+Standard input, output and error as a shell hands them over: closed, broken or full.
+"""
 
 import importlib
+import os
 import sys
 from typing import Final
 
 import typer
 
 from penstock.cli.error_output import RootGroup
-from penstock.cli.streams import drop_output, open_missing
+
+
+def open_missing() -> None:
+    """A stream that was closed is an empty one.
+
+    A file or socket would get its number otherwise, and be taken for it.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 - open to the end of the process
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as above
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as above
+
+
+def drop_output() -> None:
+    """Nobody takes what is written: forget what is left of it, so that no more is tried."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
 
 INTERRUPTED: Final = 130  # what a shell makes of SIGINT
 # name: (where, whether it has commands of its own)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     AsJson,
     Bootstrap,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     REFUSED,
     AsJson,
@@ -19,14 +19,14 @@ from penstock.cli.reaching import (
 )
 from penstock.cli.registry_link import LOCAL as REGISTRY
 from penstock.cli.registry_link import RegistryUrl
-from penstock.client.annotate import annotate, hexdump
-from penstock.client.contract import Contract
-from penstock.client.errors import ClientError, Reason
-from penstock.client.frame import Side
+from penstock.client.event import Reading
 from penstock.client.quarantine import Quarantined
-from penstock.client.reading import Reading
 from penstock.client.redrive import Found, Redriven, Returning, Selection, look, redrive
 from penstock.client.registry import Registry
+from penstock.serde.annotate import annotate, hexdump
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ClientError, Reason
+from penstock.serde.frame import Side
 
 app = typer.Typer(no_args_is_help=True, help="What could not be read, and sending it back.")
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import httpx
 import typer
 
-from penstock.cli.reaching import UNREACHABLE, WAIT_S, fail
-from penstock.schemas.languages import parse
+from penstock.cli.connect import UNREACHABLE, WAIT_S, fail
 from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, SchemaType, Source
+from penstock.schemas.parse_cache import parse
 
 LOCAL: Final = "http://127.0.0.1:8081"
 NOT_FOUND: Final = 404

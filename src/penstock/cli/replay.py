@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     AsJson,
     Bootstrap,
@@ -17,9 +17,9 @@ from penstock.cli.reaching import (
     kafka_properties,
     show_json,
 )
-from penstock.client.errors import ClientError
 from penstock.errors import Refused
 from penstock.model import Millis, Offset
+from penstock.serde.errors import ClientError
 
 if TYPE_CHECKING:
     from penstock.spark.replay import Edge, Replay

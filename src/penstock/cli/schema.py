@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.reaching import REFUSED, AsJson, fail, show_json, show_table
+from penstock.cli.connect import REFUSED, AsJson, fail, show_json, show_table
 from penstock.cli.registry_link import (
     LOCAL,
     RegistryLink,
@@ -25,7 +25,7 @@ from penstock.cli.registry_settings import (
     set_mode,
     settings_of,
 )
-from penstock.registry.advice import Explanation, explain
+from penstock.gate.advice import Explanation, explain
 from penstock.registry.errors import INVALID_SCHEMA
 from penstock.schemas.model import ParsedSchema, Policy
 from penstock.schemas.readers import READERS

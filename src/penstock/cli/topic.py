@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     NewTopic,
 )
 
-from penstock.cli.reaching import (
+from penstock.cli.connect import (
     LOCAL,
     REFUSED,
     WAIT_S,
@@ -119,7 +119,7 @@ def describe(
     """Show one topic: partitions, their leaders and offsets, and settings."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from penstock.cli.reaching import client_settings, tell
+    from penstock.cli.connect import client_settings, tell
 
     client = admin(bootstrap)
     with telling(bootstrap, name):

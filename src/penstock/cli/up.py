@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from penstock.cli.error_output import REFUSED, show_server_error
-from penstock.cli.serving import (
+from penstock.cli.broker_options import (
     PORT_LAST,
     Advertise,
     AllowedHosts,
@@ -27,6 +26,7 @@ from penstock.cli.serving import (
     Settings,
     broker_options,
 )
+from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.node.broker_process import BrokerOptions
 from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions
 from penstock.node.supervisor import CannotStart, supervise
@@ -128,7 +128,7 @@ def _check_together(
 
 
 def _check_reachable(kafka: str) -> None:
-    from penstock.cli.reaching import check_reachable  # loads a Kafka client: not for our own log
+    from penstock.cli.connect import check_reachable  # loads a Kafka client: not for our own log
 
     check_reachable(kafka, f"--log {KAFKA_LOG}HOST:PORT")
 

@@ -18,10 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.client.aio import AsyncConsumer, AsyncProducer, AsyncRegistry
-    from penstock.client.batches import BatchDeserializer, BatchSerializer
+    from penstock.client.commit_tracker import Commits
     from penstock.client.consumer import Consumer
-    from penstock.client.contract import Contract, Form
-    from penstock.client.errors import (
+    from penstock.client.decode_filter import OnUndecodable
+    from penstock.client.event import Event
+    from penstock.client.event_batch import EventBatch
+    from penstock.client.flow_control import FlowLimits
+    from penstock.client.metrics import ClientMetrics
+    from penstock.client.producer import KEY_HASH, Producer, RoundRobin, Sticky
+    from penstock.client.registry import Registry
+    from penstock.client.transaction import TransactionAborted
+    from penstock.schemas.readers import Reader
+    from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer
+    from penstock.serde.contract import Contract, Form, SubjectNames
+    from penstock.serde.errors import (
         ArgumentError,
         ClientError,
         DeliveryFailed,
@@ -33,26 +43,14 @@ if TYPE_CHECKING:
         UnsupportedRule,
         WaitTimeoutError,
     )
-    from penstock.client.event import Event
-    from penstock.client.event_batch import EventBatch
-    from penstock.client.flow import FlowLimits
-    from penstock.client.metrics import ClientMetrics
-    from penstock.client.partitioners import KEY_HASH, RoundRobin, Sticky
-    from penstock.client.producer import Producer
-    from penstock.client.progress import Commits
-    from penstock.client.registry import Registry
-    from penstock.client.serializers import Deserializer, Serializer
-    from penstock.client.sieve import OnUndecodable
-    from penstock.client.subjects import SubjectNames
-    from penstock.client.transaction import TransactionAborted
-    from penstock.schemas.readers import Reader
+    from penstock.serde.serializers import Deserializer, Serializer
 
 _HOMES: Final = {
-    "aio": ("AsyncConsumer", "AsyncProducer", "AsyncRegistry"),
-    "batches": ("BatchDeserializer", "BatchSerializer"),
-    "consumer": ("Consumer",),
-    "contract": ("Contract", "Form"),
-    "errors": (
+    "penstock.client.aio": ("AsyncConsumer", "AsyncProducer", "AsyncRegistry"),
+    "penstock.client.commit_tracker": ("Commits",),
+    "penstock.client.consumer": ("Consumer",),
+    "penstock.client.decode_filter": ("OnUndecodable",),
+    "penstock.serde.errors": (
         "ArgumentError",
         "ClientError",
         "DeliveryFailed",
@@ -64,23 +62,19 @@ _HOMES: Final = {
         "UnsupportedRule",
         "WaitTimeoutError",
     ),
-    "event": ("Event",),
-    "event_batch": ("EventBatch",),
-    "flow": ("FlowLimits",),
-    "metrics": ("ClientMetrics",),
-    "partitioners": ("KEY_HASH", "RoundRobin", "Sticky"),
-    "producer": ("Producer",),
-    "progress": ("Commits",),
-    "registry": ("Registry",),
-    "serializers": ("Deserializer", "Serializer"),
-    "sieve": ("OnUndecodable",),
-    "subjects": ("SubjectNames",),
-    "transaction": ("TransactionAborted",),
+    "penstock.client.event": ("Event",),
+    "penstock.client.event_batch": ("EventBatch",),
+    "penstock.client.flow_control": ("FlowLimits",),
+    "penstock.client.metrics": ("ClientMetrics",),
+    "penstock.client.producer": ("KEY_HASH", "Producer", "RoundRobin", "Sticky"),
+    "penstock.client.registry": ("Registry",),
+    "penstock.client.transaction": ("TransactionAborted",),
+    "penstock.schemas.readers": ("Reader",),
+    "penstock.serde.batch_serializers": ("BatchDeserializer", "BatchSerializer"),
+    "penstock.serde.contract": ("Contract", "Form", "SubjectNames"),
+    "penstock.serde.serializers": ("Deserializer", "Serializer"),
 }
-_MODULES: Final = {
-    name: f"penstock.client.{home}" for home, names in _HOMES.items() for name in names
-}
-_MODULES["Reader"] = "penstock.schemas.readers"
+_MODULES: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "KEY_HASH",

@@ -15,16 +15,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.client.closing import AsyncClosing
 from penstock.client.consumer import ARROW_RECORDS_MAX, Consumer
+from penstock.client.delivery import Deliveries, Placed
 from penstock.client.event import Event
-from penstock.client.frame import SchemaKey
-from penstock.client.intake import BATCH_MAX
-from penstock.client.outbox import Deliveries, Placed
+from penstock.client.poll_thread import BATCH_MAX
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
-from penstock.client.schema_source import KnownSchema, Registration
+from penstock.closing import AsyncClosing
 from penstock.schemas.model import Source
+from penstock.serde.frame import SchemaKey
+from penstock.serde.schema_source import KnownSchema, Registration
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import EventBatch

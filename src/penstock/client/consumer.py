@@ -16,25 +16,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Message
 
-from penstock.client.closing import Closing
-from penstock.client.consuming import Offsets
-from penstock.client.contract import Contract
-from penstock.client.errors import ArgumentError, ClientError
-from penstock.client.event import Event
-from penstock.client.flow import Flow, FlowLimits, FlowStats
-from penstock.client.handed_over import HandedOver
-from penstock.client.intake import BATCH_MAX, Intake, Taken
+from penstock.client.commit_tracker import Commits, Progress, Settling
+from penstock.client.decode_filter import OnUndecodable, Sieve
+from penstock.client.event import Event, Reading
+from penstock.client.flow_control import Flow, FlowLimits, FlowStats
 from penstock.client.kafka_errors import reach_of
-from penstock.client.progress import Commits, Progress
+from penstock.client.poll_thread import BATCH_MAX, Intake, Taken
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reader_lease import ReaderLease
-from penstock.client.reading import Reading
 from penstock.client.registry import Registry
-from penstock.client.serializers import SerdeStats
-from penstock.client.settling import Settling
-from penstock.client.sieve import OnUndecodable, Sieve
+from penstock.client.transaction import HandedOver, Offsets
+from penstock.closing import Closing
 from penstock.model import Offset, TopicPartition
 from penstock.schemas.readers import Reader
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ArgumentError, ClientError
+from penstock.serde.serializers import SerdeStats
 
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReading, EventBatch

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Message
 
-from penstock.client.batch_frames import WrongRow
-from penstock.client.batches import BatchDeserializer
-from penstock.client.contract import Contract
-from penstock.client.errors import ArgumentError
-from penstock.client.frame import Side
 from penstock.client.registry import Registry
-from penstock.client.serializers import SerdeStats
+from penstock.serde.batch_frames import WrongRow
+from penstock.serde.batch_serializers import BatchDeserializer
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ArgumentError
+from penstock.serde.frame import Side
+from penstock.serde.serializers import SerdeStats
 
 
 class EventBatch:

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.errors import ArgumentError, ClientError
 from penstock.client.rate_limited_log import RateLimitedLog
+from penstock.serde.errors import ArgumentError, ClientError
 
 logger = logging.getLogger(__name__)
 

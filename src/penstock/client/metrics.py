@@ -16,9 +16,9 @@ from prometheus_client.core import (
 )
 
 from penstock.client.consumer import Consumer
-from penstock.client.errors import Reason
 from penstock.client.registry import Registry
-from penstock.client.serializers import LATENCY_BOUNDS_S, SerdeStats
+from penstock.serde.errors import Reason
+from penstock.serde.serializers import LATENCY_BOUNDS_S, SerdeStats
 
 
 class Measured(Protocol):

@@ -7,19 +7,22 @@
 
 Deliveries are idempotent and acknowledged by all in-sync replicas unless `settings` say otherwise.
 Thin over librdkafka: what it can do, `settings` can ask for.
+
+Which partition an event goes to, decided before it is sent.
+
+`KEY_HASH` is left to librdkafka and is the one to use: the same key goes to the same partition
+from every client with the same hash, Java's default included. The others are asked per event with
+the key's bytes and the number of partitions. A plain function will do as one of your own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from penstock.client.closing import Closing
-from penstock.client.consuming import Consuming
-from penstock.client.contract import Contract
-from penstock.client.errors import ClientError
-from penstock.client.frame import Side
-from penstock.client.outbox import (
+from penstock.client.delivery import (
     CLOSE_WAIT_S,
     Deliveries,
     Outbox,
@@ -27,15 +30,55 @@ from penstock.client.outbox import (
     Placed,
     RecordHeaders,
 )
-from penstock.client.partitioners import KEY_HASH, Partitioner
 from penstock.client.registry import Registry
-from penstock.client.serializers import Framed
-from penstock.client.sides import ManyWriter, listed, parts_of, writer_for
-from penstock.client.transaction import Transaction
+from penstock.client.transaction import Consuming, Transaction
+from penstock.closing import Closing
 from penstock.model import Millis
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ClientError
+from penstock.serde.frame import Side
+from penstock.serde.key_value import ManyWriter, listed, parts_of, writer_for
+from penstock.serde.serializers import Framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Partitioner: TypeAlias = Callable[[bytes | None, int], int]
+
+STICKY_EVENTS: Final = 500
+KEY_HASH: Final[Partitioner | None] = None  # keyless events stay together for a while
+
+
+class RoundRobin:
+    """One partition after another, whatever the key: the most even spread."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._numbers = itertools.count(first)
+
+    def __call__(self, key: bytes | None, partition_count: int) -> int:
+        """The next one."""
+        return next(self._numbers) % partition_count
+
+
+class Sticky:
+    """Many events to one partition, then to another, whatever the key: the largest batches."""
+
+    def __init__(self, events: int = STICKY_EVENTS, seed: int | None = None) -> None:
+        self._events = events
+        self._left = 0
+        self._chosen = 0
+        self._random = random.Random(seed)
+
+    def __call__(self, key: bytes | None, partition_count: int) -> int:
+        """The present one, or another by chance once it had its share."""
+        if self._left == 0 or self._chosen >= partition_count:
+            self._left = self._events
+            others = [one for one in range(partition_count) if one != self._chosen]
+            self._chosen = self._random.choice(others or [0])
+        self._left -= 1
+        return self._chosen
+
 
 MANY_ROWS: Final = 5_000  # are written at a time, and are sent together or not at all
 _NO_KEY: Final = Framed(None)

@@ -17,10 +17,10 @@ Reads and writes headers, and talks to nobody.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from penstock.client.errors import Reason, Undecodable
-from penstock.client.frame import Headers, Side
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
+from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.frame import Headers, Side
 
 SUFFIX: Final = ".quarantine"
 PREFIX: Final = "penstock.quarantine."

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.client.errors import ClientError, DeliveryFailed
+from penstock.client.delivery import Deliveries, Outbox, Outgoing
 from penstock.client.kafka_errors import connected, reach_of
-from penstock.client.outbox import Deliveries, Outbox, Outgoing
 from penstock.client.quarantine import Origin, Verdict, quarantine_topic, write_envelope
+from penstock.serde.errors import ClientError, DeliveryFailed
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,13 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Final
 
-from penstock.client.contract import Contract
-from penstock.client.contracts.readers import LEASE_DAYS, declare_reader, leased
-from penstock.client.contracts.registry_api import RegistryApi
-from penstock.client.errors import ClientError
-from penstock.client.frame import Side
 from penstock.client.registry import Registry
-from penstock.client.subjects import subject_name
+from penstock.gate.registry_api import RegistryApi
+from penstock.gate.registry_readers import LEASE_DAYS, declare_reader, leased
 from penstock.schemas.readers import Reader
+from penstock.serde.contract import Contract, subject_name
+from penstock.serde.errors import ClientError
+from penstock.serde.frame import Side
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.client.errors import ClientError, Reason
-from penstock.client.intake import offset_of, partition_of
+from penstock.client.delivery import Outbox, Outgoing
+from penstock.client.event import Reading, UndecodableSide
 from penstock.client.kafka_errors import KafkaFailed, connection_settings
-from penstock.client.outbox import Outbox, Outgoing
+from penstock.client.poll_thread import offset_of, partition_of
 from penstock.client.quarantine import (
     Origin,
     Quarantined,
@@ -28,10 +28,10 @@ from penstock.client.quarantine import (
     redriven_headers,
     redriven_marker,
 )
-from penstock.client.reading import Reading, UndecodableSide
 from penstock.client.transaction import Transaction
 from penstock.errors import Malformed
 from penstock.model import Offset, TopicPartition
+from penstock.serde.errors import ClientError, Reason
 
 WAIT_S: Final = 10.0
 Settings = Mapping[str, Any]  # librdkafka's, beside the address: TLS, a login

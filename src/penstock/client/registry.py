@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from penstock.client.closing import Closing
-from penstock.client.errors import RegistryUnavailable, UnknownSchema
-from penstock.client.frame import SchemaId, SchemaKey
+from penstock.client.registry_documents import read_rule_set, read_source, schema_body
 from penstock.client.registry_http import (
     ATTEMPTS,
     TIMEOUT_S,
@@ -22,16 +20,14 @@ from penstock.client.registry_http import (
     RequestStats,
     quoted,
 )
-from penstock.client.schema_documents import (
-    read_rule_set,
-    read_source,
-    schema_body,
-)
-from penstock.client.schema_source import KnownSchema, Registration, UnusableSchema
 from penstock.client.single_flight import CacheStats, SingleFlight
+from penstock.closing import Closing
 from penstock.schemas.identity import RuleSet, fingerprint
-from penstock.schemas.languages import parse
 from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, Source
+from penstock.schemas.parse_cache import parse
+from penstock.serde.errors import RegistryUnavailable, UnknownSchema
+from penstock.serde.frame import SchemaId, SchemaKey
+from penstock.serde.schema_source import KnownSchema, Registration, UnusableSchema
 
 CHARACTERS_MAX: Final = 64 << 20  # of schema texts that are remembered
 IDS_MAX: Final = 10_000

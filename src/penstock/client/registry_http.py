@@ -15,12 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
-from penstock.client.errors import (
-    ArgumentError,
-    RegistryRefused,
-    RegistryUnavailable,
-    UnknownSchema,
-)
+from penstock.serde.errors import ArgumentError, RegistryRefused, RegistryUnavailable, UnknownSchema
 
 TIMEOUT_S: Final = 10.0
 ATTEMPTS: Final = 3

@@ -3,19 +3,53 @@
 Leaves by one of three doors: committed; aborted, and the error that was raised inside goes on; or
 aborted because the broker said so (TransactionAborted: do it again). A producer that was fenced
 cannot go on at all.
+
+What a transaction needs of a consumer: where it is, and how to go back there.
+
+What a consumer handed to its program and nobody committed yet, as a transaction needs it.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.consuming import Consuming, Offsets
-from penstock.client.errors import ClientError, Rebalanced
+from penstock.client.commit_tracker import Progress
+from penstock.client.decode_filter import Sieve
+from penstock.client.delivery import Outbox, Outgoing
 from penstock.client.kafka_errors import KafkaFailed, explained
-from penstock.client.outbox import Outbox
+from penstock.client.poll_thread import Intake
+from penstock.serde.errors import ClientError, Rebalanced
+
+
+class Offsets(Protocol):
+    """A consumer whose offsets are committed by somebody else's transaction."""
+
+    def positions(self) -> list[Any]:
+        """confluent-kafka's TopicPartitions: what comes after all that was handed over."""
+
+    def group_metadata(self) -> Any:
+        """Who the consumer is in its group: the broker declines if that is over."""
+
+    def set_aside(self) -> Sequence[Outgoing]:
+        """Records for quarantine since the last transaction."""
+
+    def settled(self) -> None:
+        """All that was handed over is committed."""
+
+    def rewind(self) -> None:
+        """None of it is: hand it over again."""
+
+
+class Consuming(Protocol):
+    """A consumer that a transaction can speak for."""
+
+    @property
+    def offsets(self) -> Offsets:
+        """What it handed over and nobody committed yet."""
+
 
 WAIT_S: Final = 60.0
 ATTEMPTS: Final = 5
@@ -121,3 +155,35 @@ class Transaction:
                 error: KafkaError = failure.args[0]
                 if not error.retriable() or attempt == ATTEMPTS - 1:
                     raise
+
+
+class HandedOver:
+    """Of one consumer; see `consuming.Offsets`."""
+
+    def __init__(self, intake: Intake, progress: Progress, sieve: Sieve) -> None:
+        self._intake = intake
+        self._progress = progress
+        self._sieve = sieve
+
+    def positions(self) -> list[Any]:
+        """What comes after all that was handed over."""
+        return self._progress.positions()
+
+    def group_metadata(self) -> Any:
+        """Who the consumer is in its group."""
+        return self._intake.group_metadata()
+
+    def set_aside(self) -> Sequence[Outgoing]:
+        """What belongs in quarantine with the transaction."""
+        return self._sieve.take_asides()
+
+    def settled(self) -> None:
+        """A transaction committed all that was handed over."""
+        self._progress.settled()
+
+    def rewind(self) -> None:
+        """A transaction was undone: what was handed over since the last one comes again."""
+        self._sieve.take_asides()
+        places = self._progress.unsettle()
+        if places:
+            self._intake.seek(places)

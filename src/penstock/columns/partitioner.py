@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from penstock.columns.compiled import Bytes, Int64s, inlined, kernel
-from penstock.columns.write_kernels import BytesLayout
+from penstock.columns.record_kernels_write import BytesLayout
 
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from penstock.config.keys import LONG_MAX, Key, Kind, Synonym, Value, write_value
+from penstock.config.key_rows import LONG_MAX, Key, Kind, Synonym, Value, write_value
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
 

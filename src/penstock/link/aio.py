@@ -7,14 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from penstock.clock import monotonic_ms
 from penstock.errors import Malformed
-from penstock.link.address import Address, Unreachable, read_bootstrap
-from penstock.link.clock import monotonic_ms
 from penstock.link.connection import Answer, Connection
-from penstock.link.request import Request, plain
-from penstock.link.routes import Operation, Routes, StreamOperation
-from penstock.link.settings import USUAL, LinkSettings
-from penstock.link.steps import (
+from penstock.link.operation import (
     FAILURES,
     Begin,
     Drive,
@@ -22,9 +18,19 @@ from penstock.link.steps import (
     Finish,
     Give,
     Pause,
+    Request,
+    plain,
 )
-from penstock.link.tls import tls_context
-from penstock.protocol.messages import api_name
+from penstock.link.routing import Operation, Routes, StreamOperation
+from penstock.link.settings import (
+    USUAL,
+    Address,
+    LinkSettings,
+    Unreachable,
+    read_bootstrap,
+    tls_context,
+)
+from penstock.protocol.kio_codec import api_name
 
 _SECOND_MS: Final = 1000
 T = TypeVar("T")

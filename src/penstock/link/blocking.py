@@ -15,18 +15,32 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from penstock.clock import monotonic_ms
 from penstock.errors import Malformed
-from penstock.link.address import Address, Unreachable, read_bootstrap
-from penstock.link.clock import monotonic_ms
 from penstock.link.connection import Connection
-from penstock.link.request import Request, plain
-from penstock.link.routes import Operation, Routes, StreamOperation
-from penstock.link.settings import USUAL, LinkSettings
-from penstock.link.steps import FAILURES, Begin, Drive, Effect, Finish, Give, Pause
-from penstock.link.tls import tls_context
+from penstock.link.operation import (
+    FAILURES,
+    Begin,
+    Drive,
+    Effect,
+    Finish,
+    Give,
+    Pause,
+    Request,
+    plain,
+)
+from penstock.link.routing import Operation, Routes, StreamOperation
+from penstock.link.settings import (
+    USUAL,
+    Address,
+    LinkSettings,
+    Unreachable,
+    read_bootstrap,
+    tls_context,
+)
 from penstock.model import Millis
-from penstock.protocol.messages import api_name
-from penstock.protocol.primitives import Buffer
+from penstock.protocol.kio_codec import api_name
+from penstock.protocol.varint import Buffer
 
 _SECOND_MS: Final = 1000
 _PARTS_MAX: Final = 512  # in one call to the kernel, which takes 1024

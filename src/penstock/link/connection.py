@@ -3,6 +3,12 @@
 Requests in, bytes out; bytes in, responses out. A broker answers in the order it was asked: an
 answer with another number than the one that is due is Malformed, and so is anything that is not
 the message it should be. After Malformed the connection is good for nothing.
+
+Bytes off a socket -> whole frames, each in memory of its own.
+
+What a frame holds may be handed on as views and outlive the connection: a frame's memory is never
+used again. A large frame is received straight into its place; small ones are copied out of one
+shared scratch area.
 """
 
 from collections import deque
@@ -11,15 +17,74 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.address import Address
-from penstock.link.apis import Api
-from penstock.link.login import Login, converse
-from penstock.link.receiving import Receiver
-from penstock.link.request import Parts, Request, plain
-from penstock.link.settings import LinkSettings
-from penstock.protocol.headers import response_has_tags, skip_tagged_fields, write_request_header
-from penstock.protocol.messages import BodyReader, api_name, response_reader
-from penstock.protocol.primitives import Buffer
+from penstock.link.operation import Parts, Request, plain
+from penstock.link.sasl import Login, converse
+from penstock.link.settings import Address, LinkSettings
+from penstock.protocol.api import Api
+from penstock.protocol.framing import (
+    RESPONSE_BYTES_MIN,
+    SIZE_BYTES,
+    frame_end,
+    response_has_tags,
+    skip_tagged_fields,
+    write_request_header,
+)
+from penstock.protocol.kio_codec import BodyReader, api_name, response_reader
+from penstock.protocol.varint import Buffer
+
+_SCRATCH_BYTES: Final = 64 << 10
+
+
+class Receiver:
+    """Gives room to receive into, and takes count of what came."""
+
+    __slots__ = ("_bytes_max", "_filled", "_frame", "_scratch")
+
+    def __init__(self, *, frame_bytes_max: int) -> None:
+        self._bytes_max = frame_bytes_max
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._frame: memoryview | None = None  # a frame whose size is known, not yet all there
+        self._filled = 0  # bytes in the frame, or in the scratch area while there is none
+
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        place = self._scratch if self._frame is None else self._frame
+        return place[self._filled :]
+
+    def received(self, size: int) -> list[memoryview]:
+        """The frames that are complete now that so many bytes were put into `room`.
+
+        A size no broker would send raises Malformed.
+        """
+        self._filled += size
+        if self._frame is None:
+            return self._cut()
+        if self._filled < len(self._frame):
+            return []
+        frame, self._frame, self._filled = self._frame, None, 0
+        return [frame]
+
+    def _cut(self) -> list[memoryview]:
+        frames = []
+        start, end, scratch = 0, self._filled, self._scratch
+        while True:
+            following = frame_end(
+                scratch, start, end, bytes_min=RESPONSE_BYTES_MIN, bytes_max=self._bytes_max
+            )
+            if following is None or following > end:
+                break
+            frames.append(memoryview(bytes(scratch[start + SIZE_BYTES : following])))
+            start = following
+        if following is None:
+            self._filled = end - start
+            scratch[: self._filled] = bytes(scratch[start:end])
+        else:
+            start += SIZE_BYTES
+            self._frame = memoryview(bytearray(following - start))
+            self._filled = end - start
+            self._frame[: self._filled] = scratch[start:end]
+        return frames
+
 
 _SIZE: Final = Struct(">i")
 _CORRELATION: Final = Struct(">i")

@@ -8,11 +8,10 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.apis import Api
-from penstock.link.request import Request, plain
-from penstock.link.routes import Coordinates, Routes, operation
-from penstock.link.steps import Ask, Steps, ask_all
+from penstock.link.operation import Ask, Request, Steps, ask_all, plain
+from penstock.link.routing import Coordinates, Routes, operation
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
+from penstock.protocol.api import Api
 
 LATEST: Final = Millis(-1)  # in place of a time: the end, as far as the isolation lets one read
 EARLIEST: Final = Millis(-2)

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.apis import Api
 from penstock.link.offsets import accept_rows, offset_rows
-from penstock.link.request import Request, plain
-from penstock.link.routes import Coordinates, Routes, operation
-from penstock.link.states_answer import TransactionState, read_states_answer
-from penstock.link.steps import Ask, Steps, ask_all
+from penstock.link.operation import Ask, Request, Steps, ask_all, plain
+from penstock.link.routing import Coordinates, Routes, operation
 from penstock.model import Offset, ProducerEpoch, ProducerId, TopicPartition
+from penstock.protocol.api import Api
+from penstock.protocol.messages.transactions import TransactionState, read_states_answer
 
 _PROTOCOL_2: Final = 5  # of EndTxn and TxnOffsetCommit
 _EXPECTS_FROM: Final = 3  # InitProducerId with the producer that the client believes to be

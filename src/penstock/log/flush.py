@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from penstock.log.producer_snapshots import snapshot_path
 from penstock.log.segment import Segment
-from penstock.log.snapshots import snapshot_path
 from penstock.model import Offset
 
 

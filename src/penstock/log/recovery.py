@@ -17,25 +17,24 @@ from typing import NamedTuple
 
 from penstock.errors import Malformed
 from penstock.log.checkpoints import restore_advice
-from penstock.log.damage import DamagedLog, warn_of_damage
-from penstock.log.epochs import LeaderEpochs
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.indexes import DAMAGED, MISSING, OFFSET_ENTRY, TIME_ENTRY
-from penstock.log.producers import ProducerTable, Staged
-from penstock.log.rolling import RELATIVE_OFFSET_MAX
-from penstock.log.scan import Scanned, scan_batches, scan_headers
-from penstock.log.segment import Segment, base_offset_of
-from penstock.log.segment_end import SUFFIX as END_SUFFIX
-from penstock.log.snapshots import (
+from penstock.log.leader_epochs import LeaderEpochs
+from penstock.log.producer_snapshots import (
     load_snapshot,
     save_snapshot,
     snapshot_offsets,
     snapshot_path,
 )
-from penstock.log.swap import settle_leftovers
+from penstock.log.producer_state import ProducerTable, Staged
+from penstock.log.scan import DamagedLog, Scanned, scan_batches, scan_headers, warn_of_damage
+from penstock.log.segment import Segment, base_offset_of
+from penstock.log.segment_end import SUFFIX as END_SUFFIX
+from penstock.log.segment_policy import RELATIVE_OFFSET_MAX
+from penstock.log.segment_swap import settle_leftovers
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader, check_stored_batch
-from penstock.protocol.control import read_marker
+from penstock.protocol.control_records import read_marker
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeEntr
 from penstock.log.scan import scan_headers
 from penstock.log.segment_end import SUFFIX as END_SUFFIX
 from penstock.log.segment_end import SegmentEnd, check_end, read_end, write_end
-from penstock.log.txn_index import TransactionIndex
+from penstock.log.transaction_index import TransactionIndex
 from penstock.model import NO_OFFSET, NO_TIMESTAMP, Millis, Offset
 from penstock.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
 

@@ -62,7 +62,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
     logging.basicConfig(stream=sys.stderr, level=options.log_level, format=LOG_FORMAT)
     from penstock.errors import Malformed
     from penstock.log import FolderUnusable
-    from penstock.node.listening import CannotListen, bracketed, raise_file_limit
+    from penstock.node.listen_address import CannotListen, bracketed, raise_file_limit
     from penstock.node.run_broker import run_broker
     from penstock.node.settings import BadSettings
 
@@ -89,7 +89,7 @@ def run(options: BrokerOptions, *, announce: Any, watch: bool = False) -> int:
 
 
 def _settings(options: BrokerOptions, folder: Path | None) -> Any:
-    from penstock.node.listening import is_loopback
+    from penstock.node.listen_address import is_loopback
     from penstock.node.settings import node_settings
 
     settings = node_settings(

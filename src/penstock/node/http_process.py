@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from penstock.node.listening import bracketed
+from penstock.node.listen_address import bracketed
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 HTTP_PORT: Final = 8081
@@ -88,9 +88,9 @@ def run(options: HttpOptions, *, announce: Announce, watch: bool = False) -> int
     from confluent_kafka import KafkaException
 
     from penstock.errors import Refused
-    from penstock.node.listening import CannotListen, NotAllowed, check_exposure, is_loopback
+    from penstock.node.listen_address import CannotListen, NotAllowed, check_exposure, is_loopback
     from penstock.node.run_http import run_http
-    from penstock.registry.reading import CannotWrite
+    from penstock.registry.topic_reader import CannotWrite
 
     def on_ready(url: str) -> None:
         announce({"http": url, "pid": os.getpid()})

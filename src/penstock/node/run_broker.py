@@ -21,32 +21,32 @@ from uuid import uuid4
 import uvloop
 
 from penstock.broker.broker import Broker, Endpoint
-from penstock.broker.cluster import (
+from penstock.broker.coordinators import Groups
+from penstock.broker.dispatch import Dispatcher
+from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.flusher import Flusher
+from penstock.broker.handler import result_of
+from penstock.broker.handlers import API_TABLE
+from penstock.broker.handlers.api_versions import FEATURES
+from penstock.broker.listener import Server
+from penstock.broker.metadata_image import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
     ClusterController,
     kafka_id,
 )
-from penstock.broker.dispatch import Dispatcher
-from penstock.broker.fetch_sessions import FetchSessions
-from penstock.broker.flushing import Flusher
-from penstock.broker.groups import Groups
-from penstock.broker.handler import result_of
-from penstock.broker.handlers import API_TABLE
-from penstock.broker.handlers.api_versions import FEATURES
 from penstock.broker.partition import Leadership, Partition, TopicSettings
 from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import Quotas
-from penstock.broker.serving import Server
-from penstock.broker.transactions import Transactions
+from penstock.broker.transaction_coordinators import Transactions
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.coordination.controller import Cluster
 from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
-from penstock.log.identity import load_identity, load_topic_id, stores_topic_id
+from penstock.log.log_dir import FolderStore
+from penstock.log.log_dir_identity import load_identity, load_topic_id, stores_topic_id
 from penstock.model import LeaderEpoch, Millis, Moment, NodeId
-from penstock.node.inspector import Inspector
-from penstock.node.listening import CannotListen, bracketed
-from penstock.node.log_store import FolderStore
+from penstock.node.listen_address import CannotListen, bracketed
+from penstock.node.record_inspector import Inspector
 from penstock.node.settings import (
     NodeSettings,
     broker_view,

@@ -16,18 +16,18 @@ import uvloop
 from fastapi import FastAPI
 
 from penstock import __version__
-from penstock.link.options import read_properties
+from penstock.link.settings import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
-from penstock.node.listening import CannotListen, raise_file_limit
+from penstock.node.listen_address import CannotListen, raise_file_limit
+from penstock.registry.election import Candidate, Election
 from penstock.registry.http.app import build
-from penstock.registry.http.forwarding import Forwarder
+from penstock.registry.http.forward import Forwarder
 from penstock.registry.http.front import Front
 from penstock.registry.http.guard import Guard
-from penstock.registry.http.wire import Limits, RepeatingProtocol
-from penstock.registry.journal import LogSettings
-from penstock.registry.membership import Candidate, Election
-from penstock.registry.service import Registry
+from penstock.registry.http.response_cache import Limits, RepeatingProtocol
+from penstock.registry.kafka_journal import LogSettings
+from penstock.registry.node import Registry
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from penstock.broker.settings import BrokerSettings, NetworkSettings
-from penstock.config.broker import BROKER_KEYS, broker_values
+from penstock.config.broker_keys import BROKER_KEYS, broker_values
 from penstock.config.resolve import Layers, Values
-from penstock.coordination.controller.rules import ControllerRules
+from penstock.coordination.controller.settings import ControllerRules
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.errors import Refused
 from penstock.model import Millis, NodeId
-from penstock.node.listening import NotAllowed, check_exposure
+from penstock.node.listen_address import NotAllowed, check_exposure
 from penstock.upkeep.scheduler import UpkeepSettings
 
 DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
-from penstock.protocol.primitives import Buffer, WritableBuffer
+from penstock.protocol.varint import Buffer, WritableBuffer
 
 _HEADER: Final = Struct(
     ">"

@@ -15,8 +15,8 @@ from struct import error as StructError
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.errors import Malformed
-from penstock.protocol.headers import is_flexible_version, skip_tagged_fields
-from penstock.protocol.primitives import read_unsigned_varint, unsigned_varint
+from penstock.protocol.framing import is_flexible_version, skip_tagged_fields
+from penstock.protocol.varint import read_unsigned_varint, unsigned_varint
 
 TopicKey: TypeAlias = str | bytes  # a name, or the 16 bytes of an id
 

@@ -24,8 +24,8 @@ from penstock.model import (
 )
 from penstock.model import Sequence as ProducerSequence
 from penstock.protocol import batch as v2
-from penstock.protocol.codecs import Codec, compress, decompress
-from penstock.protocol.primitives import Buffer, read_varint, read_varlong, varint, varlong
+from penstock.protocol.compression import Codec, compress, decompress
+from penstock.protocol.varint import Buffer, read_varint, read_varlong, varint, varlong
 
 OPENED_BYTES_MAX: Final = 64 << 20  # of one batch's records; a larger batch is not for this module
 _COPIED_BYTES_MAX: Final = 1 << 20

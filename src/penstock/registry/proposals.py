@@ -6,21 +6,20 @@ Between the store, which knows what is there, and the examiner, which understand
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.gate.reader_breaks import Harm, messages_of_harms
+from penstock.registry.declared_readers import day_of, readers_of
 from penstock.registry.errors import Declined, invalid_schema
-from penstock.registry.examiner import Stored, Text, invalid
-from penstock.registry.names import Subject, context_of
-from penstock.registry.readers import day_of, readers_of
-from penstock.registry.service import Registry
+from penstock.registry.examine import Stored, Text, invalid
+from penstock.registry.node import Registry
 from penstock.registry.store.commands import Command, Register
-from penstock.registry.store.contracts import governed
-from penstock.registry.store.model import Config, Contents, Mode, Version
-from penstock.registry.store.registration import find_registered
+from penstock.registry.store.decide_register import find_registered
+from penstock.registry.store.events import Config, Contents, Mode, Version
+from penstock.registry.store.rule_sets import governed
 from penstock.registry.store.state import Store
+from penstock.registry.subject_names import Subject, context_of
 from penstock.schemas.compatibility import Level, Verdict, messages
 from penstock.schemas.identity import Metadata, RuleSet
-from penstock.schemas.model import InvalidSchema, Policy, SchemaType, Source
-from penstock.schemas.reader_breaks import Harm, messages_of_harms
-from penstock.schemas.tags import Tagging
+from penstock.schemas.model import InvalidSchema, Policy, SchemaType, Source, Tagging
 
 
 class Proposal(NamedTuple):

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.model import Millis
-from penstock.registry.names import Subject, context_of
-from penstock.registry.store.model import Version
+from penstock.registry.store.events import Version
 from penstock.registry.store.state import Store
+from penstock.registry.subject_names import Subject, context_of
 from penstock.registry.usage import Seen, Usage, Use
 
 DAY_MS: Final = 86_400_000

@@ -8,45 +8,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.spark.aggregates import count, greatest, least, total
     from penstock.spark.changelog import Changelog, Output
-    from penstock.spark.joins import Timed, join_within
+    from penstock.spark.event_time import (
+        Timed,
+        join_within,
+        late_events,
+        sessions,
+        sliding,
+        tumbling,
+    )
+    from penstock.spark.exactly_once_sink import exactly_once, in_transaction, record_batches
     from penstock.spark.lag import offsets_behind
-    from penstock.spark.late import late_events
-    from penstock.spark.micro_batch import exactly_once, in_transaction, record_batches
-    from penstock.spark.quarantine import split_quarantine, write_quarantine
+    from penstock.spark.partial_aggregates import count, greatest, least, total
+    from penstock.spark.quarantine_rows import split_quarantine, write_quarantine
     from penstock.spark.registry_functions import from_registry, to_registry
     from penstock.spark.replay import Replay
     from penstock.spark.sql_views import views
     from penstock.spark.tables import join_table, table
-    from penstock.spark.windows import sessions, sliding, tumbling
 
 # Never the name of a module here: importing that would put the module in the name's place.
 _EXPORTS: Final = {
     "Changelog": "penstock.spark.changelog",
     "Output": "penstock.spark.changelog",
     "Replay": "penstock.spark.replay",
-    "Timed": "penstock.spark.joins",
-    "count": "penstock.spark.aggregates",
-    "exactly_once": "penstock.spark.micro_batch",
+    "Timed": "penstock.spark.event_time",
+    "count": "penstock.spark.partial_aggregates",
+    "exactly_once": "penstock.spark.exactly_once_sink",
     "from_registry": "penstock.spark.registry_functions",
-    "greatest": "penstock.spark.aggregates",
-    "in_transaction": "penstock.spark.micro_batch",
+    "greatest": "penstock.spark.partial_aggregates",
+    "in_transaction": "penstock.spark.exactly_once_sink",
     "join_table": "penstock.spark.tables",
-    "join_within": "penstock.spark.joins",
-    "late_events": "penstock.spark.late",
-    "least": "penstock.spark.aggregates",
+    "join_within": "penstock.spark.event_time",
+    "late_events": "penstock.spark.event_time",
+    "least": "penstock.spark.partial_aggregates",
     "offsets_behind": "penstock.spark.lag",
-    "record_batches": "penstock.spark.micro_batch",
-    "sessions": "penstock.spark.windows",
-    "sliding": "penstock.spark.windows",
-    "split_quarantine": "penstock.spark.quarantine",
+    "record_batches": "penstock.spark.exactly_once_sink",
+    "sessions": "penstock.spark.event_time",
+    "sliding": "penstock.spark.event_time",
+    "split_quarantine": "penstock.spark.quarantine_rows",
     "table": "penstock.spark.tables",
     "to_registry": "penstock.spark.registry_functions",
-    "total": "penstock.spark.aggregates",
-    "tumbling": "penstock.spark.windows",
+    "total": "penstock.spark.partial_aggregates",
+    "tumbling": "penstock.spark.event_time",
     "views": "penstock.spark.sql_views",
-    "write_quarantine": "penstock.spark.quarantine",
+    "write_quarantine": "penstock.spark.quarantine_rows",
 }
 
 __all__ = [

@@ -30,10 +30,9 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructField, StructType
 
-from penstock.client.contract import Contract
 from penstock.errors import ErrorCode, Refused
+from penstock.serde.contract import Contract
 from penstock.spark import positions
-from penstock.spark.aggregates import Aggregate, Kind
 from penstock.spark.changelog_topic import (
     GONE,
     ID,
@@ -45,10 +44,15 @@ from penstock.spark.changelog_topic import (
     read_known,
     records,
 )
-from penstock.spark.connecting import cluster, kafka_properties
+from penstock.spark.connections import cluster, kafka_properties
+from penstock.spark.exactly_once_sink import (
+    TransactionalBatch,
+    batch_name,
+    in_transaction,
+    run_through,
+)
 from penstock.spark.keyed_state import LATE, KeyedState, Rules, Update
-from penstock.spark.micro_batch import TransactionalBatch, batch_name, in_transaction, run_through
-from penstock.spark.partials import (
+from penstock.spark.partial_aggregates import (
     END,
     KIND,
     NEWEST,
@@ -56,12 +60,14 @@ from penstock.spark.partials import (
     ROWS,
     STATE,
     WINDOW,
+    Aggregate,
+    Kind,
     Plan,
     Windows,
     partials,
 )
 from penstock.spark.read_options import EARLIEST_OFFSET, read_options
-from penstock.spark.spark_types import arrow_schema
+from penstock.spark.spark_columns import arrow_schema
 from penstock.spark.write_options import WriteRequest, contract_of, framing_of, prepared
 
 _PLACES: Final = (("_topic", "_partition", "_offset"), ("topic", "partition", "offset"))

@@ -26,8 +26,8 @@ from pyspark.sql.types import StructType
 from penstock.link.offsets import Isolation
 from penstock.model import Offset, TopicPartition
 from penstock.spark import positions
-from penstock.spark.connecting import cluster
-from penstock.spark.partials import CLOCK, END, KIND, NEWEST, OFFSET, PLACE, STATE, WINDOW
+from penstock.spark.connections import cluster
+from penstock.spark.partial_aggregates import CLOCK, END, KIND, NEWEST, OFFSET, PLACE, STATE, WINDOW
 from penstock.spark.read_options import Topics
 
 ID: Final = "_id"

@@ -18,8 +18,16 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from penstock.spark.aggregates import Aggregate
-from penstock.spark.partials import CLOCK, END, NEWEST, OFFSET, ROWS, STATE, WINDOW
+from penstock.spark.partial_aggregates import (
+    CLOCK,
+    END,
+    NEWEST,
+    OFFSET,
+    ROWS,
+    STATE,
+    WINDOW,
+    Aggregate,
+)
 
 LATE: Final = "late"
 _MILLI_US: Final = 1000

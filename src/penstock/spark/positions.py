@@ -10,6 +10,7 @@ from typing import Final, assert_never
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
+from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import (
     EARLIEST,
     LATEST,
@@ -19,9 +20,8 @@ from penstock.link.offsets import (
     partitions_of,
     start_offsets,
 )
-from penstock.link.ranges import FetchSettings, fetch_range
-from penstock.link.routes import Routes, Topic
-from penstock.link.steps import Steps
+from penstock.link.operation import Steps
+from penstock.link.routing import Routes, Topic
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.spark.planning import OffsetRange, Position, known_id
 from penstock.spark.read_options import (

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import Isolation
 from penstock.model import Millis, TopicPartition
-from penstock.spark.connecting import BOOTSTRAP, NO_TABLES, kafka_properties
-from penstock.spark.read_option_table import OPTIONS
+from penstock.spark.connections import BOOTSTRAP, NO_TABLES, kafka_properties
+from penstock.spark.read_option_rows import OPTIONS
 
 EARLIEST_OFFSET: Final = -2  # in a JSON of offsets, as Spark's source has it
 LATEST_OFFSET: Final = -1

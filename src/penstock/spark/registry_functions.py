@@ -18,15 +18,15 @@ from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
-from penstock.client.contract import Contract
-from penstock.client.errors import ClientError
-from penstock.client.frame import Side
 from penstock.errors import ErrorCode, Refused
-from penstock.spark import connecting
+from penstock.serde.contract import Contract
+from penstock.serde.errors import ClientError
+from penstock.serde.frame import Side
+from penstock.spark import connections
+from penstock.spark.query_plan import key_type
 from penstock.spark.read_options import Coding
-from penstock.spark.readers import choose_messages, find_readers, reader_columns
-from penstock.spark.settling import key_type
-from penstock.spark.spark_types import arrow_schema, spark_type
+from penstock.spark.reader_schemas import choose_messages, find_readers, reader_columns
+from penstock.spark.spark_columns import arrow_schema, spark_type
 from penstock.spark.write_options import SidePlan, WriteRequest, contract_of, prepared
 
 OnBad: TypeAlias = Literal["fail", "null"]
@@ -57,7 +57,7 @@ def from_registry(
     if on_error not in ("fail", "null"):
         raise _refused(f"on_error is {on_error!r}, not fail or null")
     side = Side.KEY if key else Side.VALUE
-    client = connecting.registry(registry)
+    client = connections.registry(registry)
     found = find_readers(client, [topic], side, Coding(coding), schema)
     readers = choose_messages(client, found, message, lambda topic: ())
     decoded = reader_columns(client, readers, side, columns)
@@ -124,9 +124,9 @@ class _Reading:
     on_error: OnBad
 
     def decode(self, values: Any) -> Any:
-        from penstock.columns.payloads import OutputTooLarge  # kernels: workers only
-        from penstock.spark.decoding import UnreadableRecord, key_column, patiently
-        from penstock.spark.fitting import fit_rows, kept_where
+        from penstock.columns.vm.slots import OutputTooLarge  # kernels: workers only
+        from penstock.spark.decode_rows import UnreadableRecord, key_column, patiently
+        from penstock.spark.fit_arrow import fit_rows, kept_where
 
         if not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
             raise _refused(f"from_registry reads a binary column, not {values.type}")
@@ -178,15 +178,15 @@ def _deserializer(
     url: str, topic: str, reader: Contract, columns: tuple[str, ...] | None, side: Side
 ) -> Any:
     """Kept by the process: its programs are compiled once for each pair of schemas."""
-    from penstock.client.batches import BatchDeserializer
+    from penstock.serde.batch_serializers import BatchDeserializer
 
-    client = connecting.registry(url)
+    client = connections.registry(url)
     return BatchDeserializer(client, topic, reader=reader, columns=columns, side=side)
 
 
 @lru_cache(maxsize=_CODECS_MAX)
 def _writer(url: str, topic: str, side: Side, contract: Contract) -> Any:
-    from penstock.spark.encoding import SideWriter
+    from penstock.spark.pack_rows import SideWriter
 
     return SideWriter(url, topic, side, SidePlan((_COLUMN,), contract, is_row=False))
 

@@ -24,23 +24,22 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.client.contract import Contract
-from penstock.client.frame import Side
-from penstock.client.subjects import SubjectNames, subject_name
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import Isolation, commit_offsets, committed_offsets, partitions_of
 from penstock.model import Millis, Offset, TopicPartition
+from penstock.serde.contract import Contract, SubjectNames, subject_name
+from penstock.serde.frame import Side
 from penstock.spark import positions
-from penstock.spark import row_columns as own
-from penstock.spark.connecting import kafka_properties, reached, registry
-from penstock.spark.micro_batch import TransactionalBatch, in_transaction
+from penstock.spark import spark_columns as own
+from penstock.spark.batch_transaction import PREFIX as SINK_GROUP
+from penstock.spark.batch_transaction import BatchName
+from penstock.spark.connections import kafka_properties, reached, registry
+from penstock.spark.exactly_once_sink import TransactionalBatch, in_transaction
 from penstock.spark.planning import Position, admit, ranges_between
-from penstock.spark.quarantine import write_quarantine
+from penstock.spark.quarantine_rows import write_quarantine
+from penstock.spark.query_plan import value_reader
 from penstock.spark.read_options import Anchor, AtOffsets, AtTimes, Bound
-from penstock.spark.settling import value_reader
-from penstock.spark.transacting import PREFIX as SINK_GROUP
-from penstock.spark.transacting import BatchName
 from penstock.spark.write_options import WriteRequest, framing_of, prepared
 
 GROUP: Final = "penstock.replay."

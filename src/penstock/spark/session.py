@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.connecting import is_classic
+from penstock.spark.connections import is_classic
 
 SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -27,12 +27,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.transactions import Handle
-from penstock.spark.arrivals import acknowledged
-from penstock.spark.connecting import cluster, kafka_properties, reached
-from penstock.spark.encoding import check_columns
-from penstock.spark.packing import PACKED_NAMES, Packer
-from penstock.spark.spark_types import arrow_schema
-from penstock.spark.transacting import (
+from penstock.spark.batch_transaction import (
     TIMEOUT_MS,
     BatchName,
     OpenTransaction,
@@ -44,8 +39,12 @@ from penstock.spark.transacting import (
     is_written,
     take,
 )
+from penstock.spark.connections import cluster, kafka_properties, reached
+from penstock.spark.pack_rows import PACKED_NAMES, Packer, check_columns
+from penstock.spark.spark_columns import arrow_schema
+from penstock.spark.workers import acknowledged
 from penstock.spark.write_options import WritePlan, WriteRequest, prepared, request_from_options
-from penstock.spark.writing import PartitionWriter, WriteTarget
+from penstock.spark.write_task import PartitionWriter, WriteTarget
 
 _JOB: Final = "penstock.job."
 _QUERY_ID: Final = "sql.streaming.queryId"

@@ -26,10 +26,9 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import Isolation
 from penstock.spark import positions
-from penstock.spark.arrivals import WorkArrives
-from penstock.spark.connecting import cluster, reached
+from penstock.spark.connections import Progress, cluster, reached
 from penstock.spark.planning import OffsetRange, Position, admit, deal, losses, ranges_between
-from penstock.spark.progress import Progress
+from penstock.spark.query_plan import ReadTask, read_schema, read_task, without_notes
 from penstock.spark.read_options import (
     Anchor,
     AtOffsets,
@@ -37,9 +36,7 @@ from penstock.spark.read_options import (
     ReadOptions,
     read_options,
 )
-from penstock.spark.settling import read_schema, read_task, without_notes
-from penstock.spark.tasks import ReadTask
-from penstock.spark.workers import freeze_loaded, no_collection
+from penstock.spark.workers import WorkArrives, freeze_loaded, no_collection
 
 LONG_OFFSETS: Final = 100_000  # of a task: many batches
 
@@ -185,7 +182,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _read(task: ReadTask, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    from penstock.spark.reading import no_rows, read_ranges  # kernels: workers only
+    from penstock.spark.read_task import no_rows, read_ranges  # kernels: workers only
 
     # Spark makes one partition of None where there are none.
     ranges = [OffsetRange.from_spark(one) for one in partition.value or ()]

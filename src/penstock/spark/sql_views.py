@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.client.errors import UnknownSchema
-from penstock.client.frame import Side
-from penstock.client.subjects import SubjectNames, subject_name
 from penstock.errors import ErrorCode, Refused
-from penstock.spark import connecting, positions
-from penstock.spark.connecting import kafka_properties, reached
+from penstock.serde.contract import SubjectNames, subject_name
+from penstock.serde.errors import UnknownSchema
+from penstock.serde.frame import Side
+from penstock.spark import connections, positions
+from penstock.spark.connections import kafka_properties, reached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def _view_names(topics: Sequence[str], prefix: str) -> dict[str, str]:
 def _has_schema(registry_url: str, topic: str) -> bool:
     try:
         subject = subject_name(SubjectNames.TOPIC, topic, Side.VALUE, None)
-        connecting.registry(registry_url).latest(subject)
+        connections.registry(registry_url).latest(subject)
     except UnknownSchema:
         return False
     return True

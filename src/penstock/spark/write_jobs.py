@@ -15,18 +15,13 @@ import pyarrow as pa
 
 from penstock.link.offsets import partitions_of
 from penstock.model import Sequence, TopicPartition
-from penstock.spark.arrivals import acknowledged
-from penstock.spark.connecting import cluster, is_classic
-from penstock.spark.packing import PACKED, PACKED_NAMES, Packer
-from penstock.spark.transacting import Written
-from penstock.spark.turns import Turns
+from penstock.spark.batch_transaction import Written
+from penstock.spark.connections import cluster, is_classic
+from penstock.spark.pack_rows import PACKED, PACKED_NAMES, Packer
+from penstock.spark.workers import acknowledged
 from penstock.spark.write_options import WritePlan
-from penstock.spark.writing import (
-    WRITTEN,
-    PartitionWriter,
-    TurnWriter,
-    WriteTarget,
-)
+from penstock.spark.write_task import WRITTEN, PartitionWriter, TurnWriter, WriteTarget
+from penstock.spark.write_turns import Turns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +97,7 @@ def planned(frame: "DataFrame", plan: WritePlan) -> "DataFrame":
 
 def _columns(schema: pa.Schema) -> "StructType":
     """For Spark, without its parser: that is asked by a call to the JVM for each column."""
-    from penstock.spark.spark_types import spark_type
+    from penstock.spark.spark_columns import spark_type
 
     columns: Any = spark_type(pa.struct(list(schema)))
     return cast("StructType", columns)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from penstock.client.contract import Contract
-from penstock.client.frame import Side
-from penstock.client.serializers import Serializer
-from penstock.columns.building import Framing
+from penstock.columns.build_batches import Framing
 from penstock.errors import ErrorCode, Refused
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.schemas.model import Source
-from penstock.spark.connecting import kafka_properties, registry
+from penstock.serde.contract import Contract
+from penstock.serde.frame import Side
+from penstock.serde.serializers import Serializer
+from penstock.spark.connections import kafka_properties, registry
 
 METADATA: Final = frozenset(  # what the source adds to a row; never part of a value
     {

@@ -7,14 +7,14 @@ at a bounded number of records, so an event in the middle of the topic may be of
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from penstock.client.errors import Undecodable
-from penstock.client.frame import Headers, Side
 from penstock.client.registry import Registry
-from penstock.client.serializers import Deserializer
 from penstock.link.blocking import Cluster
+from penstock.link.fetch_range import Chunk, FetchSettings, OffsetGone, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of, start_offsets
-from penstock.link.ranges import Chunk, FetchSettings, OffsetGone, fetch_range
 from penstock.model import Offset
+from penstock.serde.errors import Undecodable
+from penstock.serde.frame import Headers, Side
+from penstock.serde.serializers import Deserializer
 
 PARTITIONS_MAX: Final = 32  # looked at; of a topic with more, the first that are not empty
 OFFSETS_MAX: Final = 16  # of each of them, the last
@@ -63,7 +63,7 @@ def _last_records(
 
 
 def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_Record]:
-    from penstock.columns.opening import open_pages  # compiled kernels: not for every process
+    from penstock.columns.open_batches import open_pages  # compiled kernels: not for every process
 
     for page in open_pages(
         chunk.records, start_offset=start, end_offset=end, aborted=chunk.aborted

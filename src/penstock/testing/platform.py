@@ -171,7 +171,7 @@ def _log_of(kafka: str | None, settings: Mapping[str, str]) -> Log | None:
     if kafka is None:
         return EmbeddedBroker(settings=settings)
     if kafka == APACHE:
-        from penstock.testing.apache_kafka import ApacheKafka  # looks for Java at once
+        from tests.support.apache_kafka import ApacheKafka  # looks for Java at once
 
         return ApacheKafka(heap="512m")
     return None

@@ -28,8 +28,8 @@ import pytest
 
 if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
-    from penstock.client.contract import Contract
     from penstock.client.producer import Producer
+    from penstock.serde.contract import Contract
     from penstock.testing.platform import Platform
 
     MakeProducer: TypeAlias = Callable[..., Producer]
@@ -112,8 +112,8 @@ def penstock_schema(penstock: Platform, penstock_topic: str) -> MakeSchema:
     def make(
         schema: str | Mapping[str, Any] | Path, *, subject: str | None = None, type: str = ""
     ) -> Contract:
-        from penstock.client.contract import Contract
         from penstock.schemas.model import SchemaType
+        from penstock.serde.contract import Contract
 
         text = json.dumps(schema) if isinstance(schema, Mapping) else schema
         contract = Contract(text, type=SchemaType(type) if type else None)

@@ -10,9 +10,9 @@ from typing import BinaryIO, Final
 
 from penstock.log.files import remove_files, sync_folder
 from penstock.log.indexes import OFFSET_ENTRY, TIME_ENTRY
-from penstock.log.txn_index import ABORTED_ENTRY, AbortedTransaction
+from penstock.log.transaction_index import ABORTED_ENTRY, AbortedTransaction
 from penstock.model import NO_TIMESTAMP, Millis, Offset
-from penstock.upkeep.work import CleanedSegment
+from penstock.upkeep.jobs import CleanedSegment
 
 SUFFIX: Final = ".cleaned"
 _TRANSACTION_INDEX_VERSION: Final = 0

@@ -3,6 +3,10 @@
 Decides and swaps here; reading and writing of segments is the worker's. Between the answer of the
 worker and the swap nothing is awaited, and what changed while it worked (a segment deleted, a
 partition gone) makes the answer void, never the log wrong. Reaches no numba.
+
+How far each partition has been compacted: `cleaner-offset-checkpoint` of its log folder.
+
+Only saves work: a partition without a row is compacted from its start again, to the same end.
 """
 
 import asyncio
@@ -16,11 +20,12 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock.config.views import CompactionSettings, RetentionSettings
 from penstock.errors import Malformed
-from penstock.log.partition import PartitionLog
-from penstock.log.swap import Replacement
+from penstock.log.checkpoints import read_offsets, write_offsets
+from penstock.log.partition_log import PartitionLog
+from penstock.log.segment_swap import Replacement
 from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
-from penstock.upkeep.checkpoint import CleanerCheckpoints
-from penstock.upkeep.choose import (
+from penstock.upkeep.cleaned_files import remove_leftovers
+from penstock.upkeep.compaction_plan import (
     Candidate,
     CleanableRange,
     LogFacts,
@@ -28,8 +33,46 @@ from penstock.upkeep.choose import (
     cleanable_range,
     dirtiest,
 )
-from penstock.upkeep.cleaned_files import remove_leftovers
-from penstock.upkeep.work import ActiveProducer, Cleaned, CleanJob, Failed, Rotten
+from penstock.upkeep.jobs import ActiveProducer, Cleaned, CleanJob, Failed, Rotten
+
+NAME: Final = "cleaner-offset-checkpoint"
+
+
+class CleanerCheckpoints:
+    """The checkpoints of all log folders, each read when first asked for."""
+
+    def __init__(self) -> None:
+        self._by_folder: dict[Path, dict[TopicPartition, Offset]] = {}
+
+    def offset(self, log_folder: Path, partition: TopicPartition) -> Offset | None:
+        """Where the partition's dirty part starts, if it was ever cleaned."""
+        return self._rows(log_folder).get(partition)
+
+    def advance(self, log_folder: Path, partition: TopicPartition, offset: Offset) -> None:
+        """The partition is clean up to here, on disk too."""
+        rows = self._rows(log_folder)
+        rows[partition] = offset
+        write_offsets(log_folder / NAME, dict(rows))
+
+    def forget(self, log_folder: Path, partitions: Iterable[TopicPartition]) -> None:
+        """These are gone: whatever takes their names starts unclean."""
+        rows = self._rows(log_folder)
+        known = [partition for partition in partitions if partition in rows]
+        for partition in known:
+            del rows[partition]
+        if known:
+            write_offsets(log_folder / NAME, rows)
+
+    def _rows(self, log_folder: Path) -> dict[TopicPartition, Offset]:
+        if log_folder not in self._by_folder:
+            rows = read_offsets(log_folder / NAME)
+            self._by_folder[log_folder] = {
+                partition: offset
+                for partition, offset in rows.items()
+                if (log_folder / str(partition)).is_dir()
+            }
+        return self._by_folder[log_folder]
+
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import asyncio
 import sys
 from typing import Final
 
-from penstock.upkeep.work import (
+from penstock.upkeep.jobs import (
     LENGTH,
     MESSAGE_BYTES_MAX,
     Cleaned,

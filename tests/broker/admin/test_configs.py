@@ -197,7 +197,7 @@ def test_a_resource_that_makes_no_sense_is_refused_by_itself(wire: Any, broker: 
 
 
 def test_log_levels_are_settings_of_a_broker(wire: Any) -> None:
-    name = "penstock.broker.net"
+    name = "penstock.broker.client_connection"
     change = {"name": name, "config_operation": 0, "value": "DEBUG"}
     asked = {"resource_type": LOGGER, "resource_name": "1"}
     levels = {"configuration_keys": [name]}

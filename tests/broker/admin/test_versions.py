@@ -9,14 +9,14 @@ from penstock.broker.handlers import (
     cluster,
     configs,
     metadata,
-    quotas_admin,
+    quota_admin,
     security,
     topics,
 )
 
 ROWS = [
     row
-    for module in (cluster, configs, metadata, quotas_admin, security, topics)
+    for module in (cluster, configs, metadata, quota_admin, security, topics)
     for row in module.HANDLERS
 ]
 FIELDS: dict[int, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.protocol.batch import iterate_headers
-from penstock.protocol.control import read_marker
+from penstock.protocol.control_records import read_marker
 from penstock.protocol.records import read_records
 
 PRODUCE, FETCH, INIT, ADD, ADD_OFFSETS, END = 0, 1, 22, 24, 25, 26

@@ -3,15 +3,14 @@
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.arrow_inputs import Input
-from penstock.columns.avro import program as ops
+from penstock.columns.avro import read_program as ops
 from penstock.columns.avro import write_program as write_ops
-from penstock.columns.avro.decoding import decode
-from penstock.columns.avro.encoding import encode
-from penstock.columns.avro.program import Assembler, Shape, SlotPlan, Wrong
+from penstock.columns.avro.read_program import Assembler, Shape, SlotPlan, Wrong
+from penstock.columns.avro.run import decode, encode
 from penstock.columns.avro.write_program import EncodeProgram
 from penstock.columns.compiled import read_only
-from penstock.columns.slots import Kind
+from penstock.columns.vm.arrow_arena import Input
+from penstock.columns.vm.slots import Kind
 
 
 def longs(*values: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":

@@ -3,13 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.arrow_inputs import Input
 from penstock.columns.compiled import read_only
-from penstock.columns.protobuf import program as ops
+from penstock.columns.protobuf import read_program as ops
 from penstock.columns.protobuf import write_program as writing
-from penstock.columns.protobuf.decoding import decode
-from penstock.columns.protobuf.encoding import encode
-from penstock.columns.protobuf.program import (
+from penstock.columns.protobuf.read_program import (
     NONE,
     Assembler,
     DecodeProgram,
@@ -17,8 +14,10 @@ from penstock.columns.protobuf.program import (
     SlotPlan,
     Wrong,
 )
+from penstock.columns.protobuf.run import decode, encode
 from penstock.columns.protobuf.write_program import EncodeProgram
-from penstock.columns.slots import Kind
+from penstock.columns.vm.arrow_arena import Input
+from penstock.columns.vm.slots import Kind
 
 
 def reading(number: int) -> DecodeProgram:

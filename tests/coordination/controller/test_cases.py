@@ -29,13 +29,13 @@ from penstock.coordination.controller.commands import (
     RegisterBroker,
     ResourceChange,
 )
-from penstock.coordination.controller.rules import ControllerRules
+from penstock.coordination.controller.settings import ControllerRules
 from penstock.coordination.controller.state import ConfigScope
 from penstock.errors import Refused
 from penstock.machine import CallerId, JournalRecord
 from penstock.model import Millis, Moment, NodeId, TopicId
 
-CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
+CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 CALLER = CallerId(1)
 
 

@@ -34,12 +34,12 @@ from penstock.coordination.groups.commands import (
     Sync,
     Synced,
 )
-from penstock.coordination.groups.embedded import (
+from penstock.coordination.groups.events import Event
+from penstock.coordination.groups.state import Groups
+from penstock.coordination.groups.subscriptions import (
     read_embedded_assignment,
     write_embedded_assignment,
 )
-from penstock.coordination.groups.events import Event
-from penstock.coordination.groups.state import Groups
 from penstock.errors import Refused
 from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId

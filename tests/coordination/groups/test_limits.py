@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from penstock.coordination.groups import GroupMachine, GroupSettings
+from penstock.coordination.groups.codec import NO_TOPIC_ID, read_events, write_offset_key
 from penstock.coordination.groups.commands import CommitOffsets, Committed, OffsetToCommit
-from penstock.coordination.groups.consumer import waiting_interval_ms
-from penstock.coordination.groups.journal import read_events
-from penstock.coordination.groups.offset_records import NO_TOPIC_ID, write_offset_key
+from penstock.coordination.groups.consumer_draft import waiting_interval_ms
 from penstock.coordination.groups.state import Groups
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId, JournalRecord, TransactionStamp

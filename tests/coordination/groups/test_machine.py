@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pytest
 
-CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
+CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 
 
 class Desk(Protocol):

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.testing.apache_kafka import ApacheKafka, PeerUnavailable
 from penstock.testing.embedded import EmbeddedBroker
-from penstock.testing.wire import Wire
+from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+from tests.support.wire import Wire
 
 Notes = dict[str, Any]
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from penstock.protocol.codecs import Codec
-from penstock.testing.wire import batch
+from penstock.protocol.compression import Codec
+from tests.support.wire import batch
 
 if TYPE_CHECKING:
     from tests.interop.differential.conftest import AskBoth, Deliberate, Peer, Scenario

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from penstock.protocol.codecs import Codec
-from penstock.testing.wire import batch
+from penstock.protocol.compression import Codec
+from tests.support.wire import batch
 
 if TYPE_CHECKING:
     from tests.interop.differential.conftest import AskBoth, Deliberate, Peer, Scenario

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.protocol.codecs import Codec
+from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record, build_batch
-from penstock.testing.wire import batch
+from tests.support.wire import batch
 
 if TYPE_CHECKING:
     from tests.interop.differential.conftest import AskBoth, Deliberate, Peer, Scenario

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.testing.wire import batch
+from tests.support.wire import batch
 
 if TYPE_CHECKING:
     from tests.interop.differential.conftest import AskBoth, Peer, Scenario

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeAlias
 import jsonschema_rs
 
 from penstock.schemas.compatibility import Earlier, Level, check, messages
-from penstock.schemas.json import JsonSchema, comparing, parse, validate
+from penstock.schemas.json import JsonSchema, compare, parse, validate
 from penstock.schemas.model import Difference, Policy
 
 RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
-CASES: Final = Path(__file__).parent / "cases.txt"
+CASES: Final = Path(__file__).parent / "cases.case"
 DIALECTS: Final = {
     "4": "http://json-schema.org/draft-04/schema#",
     "6": "http://json-schema.org/draft-06/schema#",
@@ -161,11 +161,11 @@ def test_what_is_kept_of_a_comparison_never_changes_another() -> None:
         for dialect, policy in product(("7", "20"), Policy)
         for old, new in product(shapes, repeat=2)
     ]
-    comparing.forget()
+    compare.forget()
     together = [list(new.unreadable(old, policy)) for old, new, policy in questions]
     alone = []
     for old, new, policy in questions:
-        comparing.forget()
+        compare.forget()
         alone.append(list(new.unreadable(old, policy)))
     assert together == alone
     assert any(together)

@@ -200,7 +200,7 @@ def say(step: str) -> str:
 
 
 def test_every_case_is_judged_by_the_rule_and_proven_on_the_wire(run_cases: RunCases) -> None:
-    run_cases(Path(__file__).with_name("cases.txt"), say)
+    run_cases(Path(__file__).with_name("cases.case"), say)
 
 
 def say_scalar(written: str) -> str:
@@ -213,7 +213,7 @@ def say_scalar(written: str) -> str:
 
 
 def test_every_pair_of_scalars_is_judged_and_proven(run_cases: RunCases) -> None:
-    run_cases(Path(__file__).with_name("scalars.txt"), say_scalar)
+    run_cases(Path(__file__).with_name("scalars.case"), say_scalar)
 
 
 IMPORTED: Final = 'syntax = "proto3"; package dep; message D {{ {} }}'

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 
 from penstock.schemas.protobuf import parse
-from penstock.schemas.protobuf.required import missing_fields
+from penstock.schemas.protobuf.compiler import missing_fields
 
 SHOP = """syntax = "proto2"; package shop;
 message Order {

@@ -11,10 +11,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.schemas.languages import parse as parse_source
 from penstock.schemas.model import InvalidSchema, Reference, SchemaType, Source
+from penstock.schemas.parse_cache import parse as parse_source
 from penstock.schemas.protobuf import ProtobufSchema, parse
-from penstock.schemas.protobuf.known import WRITTEN_OUT
+from penstock.schemas.protobuf.well_known import WRITTEN_OUT
 
 ORDER = """
 syntax = "proto3";

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.schemas.model import InvalidSchema
 from penstock.schemas.protobuf import parse
-from penstock.schemas.protobuf.reading import read_proto
+from penstock.schemas.protobuf.parse import read_proto
 
 PLAIN = "message Part { int64 id = 1; string label = 2 [deprecated = true]; }"
 

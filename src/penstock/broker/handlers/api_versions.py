@@ -8,7 +8,7 @@ from kio.static.protocol import Entity
 
 from penstock.broker.handler import Answer, ApiTable, Context, Handler
 from penstock.errors import ErrorCode
-from penstock.protocol.messages import encode, fill, response_type
+from penstock.protocol.kio_codec import encode, fill, response_type
 
 API_VERSIONS: Final = 18
 

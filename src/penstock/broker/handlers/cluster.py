@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kio.static.protocol import Entity
 
-from penstock.broker.cluster import METADATA_PARTITION
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.metadata import CLUSTER_OPERATIONS
 from penstock.broker.handlers.replies import (
@@ -18,9 +17,10 @@ from penstock.broker.handlers.replies import (
     respond,
     when_controller_decided,
 )
+from penstock.broker.metadata_image import METADATA_PARTITION
 from penstock.coordination.controller.commands import ElectLeaders, ReassignPartitions
 from penstock.errors import ErrorCode, Refused
-from penstock.protocol.answers.metadata import OPERATIONS_UNASKED
+from penstock.protocol.messages.metadata import OPERATIONS_UNASKED
 
 ALTER_REPLICA_LOG_DIRS: Final = 34
 DESCRIBE_LOG_DIRS: Final = 35

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from kio.static.protocol import Entity
 
-from penstock.broker.cluster import ClusterController
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.replies import (
     controller_of,
@@ -19,9 +18,9 @@ from penstock.broker.handlers.replies import (
     respond,
     when_controller_decided,
 )
-from penstock.config.broker import BROKER_KEYS
-from penstock.config.group import GROUP_KEYS
-from penstock.config.keys import Change, Key, Kind
+from penstock.broker.metadata_image import ClusterController
+from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
+from penstock.config.key_rows import Change, Key, Kind
 from penstock.config.resolve import (
     ChangeKind,
     ConfigChange,
@@ -30,10 +29,10 @@ from penstock.config.resolve import (
     chain,
     current,
 )
-from penstock.config.topic import TOPIC_KEYS
+from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import AlterConfigs, ResourceChange
+from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.state import ConfigScope
-from penstock.coordination.controller.topics import check_topic_name
 from penstock.errors import ErrorCode, Refused
 from penstock.model import NodeId
 

@@ -13,27 +13,25 @@ from typing import Final
 
 from penstock.broker.fetch_sessions import NO_SESSION, Asked, Wanted
 from penstock.broker.handler import Answer, Answered, Context, Handler, Packed, RequestReader
+from penstock.broker.long_poll import LongPoll
 from penstock.broker.partition import Partition
 from penstock.broker.quotas import Kind
-from penstock.broker.waiting import LongPoll
 from penstock.errors import ErrorCode, Refused
-from penstock.log.partition import PartitionLog
+from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Offset
-from penstock.protocol.answers.fetch import (
-    EpochEnd,
-    PartitionAnswer,
-    TopicAnswer,
-    pack_fetch,
-)
-from penstock.protocol.fetch_request import (
+from penstock.protocol.fields import NO_TOPIC_ID, TopicKey
+from penstock.protocol.kio_codec import request_reader
+from penstock.protocol.messages.fetch import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
+    EpochEnd,
     FetchRequest,
+    PartitionAnswer,
+    TopicAnswer,
     from_entity,
+    pack_fetch,
     read_fetch_request,
 )
-from penstock.protocol.fields import NO_TOPIC_ID, TopicKey
-from penstock.protocol.messages import request_reader
 
 FETCH: Final = 1
 READ_COMMITTED: Final = 1

@@ -2,6 +2,8 @@
 
 To find a time one batch must be opened. Small plain ones are opened at once; any other in a thread,
 while the loop goes on: then the log is asked anew for each batch, for it may have changed.
+
+OffsetForLeaderEpoch: where a leader's writing ended, so that a reader can see a cut-off tail.
 """
 
 from __future__ import annotations
@@ -14,14 +16,11 @@ from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.opening import memory_to_open
 from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.log.partition import PartitionLog
-from penstock.log.timestamps import Candidate, Found, find_candidate, newest_timestamp
-from penstock.model import NO_OFFSET, Millis, Offset
-from penstock.protocol.answers.list_offsets import (
-    PartitionAnswer,
-    TopicAnswer,
-    pack_list_offsets,
-)
+from penstock.log.partition_log import PartitionLog
+from penstock.log.time_lookup import Candidate, Found, find_candidate, newest_timestamp
+from penstock.model import NO_OFFSET, LeaderEpoch, Millis, Offset
+from penstock.protocol.kio_codec import fill, response_type
+from penstock.protocol.messages.list_offsets import PartitionAnswer, TopicAnswer, pack_list_offsets
 from penstock.protocol.records import OPENED_BYTES_MAX
 
 LIST_OFFSETS: Final = 2
@@ -185,4 +184,53 @@ def _place(partition: Partition, index: int, offset: Offset) -> PartitionAnswer:
     return PartitionAnswer(index, 0, -1, offset, epoch)
 
 
-HANDLERS = (Handler(LIST_OFFSETS, versions=(1, 11), handle=list_offsets),)
+OFFSET_FOR_LEADER_EPOCH: Final = 23
+
+
+def offset_for_leader_epoch(context: Context, request: Any) -> Answer:
+    """The end of each epoch asked for."""
+    entity: Answer = fill(
+        response_type(OFFSET_FOR_LEADER_EPOCH, context.api_version),
+        topics=[
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    _epoch_end(context, topic.topic, asked) for asked in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    )
+    return entity
+
+
+def _epoch_end(context: Context, topic: str, asked: Any) -> dict[str, Any]:
+    try:
+        partition = context.broker.partitions.find(topic, asked.partition)
+        if partition is None:
+            raise Refused(ErrorCode.unknown_topic_or_partition, "no such partition here")
+        partition.check_leader(asked.current_leader_epoch)
+        log = partition.log
+        end = log.epochs.end_offset_for(LeaderEpoch(asked.leader_epoch), log.end_offset)
+        if asked.leader_epoch == partition.leader_epoch:
+            # The leader has not written in its own epoch yet: it ends where the log does.
+            end = end._replace(epoch=partition.leader_epoch, end_offset=log.end_offset)
+    except Refused as refusal:
+        return {
+            "partition": asked.partition,
+            "error_code": refusal.code,
+            "leader_epoch": -1,
+            "end_offset": -1,
+        }
+    return {
+        "partition": asked.partition,
+        "error_code": ErrorCode.none,
+        "leader_epoch": end.epoch,
+        "end_offset": end.end_offset,
+    }
+
+
+HANDLERS = (
+    Handler(LIST_OFFSETS, versions=(1, 11), handle=list_offsets),
+    Handler(OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), handle=offset_for_leader_epoch),
+)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.broker.cluster import INTERNAL_TOPICS, ClusterController, KnownTopic
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.replies import controller_of, respond
+from penstock.broker.metadata_image import INTERNAL_TOPICS, ClusterController, KnownTopic
 from penstock.broker.partition import Leadership
 from penstock.coordination.controller.commands import CreateTopics
+from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.state import NO_LEADER
-from penstock.coordination.controller.topics import check_topic_name
 from penstock.errors import ErrorCode, Refused
 from penstock.model import TopicId
-from penstock.protocol.answers.metadata import (
+from penstock.protocol.fields import NO_TOPIC_ID, Node
+from penstock.protocol.messages.metadata import (
     METADATA,
     OPERATIONS_UNASKED,
     PartitionAnswer,
@@ -22,7 +23,6 @@ from penstock.protocol.answers.metadata import (
     pack_metadata,
     pack_topic,
 )
-from penstock.protocol.fields import NO_TOPIC_ID, Node
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 

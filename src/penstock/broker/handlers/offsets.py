@@ -8,8 +8,7 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from penstock.broker.coordinators import partition_of
-from penstock.broker.groups import OFFSETS_TOPIC
+from penstock.broker.coordinators import OFFSETS_TOPIC, partition_of
 from penstock.broker.handler import (
     Answer,
     Answered,
@@ -20,6 +19,7 @@ from penstock.broker.handler import (
     result_of,
 )
 from penstock.broker.handlers.replies import respond, when_all, when_decided
+from penstock.coordination.groups.codec import NO_TOPIC_ID
 from penstock.coordination.groups.commands import (
     CommitOffsets,
     Committed,
@@ -28,12 +28,11 @@ from penstock.coordination.groups.commands import (
     FetchOffsets,
     OffsetToCommit,
 )
-from penstock.coordination.groups.offset_records import NO_TOPIC_ID
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred, TransactionStamp
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.fields import TopicKey
-from penstock.protocol.offsets import (
+from penstock.protocol.messages.offsets import (
     GROUPS_FROM,
     OFFSET_COMMIT,
     OFFSET_FETCH,

@@ -11,9 +11,8 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from penstock.broker import accepting
-from penstock.broker.accepting import RefusedRecords
-from penstock.broker.cluster import INTERNAL_TOPICS
+from penstock.broker import admission
+from penstock.broker.admission import RefusedRecords
 from penstock.broker.handler import (
     Answer,
     Answered,
@@ -25,6 +24,7 @@ from penstock.broker.handler import (
     hold,
     result_of,
 )
+from penstock.broker.metadata_image import INTERNAL_TOPICS
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import HostedTopic
 from penstock.broker.quotas import Kind
@@ -33,7 +33,7 @@ from penstock.machine import Deferred
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import TRANSACTIONAL, BatchHeader, read_header, set_append_time
 from penstock.protocol.fields import TopicKey
-from penstock.protocol.produce import (
+from penstock.protocol.messages.produce import (
     ALL_IN_SYNC,
     PRODUCE,
     TRANSACTIONS_FROM,
@@ -316,9 +316,9 @@ async def _append_held(
 async def _open(context: Context, write: _Write, now: Millis) -> None:
     broker, batch, accept = context.broker, write.batch, write.partition.settings.accept
     assert isinstance(batch, bytearray)
-    work = partial(accepting.open_and_check, batch, write.header, accept, now, broker.inspector)
+    work = partial(admission.open_and_check, batch, write.header, accept, now, broker.inspector)
     try:
-        memory_bytes = accepting.memory_to_open(batch, write.header, accept)
+        memory_bytes = admission.memory_to_open(batch, write.header, accept)
         write.batch = await broker.opening.run(memory_bytes, work)
         write.header = read_header(write.batch)  # it may have been compressed again
     except Refused as refusal:

@@ -8,11 +8,11 @@ from typing import Any
 
 from kio.static.protocol import Entity
 
-from penstock.broker.cluster import ClusterController
 from penstock.broker.handler import Answer, Answered, Context
+from penstock.broker.metadata_image import ClusterController
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
-from penstock.protocol.messages import fill, response_type
+from penstock.protocol.kio_codec import fill, response_type
 
 
 def when_all(replies: Sequence[object], respond_with: Callable[[list[Any]], Answered]) -> Answer:

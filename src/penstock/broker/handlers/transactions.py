@@ -23,7 +23,7 @@ from penstock.model import (
     ProducerId,
     TopicPartition,
 )
-from penstock.protocol.messages import fill, response_type
+from penstock.protocol.kio_codec import fill, response_type
 
 INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS_TO_TXN: Final = 24

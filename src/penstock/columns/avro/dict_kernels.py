@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns import python_objects as python
 from penstock.columns.avro import dict_program as ops
-from penstock.columns.avro.program import NO_SLOT, OP, SLOT, A, B, C, Wrong
-from penstock.columns.avro.reading import NOTHING
+from penstock.columns.avro.read_primitives import NOTHING
+from penstock.columns.avro.read_program import NO_SLOT, OP, SLOT, A, B, C, Wrong
 from penstock.columns.avro.write_kernels import write_varint
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, object_kernel
-from penstock.columns.dict_walk import (
+from penstock.columns.vm import python_objects as python
+from penstock.columns.vm.dict_walk import (
     COUNT,
     ENTRY_KEY,
     ENTRY_VALUE,

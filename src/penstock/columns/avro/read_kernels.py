@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.avro import program as ops
-from penstock.columns.avro.program import OP, SLOT, A, B, C, D, Wrong
-from penstock.columns.avro.reading import (
+from penstock.columns.avro import read_program as ops
+from penstock.columns.avro.read_primitives import (
     DECIMAL_RANGE,
     NOTHING,
     TRUNCATED,
@@ -30,8 +29,9 @@ from penstock.columns.avro.reading import (
     add_sized,
     read_varint,
 )
+from penstock.columns.avro.read_program import OP, SLOT, A, B, C, D, Wrong
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
-from penstock.columns.text import is_text, is_uuid
+from penstock.columns.vm.python_objects import is_text, is_uuid
 
 NEEDS_ROOM: Final = ops.NEEDS_ROOM
 TRAILING: Final = int(Wrong.TRAILING)

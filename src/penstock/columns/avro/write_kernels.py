@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.arrow_inputs import BYTES_AT, VALUES_AT, Inputs, is_null
 from penstock.columns.avro import write_program as ops
-from penstock.columns.avro.program import NEEDS_ROOM, OP, SLOT, A, B, C, Wrong
-from penstock.columns.avro.reading import NOTHING
+from penstock.columns.avro.read_primitives import NOTHING
+from penstock.columns.avro.read_program import NEEDS_ROOM, OP, SLOT, A, B, C, Wrong
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
-from penstock.columns.text import is_text, is_uuid
+from penstock.columns.vm.arrow_arena import BYTES_AT, VALUES_AT, Inputs, is_null
+from penstock.columns.vm.python_objects import is_text, is_uuid
 
 NULL: Final = int(Wrong.NULL)
 UTF8: Final = int(Wrong.UTF8)

@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns import python_objects as python
 from penstock.columns.compiled import Bytes, Int64s, inlined, object_kernel, outlined
-from penstock.columns.dict_walk import (
+from penstock.columns.protobuf import dict_program as ops
+from penstock.columns.protobuf.dict_program import MODE, OBJECT, OP, TAG, A, B, C
+from penstock.columns.vm import python_objects as python
+from penstock.columns.vm.dict_walk import (
     COUNT,
     ENTRY_KEY,
     ENTRY_VALUE,
@@ -32,8 +34,6 @@ from penstock.columns.dict_walk import (
     read_real,
     read_text,
 )
-from penstock.columns.protobuf import dict_program as ops
-from penstock.columns.protobuf.dict_program import MODE, OBJECT, OP, TAG, A, B, C
 
 _ROOM: Final = 40  # what any value, its length and its tag take at most, content aside
 _ONE_BYTE_MAX: Final = 0x7F

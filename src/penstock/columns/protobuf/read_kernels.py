@@ -10,9 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.columns.compiled import Bytes, Int64s, inlined, kernel
-from penstock.columns.protobuf import program as ops
-from penstock.columns.protobuf.program import Wrong
-from penstock.columns.protobuf.reading import (
+from penstock.columns.protobuf import read_program as ops
+from penstock.columns.protobuf.read_primitives import (
     BAD_GROUP,
     NEEDS_ROOM,
     NESTING,
@@ -37,7 +36,8 @@ from penstock.columns.protobuf.reading import (
     read_varint,
     skip,
 )
-from penstock.columns.text import is_text
+from penstock.columns.protobuf.read_program import Wrong
+from penstock.columns.vm.python_objects import is_text
 
 UTF8: Final = int(Wrong.UTF8)
 ITEMS: Final = int(Wrong.ITEMS)

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.arrow_inputs import BYTES_AT, VALUES_AT, Inputs, is_null
 from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel, outlined
 from penstock.columns.protobuf import write_program as ops
-from penstock.columns.protobuf.program import NEEDS_ROOM, Wrong
+from penstock.columns.protobuf.read_program import NEEDS_ROOM, Wrong
 from penstock.columns.protobuf.write_program import MODE, OP, SOURCE, TAG, A, B, C
-from penstock.columns.text import is_text
+from penstock.columns.vm.arrow_arena import BYTES_AT, VALUES_AT, Inputs, is_null
+from penstock.columns.vm.python_objects import is_text
 
 NOTHING: Final = int(Wrong.NOTHING)
 NULL: Final = int(Wrong.NULL)

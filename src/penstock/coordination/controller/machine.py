@@ -16,19 +16,22 @@ from penstock.coordination.controller.commands import (
     ReassignPartitions,
     RegisterBroker,
 )
-from penstock.coordination.controller.configs import decide_alter_configs, decide_alter_quotas
-from penstock.coordination.controller.leaders import (
+from penstock.coordination.controller.decide_brokers import (
     decide_elect_leaders,
     decide_reassign,
     decide_register_broker,
 )
-from penstock.coordination.controller.rules import ControllerRules
-from penstock.coordination.controller.state import Cluster, Event, ProducerIdsTaken
-from penstock.coordination.controller.topics import (
+from penstock.coordination.controller.decide_configs import (
+    decide_alter_configs,
+    decide_alter_quotas,
+)
+from penstock.coordination.controller.decide_topics import (
     decide_create_partitions,
     decide_create_topics,
     decide_delete_topics,
 )
+from penstock.coordination.controller.settings import ControllerRules
+from penstock.coordination.controller.state import Cluster, Event, ProducerIdsTaken
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
 from penstock.model import Millis, Moment

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from penstock.coordination.groups.consumer_records import Assignment
+from penstock.coordination.groups.codec_consumer import Assignment
 from penstock.coordination.groups.state import NO_TOPICS, TopicCatalogue
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId, TransactionStamp

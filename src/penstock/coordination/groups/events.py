@@ -5,8 +5,8 @@ Each event is an upsert by its key, or a tombstone where its last field is None.
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.coordination.groups.classic_records import StoredGroup
-from penstock.coordination.groups.consumer_records import (
+from penstock.coordination.groups.codec_classic import StoredGroup
+from penstock.coordination.groups.codec_consumer import (
     Assignment,
     StoredCurrent,
     StoredRegex,

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.errors import Malformed
-from penstock.protocol.primitives import read_unsigned_varint, unsigned_varint
+from penstock.protocol.varint import read_unsigned_varint, unsigned_varint
 
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")

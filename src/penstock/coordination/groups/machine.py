@@ -8,13 +8,24 @@ changes nothing; what was committed stays until it is deleted or expires.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from penstock.coordination.groups.applying import apply_event, replay_place
-from penstock.coordination.groups.classic_members import (
-    decide_classic_beat,
-    decide_classic_join,
-    decide_classic_leave,
-    decide_classic_sync,
+from penstock.coordination.groups.apply import apply_event, replay_place
+from penstock.coordination.groups.classic_rebalance import (
+    INITIAL,
+    JOIN,
+    PENDING,
+    SESSION,
+    SYNC,
+    Draft,
+    drop_pending,
+    on_initial_delay,
+    on_join_timeout,
+    on_session_end,
+    on_sync_timeout,
+    prepare_rebalance,
+    rebalance_after_loss,
 )
+from penstock.coordination.groups.codec import OFFSET_KEY, read_events, write_event
+from penstock.coordination.groups.codec_consumer import MemberState
 from penstock.coordination.groups.commands import (
     Beat,
     Command,
@@ -30,9 +41,33 @@ from penstock.coordination.groups.commands import (
     ListGroups,
     Sync,
 )
-from penstock.coordination.groups.consumer import MEMBER_TIMERS, REVOKE
-from penstock.coordination.groups.consumer_beat import decide_consumer_beat
-from penstock.coordination.groups.consumer_records import MemberState
+from penstock.coordination.groups.consumer_draft import MEMBER_TIMERS, REVOKE
+from penstock.coordination.groups.decide_admin import (
+    decide_delete_group,
+    decide_describe,
+    decide_list,
+    group_tombstones,
+)
+from penstock.coordination.groups.decide_bridged import (
+    decide_classic_beat,
+    decide_classic_join,
+    decide_classic_leave,
+    decide_classic_sync,
+)
+from penstock.coordination.groups.decide_classic_join import decide_join
+from penstock.coordination.groups.decide_classic_member import (
+    decide_beat,
+    decide_leave,
+    decide_sync,
+)
+from penstock.coordination.groups.decide_consumer_heartbeat import decide_consumer_beat
+from penstock.coordination.groups.decide_offsets import (
+    decide_commit,
+    decide_delete_offsets,
+    decide_drop_topics,
+    decide_fetch,
+    expired_offsets,
+)
 from penstock.coordination.groups.events import (
     Awake,
     ClassicGroupHeld,
@@ -41,39 +76,7 @@ from penstock.coordination.groups.events import (
     TimerSet,
     TransactionEnded,
 )
-from penstock.coordination.groups.inventory import (
-    decide_delete_group,
-    decide_describe,
-    decide_list,
-    group_tombstones,
-)
-from penstock.coordination.groups.joining import decide_join
-from penstock.coordination.groups.journal import read_events, write_event
-from penstock.coordination.groups.membership import decide_beat, decide_leave, decide_sync
-from penstock.coordination.groups.migration import remove_or_downgrade
-from penstock.coordination.groups.offset_records import OFFSET_KEY
-from penstock.coordination.groups.offsets import (
-    decide_commit,
-    decide_delete_offsets,
-    decide_drop_topics,
-    decide_fetch,
-    expired_offsets,
-)
-from penstock.coordination.groups.rebalance import (
-    INITIAL,
-    JOIN,
-    PENDING,
-    SESSION,
-    SYNC,
-    Draft,
-    drop_pending,
-    on_initial_delay,
-    on_join_timeout,
-    on_session_end,
-    on_sync_timeout,
-    prepare_rebalance,
-    rebalance_after_loss,
-)
+from penstock.coordination.groups.protocol_switch import remove_or_downgrade
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Groups
 from penstock.coordination.groups.timers import TimerKey

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.coordination.groups.classic_records import StoredGroup, StoredMember
-from penstock.coordination.groups.consumer_records import (
+from penstock.coordination.groups.codec_classic import StoredGroup, StoredMember
+from penstock.coordination.groups.codec_consumer import (
     Assignment,
     MemberState,
     Owned,

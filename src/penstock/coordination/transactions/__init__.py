@@ -16,9 +16,8 @@ from penstock.coordination.transactions.commands import (
     WantProducerId,
     WriteMarkers,
 )
-from penstock.coordination.transactions.listing import Filter, known_states
-from penstock.coordination.transactions.machine import TransactionMachine
-from penstock.coordination.transactions.rules import needs_producer_id
+from penstock.coordination.transactions.decide_transactions import needs_producer_id
+from penstock.coordination.transactions.machine import Filter, TransactionMachine, known_states
 from penstock.coordination.transactions.state import (
     Event,
     Transaction,

@@ -3,12 +3,15 @@
 Pure. The log's records are the whole metadata of a transactional id; markers in data partitions are
 *sends*, repeated until the shell reports them written, also by a coordinator that has just loaded
 its log: a transaction is complete only after its markers are in the logs.
+
+Which transactional ids a ListTransactions request asks for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, assert_never
 
-from penstock.coordination.transactions import records
+from penstock.coordination.transactions import codec
 from penstock.coordination.transactions.commands import (
     AbortTimedOut,
     AddPartitions,
@@ -22,7 +25,7 @@ from penstock.coordination.transactions.commands import (
     TransactionSettings,
     WantProducerId,
 )
-from penstock.coordination.transactions.rules import (
+from penstock.coordination.transactions.decide_transactions import (
     decide_add,
     decide_end,
     decide_init,
@@ -34,6 +37,7 @@ from penstock.coordination.transactions.rules import (
 from penstock.coordination.transactions.state import (
     AT_ONCE,
     MARKER_RETRY_MS,
+    STATE_BY_TITLE,
     DeadlineSet,
     Event,
     Expired,
@@ -48,7 +52,7 @@ from penstock.coordination.transactions.state import (
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
-from penstock.model import NO_PRODUCER, Millis, Moment
+from penstock.model import NO_PRODUCER, Millis, Moment, ProducerId
 
 DUE_MAX: Final = 200  # of each kind in one tick; the rest follows in the next
 EXPIRY_CHECK_MS: Final = Millis(3_600_000)
@@ -115,11 +119,11 @@ class TransactionMachine:
 
     def write_event(self, event: Event) -> JournalRecord:
         """The event as its log stores it."""
-        return records.write_event(event)
+        return codec.write_event(event)
 
     def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
         """The events a stored record stands for. No transaction wraps this log's own records."""
-        return records.read_events(record)
+        return codec.read_events(record)
 
     def _expire(self, state: Transactions, now: Moment) -> list[Outcome[Event]]:
         """By the time of day, for that is what the log knows; how long it is kept is retention."""
@@ -221,3 +225,31 @@ def _joined(outcomes: Sequence[Outcome[Event]]) -> Outcome[Event]:
         notes=tuple(note for outcome in outcomes for note in outcome.notes),
         sends=tuple(message for outcome in outcomes for message in outcome.sends),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What must all hold. An empty set, None or a negative duration asks for nothing."""
+
+    states: frozenset[TransactionState] = frozenset()
+    has_unknown_states: bool = False  # only unknown ones were asked for: nothing matches
+    producer_ids: frozenset[ProducerId] = frozenset()
+    longer_than_ms: Millis = Millis(-1)
+    matches_id: Callable[[str], bool] | None = None
+
+    def admits(self, transaction: Transaction, now: Millis) -> bool:
+        """Whether the list should show it."""
+        if (self.states or self.has_unknown_states) and transaction.state not in self.states:
+            return False
+        if self.producer_ids and transaction.producer_id not in self.producer_ids:
+            return False
+        if self.longer_than_ms >= 0 and now - transaction.started_at <= self.longer_than_ms:
+            return False
+        return self.matches_id is None or self.matches_id(transaction.transactional_id)
+
+
+def known_states(titles: Iterable[str]) -> tuple[frozenset[TransactionState], tuple[str, ...]]:
+    """The states by the names that clients see, and the names nobody knows."""
+    titles = tuple(titles)
+    known = frozenset(STATE_BY_TITLE[title] for title in titles if title in STATE_BY_TITLE)
+    return known, tuple(title for title in titles if title not in STATE_BY_TITLE)

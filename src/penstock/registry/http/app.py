@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from penstock.registry.errors import Declined
-from penstock.registry.http import compatibility, node, schemas, settings, subjects
-from penstock.registry.http.answers import answered, declined, http_error
-from penstock.registry.http.forwarding import Forwarder
+from penstock.registry.http import node_info, schemas, settings, subjects
+from penstock.registry.http.forward import Forwarder
 from penstock.registry.http.front import Front
 from penstock.registry.http.guard import Guard
-from penstock.registry.http.reference import reference
-from penstock.registry.service import Elsewhere, Registry
+from penstock.registry.http.openapi_page import reference
+from penstock.registry.http.responses import answered, declined, http_error
+from penstock.registry.node import Elsewhere, Registry
 
 logger = logging.getLogger(__name__)
 
@@ -24,15 +24,15 @@ def build(app: FastAPI, registry: Registry, forwarder: Forwarder, guard: Guard) 
     """The registry's routes added to an application, and what stands in front of it."""
     front = Front(registry, app, guard)
     for router in (
-        node.about(registry),
-        node.metrics(registry, front),
+        node_info.about(registry),
+        node_info.metrics(registry, front),
         subjects.registering(registry),
         subjects.listing(registry),
         subjects.reading_versions(registry),
         subjects.describing(registry),
         schemas.by_id(registry),
         schemas.everything(registry),
-        compatibility.checking(registry),
+        subjects.checking(registry),
         settings.configuring(registry),
         settings.moding(registry),
         reference(app),

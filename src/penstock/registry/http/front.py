@@ -10,14 +10,13 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from penstock.registry.errors import Declined
-from penstock.registry.http.answers import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
 from penstock.registry.http.guard import Guard
+from penstock.registry.http.response_cache import REQUEST, Known, Ready, Repeated, Shelf
+from penstock.registry.http.responses import END_OFFSET, MEDIA, MEDIA_TYPES, http_error
 from penstock.registry.http.schemas import by_id_document
-from penstock.registry.http.shelf import Known, Ready, Shelf
-from penstock.registry.http.wire import REQUEST, Repeated
-from penstock.registry.names import ANY_CONTEXT, context_from_path, context_of
-from penstock.registry.service import Registry
+from penstock.registry.node import Registry
 from penstock.registry.store.codec import to_json
+from penstock.registry.subject_names import ANY_CONTEXT, context_from_path, context_of
 from penstock.registry.usage import CLIENT_CHARACTERS_MAX, CONSUMER, Use, identify
 
 Scope = MutableMapping[str, Any]

@@ -5,9 +5,15 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from penstock.registry.errors import Declined, schema_not_found
-from penstock.registry.http.answers import answered, described, page, placed, raw_text
-from penstock.registry.http.asking import Flag, Number, Text, note_use
-from penstock.registry.names import (
+from penstock.registry.http.requests import Flag, Number, Text, note_use
+from penstock.registry.http.responses import answered, described, page, placed, raw_text
+from penstock.registry.node import Registry
+from penstock.registry.proposals import in_form
+from penstock.registry.store.documents import Document
+from penstock.registry.store.events import Version
+from penstock.registry.store.rule_sets import rule_types
+from penstock.registry.store.state import Store
+from penstock.registry.subject_names import (
     ANY_CONTEXT,
     DEFAULT_CONTEXT,
     is_hidden,
@@ -15,12 +21,6 @@ from penstock.registry.names import (
     normal,
     split,
 )
-from penstock.registry.proposals import in_form
-from penstock.registry.service import Registry
-from penstock.registry.store.contracts import rule_types
-from penstock.registry.store.documents import Document
-from penstock.registry.store.model import Version
-from penstock.registry.store.state import Store
 from penstock.registry.usage import CONSUMER
 
 SCHEMAS_MAX = 1000  # in one answer

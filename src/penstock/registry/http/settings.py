@@ -8,10 +8,9 @@ from penstock.registry.errors import (
     level_not_configured,
     mode_not_configured,
 )
-from penstock.registry.http.answers import answered
-from penstock.registry.http.asking import CONFIG_BODY, MODE_BODY, Flag, Name, read_document
-from penstock.registry.names import setting_key
-from penstock.registry.service import Registry
+from penstock.registry.http.requests import CONFIG_BODY, MODE_BODY, Flag, Name, read_document
+from penstock.registry.http.responses import answered
+from penstock.registry.node import Registry
 from penstock.registry.store.commands import (
     RemoveConfig,
     RemoveMode,
@@ -25,7 +24,8 @@ from penstock.registry.store.documents import (
     read_text,
     write_config,
 )
-from penstock.registry.store.model import Config, Mode
+from penstock.registry.store.events import Config, Mode
+from penstock.registry.subject_names import setting_key
 
 OUT = "compatibilityLevel"
 IN = "compatibility"

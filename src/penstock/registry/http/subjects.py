@@ -1,12 +1,14 @@
-"""`/subjects`: versions registered, looked up, listed and deleted."""
+"""`/subjects`: versions registered, looked up, listed and deleted.
+
+`/compatibility`: would this schema be accepted, and if not, why.
+"""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from penstock.registry.errors import schema_not_found, subject_not_found
-from penstock.registry.http.answers import answered, page, placed, raw_text, registered
-from penstock.registry.http.asking import (
+from penstock.registry.errors import INVALID_SCHEMA, Declined, schema_not_found, subject_not_found
+from penstock.registry.http.requests import (
     SCHEMA_BODY,
     Flag,
     Name,
@@ -18,13 +20,20 @@ from penstock.registry.http.asking import (
     subject_named,
     version_number,
 )
-from penstock.registry.names import ANY_CONTEXT, Subject, checked, context_of, matches_prefix
-from penstock.registry.proposals import find, in_form, register
+from penstock.registry.http.responses import answered, page, placed, raw_text, registered
+from penstock.registry.node import Registry
+from penstock.registry.proposals import Judgement, check_all, check_one, find, in_form, register
 from penstock.registry.retirement import DAY_MS, judge
-from penstock.registry.service import Registry
 from penstock.registry.store.commands import DeleteSubject, DeleteVersion
 from penstock.registry.store.documents import Document
-from penstock.registry.store.model import Contents, Version
+from penstock.registry.store.events import Contents, Version
+from penstock.registry.subject_names import (
+    ANY_CONTEXT,
+    Subject,
+    checked,
+    context_of,
+    matches_prefix,
+)
 from penstock.registry.usage import PRODUCER
 
 QUIET_DAYS = 7
@@ -254,3 +263,55 @@ def _version(registry: Registry, subject: str, version: str, *, deleted: bool) -
     store = registry.store
     name = store.somewhere(subject_named(registry, subject))
     return store.version(name, version_number(version), deleted=deleted)
+
+
+def checking(registry: Registry) -> APIRouter:
+    """Nothing is written here, so every node answers."""
+    router = APIRouter(tags=["compatibility"])
+
+    @router.post("/compatibility/subjects/{subject}/versions", openapi_extra=SCHEMA_BODY)
+    async def check_against_subject(
+        request: Request, subject: Name, normalize: Flag = False, verbose: Flag = False
+    ) -> Response:
+        """Check as registration would, by the level of the subject."""
+        document = await read_document(request)
+        name = subject_named(registry, subject)
+        return await _said(registry, document, name, None, normalize=normalize, verbose=verbose)
+
+    @router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=SCHEMA_BODY)
+    async def check_against_version(
+        request: Request,
+        subject: Name,
+        version: str,
+        normalize: Flag = False,
+        verbose: Flag = False,
+    ) -> Response:
+        """Check against one version."""
+        document = await read_document(request)
+        name, number = subject_named(registry, subject), version_number(version)
+        return await _said(registry, document, name, number, normalize=normalize, verbose=verbose)
+
+    return router
+
+
+async def _said(
+    registry: Registry,
+    document: Document,
+    subject: Subject,
+    number: int | None,
+    *,
+    normalize: bool,
+    verbose: bool,
+) -> Response:
+    try:
+        proposal = read_proposal(document, subject, normalize=normalize)
+        if number is None:
+            judgement = await check_all(registry, proposal)
+        else:
+            judgement = await check_one(registry, proposal, number)
+    except Declined as refusal:
+        if not verbose or refusal.code != INVALID_SCHEMA:
+            raise
+        judgement = Judgement(False, [refusal.message])
+    messages = {"messages": judgement.messages} if verbose else {}
+    return answered({"is_compatible": judgement.is_compatible, **messages})

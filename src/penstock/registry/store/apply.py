@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from penstock.registry.names import Subject, context_of, normal
-from penstock.registry.store.model import (
+from penstock.registry.store.events import (
     ConfigSet,
     ContextMade,
     Event,
@@ -22,6 +21,7 @@ from penstock.registry.store.model import (
     VersionStored,
 )
 from penstock.registry.store.state import Context, Store, VersionKey
+from penstock.registry.subject_names import Subject, context_of, normal
 
 _Setting = TypeVar("_Setting")
 logger = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ import msgspec
 from penstock.machine import JournalRecord
 from penstock.model import Millis
 from penstock.registry.errors import Declined
-from penstock.registry.names import DEFAULT_CONTEXT, Subject, normal
 from penstock.registry.store.documents import (
     Document,
     read_config,
@@ -29,7 +28,7 @@ from penstock.registry.store.documents import (
     write_references,
     write_rule_set,
 )
-from penstock.registry.store.model import (
+from penstock.registry.store.events import (
     ConfigSet,
     Contents,
     ContextMade,
@@ -43,6 +42,7 @@ from penstock.registry.store.model import (
     VersionRemoved,
     VersionStored,
 )
+from penstock.registry.subject_names import DEFAULT_CONTEXT, Subject, normal
 from penstock.schemas.model import SchemaType, Source
 
 LEVEL_NAME: Final = "compatibilityLevel"

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.registry.names import Subject
-from penstock.registry.store.model import Config, Contents, Mode
+from penstock.gate.reader_breaks import Harm
+from penstock.registry.store.events import Config, Contents, Mode
+from penstock.registry.subject_names import Subject
 from penstock.schemas.compatibility import Verdict
-from penstock.schemas.reader_breaks import Harm
 
 
 class Register(NamedTuple):

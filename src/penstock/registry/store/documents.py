@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.registry.errors import malformed
-from penstock.registry.store.model import Config
+from penstock.registry.store.events import Config
 from penstock.schemas.identity import Metadata, Rule, RuleSet
 from penstock.schemas.model import Reference
 from penstock.schemas.rules import RULE_LISTS, RULE_TEXTS

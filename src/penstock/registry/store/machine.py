@@ -15,20 +15,20 @@ from penstock.registry.store.commands import (
     SetConfig,
     SetMode,
 )
-from penstock.registry.store.deletion import (
+from penstock.registry.store.decide_delete import (
     decide_delete_subject,
     decide_delete_version,
     unwitnessed_ids,
 )
-from penstock.registry.store.model import Event, Marked
-from penstock.registry.store.outcome import reply
-from penstock.registry.store.registration import decide_register
-from penstock.registry.store.settings import (
+from penstock.registry.store.decide_register import decide_register
+from penstock.registry.store.decide_settings import (
     decide_config,
     decide_mode,
     decide_remove_config,
     decide_remove_mode,
 )
+from penstock.registry.store.events import Event, Marked
+from penstock.registry.store.outcome import reply
 from penstock.registry.store.state import Store
 
 

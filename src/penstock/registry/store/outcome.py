@@ -1,7 +1,7 @@
 """How the store answers: one caller at a time, so a reply needs no address."""
 
 from penstock.machine import CallerId, Outcome, Reply
-from penstock.registry.store.model import Event
+from penstock.registry.store.events import Event
 
 _ASKER = CallerId(0)  # commands are decided one by one: there is one caller only
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from penstock.registry.errors import subject_not_found, version_not_found
-from penstock.registry.names import (
+from penstock.registry.store.events import Config, Mode, Version
+from penstock.registry.subject_names import (
     DEFAULT_CONTEXT,
     GLOBAL_CONTEXT,
     Subject,
@@ -19,7 +20,6 @@ from penstock.registry.names import (
     scopes,
     split,
 )
-from penstock.registry.store.model import Config, Mode, Version
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Imports, InvalidSchema, Reference
 

@@ -14,7 +14,7 @@ are written at the end, for the first findings only. So the cost follows the num
 from collections.abc import Callable, Iterator, Set
 from typing import Any, Final, TypeAlias
 
-from penstock.schemas.avro.printing import print_start
+from penstock.schemas.avro.canonical import print_start
 from penstock.schemas.avro.tree import (
     Array,
     Enum,

@@ -1,30 +1,75 @@
-"""An Avro schema as the registry handles it. Immutable; what is costly is computed once."""
+"""An Avro schema as the registry handles it. Immutable; what is costly is computed once.
 
+Tags in an Avro schema: a property of the record or field that the path names.
+
+A record is named with its namespace or without; the first that matches from the outside in is it.
+"""
+
+from collections import deque
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
+from penstock.schemas.avro.canonical import print_schema
 from penstock.schemas.avro.equality import equivalent
-from penstock.schemas.avro.normal import normal_form
-from penstock.schemas.avro.printing import print_schema
-from penstock.schemas.avro.reading import Reader
+from penstock.schemas.avro.jsontext import read_json, write_json
+from penstock.schemas.avro.normalize import normal_form
+from penstock.schemas.avro.parse import Reader
 from penstock.schemas.avro.resolution import Uncheckable, differences
-from penstock.schemas.avro.shape import check_reach, find_shapes
-from penstock.schemas.avro.tagging import tagged
+from penstock.schemas.avro.shapes import check_reach, find_shapes
 from penstock.schemas.avro.tree import Kind, Node
 from penstock.schemas.model import (
     NO_IMPORTS,
     Difference,
+    Entity,
     Imports,
     InvalidSchema,
     OverBudget,
     Policy,
     Reference,
     SchemaType,
+    Tagging,
     check_encoding,
     uncheckable,
 )
-from penstock.schemas.tags import Tagging
+
+
+def tagged(text: str, tagging: Tagging) -> str:
+    """A schema's canonical text with its tags changed."""
+    root: Any = read_json(text)
+    for entity in tagging.entities:
+        tagging.change_member(entity, _find(root, entity))
+    return write_json(root)
+
+
+def _find(root: Any, entity: Entity) -> dict[str, Any]:
+    words = entity.words
+    field = None if entity.is_record else words.pop()
+    if not words:
+        raise entity.missing()
+    *space, name = words
+    waiting = deque([(root, "")])
+    while waiting:
+        node, around = waiting.popleft()
+        if isinstance(node, list):
+            waiting += [(one, around) for one in node]
+        if not isinstance(node, dict):
+            continue
+        here = node.get("namespace", around)
+        if node.get("type") != "record":
+            inner = (node.get(key) for key in ("type", "items", "values"))
+            waiting += [(one, here) for one in inner if isinstance(one, dict | list)]
+        elif node["name"] != name or (space and ".".join(space) != here):
+            waiting += [(one, here) for one in node["fields"]]
+        elif field is None:
+            return node
+        else:
+            found = next((one for one in node["fields"] if one["name"] == field), None)
+            if found is None:
+                break
+            place: dict[str, Any] = found
+            return place
+    raise entity.missing()
 
 
 def parse(

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
-from penstock.schemas.json.documents import Documents, Draft, Target, reference_in
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, fingerprint, write_json
+from penstock.schemas.json.references import Documents, Draft, Target, reference_in
 
 _EMPTY: Final[JsonObject] = {}
 _STRING: Final = frozenset({"minLength", "maxLength", "pattern"})

@@ -16,8 +16,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import DecodeError
 
 from penstock.schemas.model import InvalidSchema
-from penstock.schemas.protobuf.compiling import compile_schema
-from penstock.schemas.protobuf.known import META, known_text
+from penstock.schemas.protobuf.compiler import compile_schema
 from penstock.schemas.protobuf.tokens import BadEscape, unquoted
 from penstock.schemas.protobuf.tree import (
     Aggregate,
@@ -42,6 +41,7 @@ from penstock.schemas.protobuf.tree import (
     Value,
     Word,
 )
+from penstock.schemas.protobuf.well_known import META, known_text
 
 _LABELS: Final = {1: "optional", 2: "required", 3: "repeated"}
 _VALUE_FIRST: Final = ("precision", "scale")  # the peer once wrote these so, and still does

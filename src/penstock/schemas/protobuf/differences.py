@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from penstock.schemas.model import Budget, Difference, Reference
-from penstock.schemas.protobuf.meanings import Meaning, meaning, reference_of
-from penstock.schemas.protobuf.names import Known, Names
-from penstock.schemas.protobuf.shapes import Shapes
 from penstock.schemas.protobuf.tree import Enum, Field, MapType, Message, ProtoFile
+from penstock.schemas.protobuf.types import Known, Meaning, Names, Shapes, meaning, reference_of
 
 _REASONS: Final[Mapping[str, str]] = {
     "PACKAGE_CHANGED": (

@@ -1,0 +1,416 @@
+"""The cluster as this broker knows it: hosts the controller machine and follows its word.
+
+Every command goes to the machine over `__cluster_metadata`. What the machine applies is carried out
+here: partitions are opened, led, reconfigured and deleted so that this broker holds exactly what
+the state says it should. Following is repeatable: it compares with the state, never with the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+from penstock.broker.broker import Endpoint
+from penstock.broker.machine_host import HostedMachine
+from penstock.broker.partition import Leadership, Partition, TopicSettings
+from penstock.broker.partitions import Partitions
+from penstock.broker.quotas import DEFAULT, QuotaEntity, Quotas, Rates
+from penstock.config.broker_keys import broker_values, group_values
+from penstock.config.resolve import Layers, Values
+from penstock.config.topic_keys import topic_views
+from penstock.coordination.controller import Cluster, ControllerMachine
+from penstock.coordination.controller.commands import (
+    AllocateProducerIds,
+    Command,
+    CreateTopics,
+    NewTopic,
+    RegisterBroker,
+)
+from penstock.coordination.controller.settings import ControllerRules
+from penstock.coordination.controller.state import (
+    METADATA_TOPIC,
+    ConfigScope,
+    ConfigSet,
+    Event,
+    PartitionSet,
+    PartitionState,
+    QuotaSet,
+    TopicDeleted,
+    TopicSet,
+)
+from penstock.log.scan import DamagedLog
+from penstock.machine import CallerId, Deferred
+from penstock.model import Moment, NodeId, TopicId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
+METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))  # Kafka's own reserved id for it
+_SETTINGS_OF_INTERNAL: Final = {  # how their broker keys begin
+    "__consumer_offsets": "offsets.topic",
+    "__transaction_state": "transaction.state.log",
+}
+INTERNAL_TOPICS: Final = frozenset(_SETTINGS_OF_INTERNAL)
+REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
+REOPEN_DAMAGED_AFTER_S: Final = 60.0  # one whose bytes are wrong or missing needs a person first
+LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are no longer one object
+
+
+class KnownTopic(NamedTuple):
+    """A topic with the holders of its partitions. Implements `broker.TopicView`."""
+
+    name: str
+    topic_id: TopicId
+    partitions: tuple[Leadership, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether brokers keep their own state in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+class _FollowedMachine(ControllerMachine):
+    """The controller machine, telling a follower of each event once it is applied."""
+
+    follow: Callable[[Event], None] | None = None
+
+    def apply(self, cluster: Cluster, event: Event) -> None:
+        super().apply(cluster, event)
+        if self.follow is not None:
+            self.follow(event)
+
+
+class ClusterController:
+    """The controller of this broker's cluster. Implements `broker.ClusterView`."""
+
+    def __init__(
+        self,
+        metadata: Partition,
+        partitions: Partitions,
+        quotas: Quotas,
+        *,
+        rules: ControllerRules,
+        features: Mapping[str, int],
+        clock: Callable[[], Moment],
+        mint_id: Callable[[], UUID] = uuid4,
+    ) -> None:
+        self.node_id = rules.node_id
+        self.metadata = metadata
+        self.static = rules.static
+        self._partitions = partitions
+        self._quotas = quotas
+        self._mint_id = mint_id
+        self._machine = _FollowedMachine(rules, dict(features))
+        self._hosted: HostedMachine[Cluster, Command, Event] = HostedMachine(
+            self._machine, metadata, clock=clock
+        )
+        self._topics: dict[str, KnownTopic] = {}
+        self._topics_by_id: dict[TopicId, KnownTopic] = {}
+        self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike
+        self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+        self._producer_id_expiration_ms = broker_values(self.layers).millis(
+            "producer.id.expiration.ms"
+        )
+        # Metadata's answer for each topic, by version and by whether operations were asked for
+        self.packed_topics: dict[tuple[int, bool], dict[str, bytes]] = defaultdict(dict)
+        self.topic_listeners: list[Callable[[str], None]] = []  # a topic came, changed or went
+        # Partitions that the disk refused to open, and the loop's time of the next attempt
+        self._offline: dict[TopicPartition, float] = {}
+        self._reopening: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> Cluster:
+        """For reading only, between two commands."""
+        return self._hosted.state
+
+    def start(
+        self, endpoint: Endpoint, *, stopped_cleanly: bool, cluster_id: str | None = None
+    ) -> object:
+        """Register this broker and open its partitions. Needs the running event loop.
+
+        `cluster_id` is taken by a cluster that has none yet; None generates one. The reply is there
+        when the registration is on disk.
+        """
+        self._hosted.start()
+        registered = self.submit(
+            lambda caller: RegisterBroker(
+                caller,
+                endpoint.node_id,
+                endpoint.host,
+                endpoint.port,
+                endpoint.rack,
+                stopped_cleanly=stopped_cleanly,
+                fresh_cluster_id=cluster_id or kafka_id(self._mint_id()),
+            )
+        )
+        for name in tuple(self.state.topics):
+            self._follow_topic(name)
+        self._follow_quotas()
+        self._machine.follow = self._follow
+        return registered
+
+    def close(self) -> None:
+        """Refuse what still waits."""
+        self._machine.follow = None
+        if self._reopening is not None:
+            self._reopening.cancel()
+        self._hosted.close()
+
+    def submit(self, command: Callable[[CallerId], Command]) -> object:
+        """Let the controller decide: its reply, a Refused, or a Deferred of that."""
+        return self._hosted.submit(command)
+
+    # What the cluster is
+
+    @property
+    def cluster_id(self) -> str:
+        """The id the cluster was born with."""
+        return self.state.cluster_id
+
+    @property
+    def controller_id(self) -> NodeId:
+        """Whom administrative requests go to."""
+        return self.node_id
+
+    def brokers(self) -> Iterable[Endpoint]:
+        """The live brokers, by number."""
+        registered = self.state.brokers
+        return [Endpoint(*registered[node_id]) for node_id in sorted(registered)]
+
+    def topics(self) -> Iterable[KnownTopic]:
+        """All topics, in no order."""
+        return self._topics.values()
+
+    def topic(self, name: str) -> KnownTopic | None:
+        """A topic by name."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> KnownTopic | None:
+        """A topic by its id."""
+        return self._topics_by_id.get(topic_id)
+
+    # Settings
+
+    @property
+    def layers(self) -> Layers:
+        """This broker's settings, by who set them."""
+        return self.state.layers(self.node_id, self.static)
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        """A topic's configuration: its own over the broker's over the defaults."""
+        overrides = self.state.overrides(ConfigScope.TOPIC, name)
+        key = tuple(sorted(overrides.items()))
+        known = self._settings.get(key)
+        if known is None:
+            views = topic_views(
+                overrides,
+                self.layers,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
+            known = self._settings[key] = TopicSettings(
+                views.log, views.accept, views.retention, views.compaction
+            )
+        return known
+
+    def broker_settings(self) -> Values:
+        """This broker's effective settings."""
+        return broker_values(self.layers)
+
+    def group_settings(self, group: str) -> Values:
+        """A group's effective settings."""
+        return group_values(self.state.overrides(ConfigScope.GROUP, group), self.layers)
+
+    # What other services of this broker need made
+
+    def mint_topic_id(self) -> TopicId:
+        """An id for a new topic. Tools that take it as an argument trip over a leading dash."""
+        while True:
+            fresh = self._mint_id()
+            if fresh.int > 100 and not kafka_id(fresh).startswith("-"):
+                return TopicId(fresh)
+
+    def allocate_producer_ids(self, count: int) -> object:
+        """The first of `count` producer ids that are given to no other producer, ever."""
+        return self.submit(lambda caller: AllocateProducerIds(caller, count))
+
+    def internal_topic(self, name: str) -> KnownTopic | None:
+        """A topic that brokers keep their own state in, made when first needed.
+
+        None while the controller has not made it: the caller answers COORDINATOR_NOT_AVAILABLE.
+        """
+        assert name in INTERNAL_TOPICS
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        wanted = self._internal(name)
+        made = self.submit(lambda caller: CreateTopics(caller, (wanted,)))
+        if isinstance(made, Deferred):
+            made.listen(partial(_log_if_refused, name))
+        else:
+            _log_if_refused(name, made)
+        return self._topics.get(name)
+
+    def new_topic(self, name: str) -> NewTopic:
+        """What is made when a client asks for a topic that is not there."""
+        if name in INTERNAL_TOPICS:
+            return self._internal(name)
+        return NewTopic(name, self.mint_topic_id())
+
+    def _internal(self, name: str) -> NewTopic:
+        settings = self.broker_settings()
+        prefix = _SETTINGS_OF_INTERNAL[name]
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.whole(f"{prefix}.segment.bytes")),
+        }
+        if name == "__transaction_state":
+            overrides["min.insync.replicas"] = str(settings.whole(f"{prefix}.min.isr"))
+        factor = min(settings.whole(f"{prefix}.replication.factor"), len(self.state.brokers))
+        count = settings.whole(f"{prefix}.num.partitions")
+        topic_id = self.mint_topic_id()
+        return NewTopic(name, topic_id, count, factor, (), tuple(overrides.items()))
+
+    # Following
+
+    def _follow(self, event: Event) -> None:
+        match event:
+            case TopicSet() | TopicDeleted():
+                self._follow_topic(event.name)
+            case PartitionSet():
+                self._follow_topic(event.topic)
+            case ConfigSet(ConfigScope.TOPIC):
+                self._follow_settings(event.name)
+            case ConfigSet(ConfigScope.BROKER):
+                self._settings.clear()
+                for name in self._topics:
+                    self._follow_settings(name)
+            case QuotaSet():
+                self._follow_quotas()
+            case _:
+                return
+
+    def _follow_topic(self, name: str) -> None:
+        topic = self.state.topics.get(name)
+        for packed in self.packed_topics.values():
+            packed.pop(name, None)
+        known = self._topics.pop(name, None)
+        if known is not None:
+            del self._topics_by_id[known.topic_id]
+            if topic is None or topic.topic_id != known.topic_id:
+                self._let_go(name)
+        if topic is not None:
+            leaderships = tuple(self._leadership(partition) for partition in topic.partitions)
+            known = KnownTopic(name, topic.topic_id, leaderships)
+            self._topics[name] = self._topics_by_id[topic.topic_id] = known
+            self._hold(known)
+        for listener in self.topic_listeners:
+            listener(name)
+
+    def _let_go(self, name: str) -> None:
+        try:
+            self._partitions.delete(name)
+        except OSError:  # the next start sets aside what no topic knows
+            logger.exception("the files of %s could not be taken away", name)
+
+    def _hold(self, topic: KnownTopic) -> None:
+        settings = self.topic_settings(topic.name)
+        for index, leadership in enumerate(topic.partitions):
+            if self.node_id in leadership.replicas:
+                self._open(TopicPartition(topic.name, index), topic.topic_id, leadership, settings)
+
+    def _open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        leadership: Leadership,
+        settings: TopicSettings,
+    ) -> None:
+        try:
+            self._partitions.create(topic_partition, topic_id, leadership, settings)
+        except OSError as error:  # the partition is offline; the others serve
+            if topic_partition not in self._offline:
+                logger.error("%s could not be opened and is offline: %s", topic_partition, error)
+            is_damaged = isinstance(error, DamagedLog)
+            delay_s = REOPEN_DAMAGED_AFTER_S if is_damaged else REOPEN_AFTER_S
+            loop = asyncio.get_running_loop()
+            self._offline[topic_partition] = loop.time() + delay_s
+            if self._reopening is None:
+                self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
+        else:
+            self._offline.pop(topic_partition, None)
+
+    def _reopen(self) -> None:
+        """A disk that refused may have room by now."""
+        self._reopening = None
+        loop = asyncio.get_running_loop()
+        for topic_partition, at in tuple(self._offline.items()):
+            known = self._topics.get(topic_partition.topic)
+            if known is None or topic_partition.partition >= len(known.partitions):
+                del self._offline[topic_partition]
+            elif at <= loop.time():
+                leadership = known.partitions[topic_partition.partition]
+                settings = self.topic_settings(known.name)
+                self._open(topic_partition, known.topic_id, leadership, settings)
+                if topic_partition not in self._offline:
+                    logger.info("%s is open again", topic_partition)
+                    for listener in self.topic_listeners:
+                        listener(known.name)
+        if self._offline and self._reopening is None:
+            self._reopening = loop.call_later(REOPEN_AFTER_S, self._reopen)
+
+    def _leadership(self, partition: PartitionState) -> Leadership:
+        known = self._leaderships.get(partition)
+        if known is None:
+            known = Leadership(
+                partition.leader, partition.leader_epoch, partition.replicas, partition.isr
+            )
+            if len(self._leaderships) < LEADERSHIPS_MAX:
+                self._leaderships[partition] = known
+        return known
+
+    def _follow_settings(self, name: str) -> None:
+        if name in self._topics:
+            self._partitions.replace_settings(name, self.topic_settings(name))
+
+    def _follow_quotas(self) -> None:
+        self._quotas.replace(
+            {
+                quota_entity(dict(entity)): Rates(
+                    limits.get("producer_byte_rate"),
+                    limits.get("consumer_byte_rate"),
+                    # a percentage of one event loop, of which 10 ms a second are one
+                    None if (share := limits.get("request_percentage")) is None else share * 10,
+                )
+                for entity, limits in self.state.quotas.items()
+                if "ip" not in dict(entity)
+            }
+        )
+
+
+def _log_if_refused(name: str, reply: object) -> None:
+    result = reply[0] if isinstance(reply, list) else reply
+    if isinstance(result, Exception):
+        logger.error("%s could not be made: %s", name, result)
+
+
+def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:
+    """An entity of the controller as the quotas know it."""
+    found = {
+        kind: DEFAULT if names[kind] is None else names[kind]
+        for kind in ("user", "client-id")
+        if kind in names
+    }
+    return QuotaEntity(found.get("user"), found.get("client-id"))
+
+
+def kafka_id(identifier: UUID) -> str:
+    """A UUID as Kafka writes it: url-safe base64 without padding."""
+
+    return base64.urlsafe_b64encode(identifier.bytes).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""What the kernels of Avro and Protobuf share: slots, arenas, and walks over Python objects."""

@@ -1,0 +1,93 @@
+"""What an administrator asks: which groups there are, what they look like, and away with them."""
+
+from penstock.coordination.groups.commands import (
+    DeleteGroup,
+    DescribeGroup,
+    Done,
+    Listed,
+    ListedGroup,
+    ListGroups,
+)
+from penstock.coordination.groups.consumer_draft import consumer_tombstones
+from penstock.coordination.groups.decide_classic_join import check_group_id
+from penstock.coordination.groups.events import (
+    ClassicGroupHeld,
+    ClassicGroupSet,
+    Event,
+    OffsetSet,
+)
+from penstock.coordination.groups.state import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    ClassicState,
+    ConsumerGroup,
+    Groups,
+)
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import Outcome, Reply
+
+
+def decide_list(state: Groups, command: ListGroups) -> Outcome[Event]:
+    """A row for every group."""
+    rows = tuple(_row(state, group_id) for group_id in state.group_ids())
+    return Outcome(replies=(Reply(command.caller, Listed(rows)),))
+
+
+def _row(state: Groups, group_id: str) -> ListedGroup:
+    group = state.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state_name, "consumer")
+    if group is None:
+        return ListedGroup(group_id, "", ClassicState.EMPTY.value, "classic")
+    return ListedGroup(group_id, group.protocol_type or "", group.state.value, "classic")
+
+
+def decide_describe(state: Groups, command: DescribeGroup) -> Outcome[Event]:
+    """The group itself: the shell only reads it, and shows it in the shape it was asked for."""
+    check_group_id(command.group_id)
+    group = state.groups.get(command.group_id)
+    if group is None and command.group_id in state.offsets:
+        group = ClassicGroup(command.group_id)
+    if group is None:
+        raise not_found(command.group_id)
+    return Outcome(replies=(Reply(command.caller, group.copy()),))
+
+
+def not_found(group_id: str) -> Refused:
+    """There is no such group."""
+    return Refused(ErrorCode.group_id_not_found, f"there is no group {group_id!r}")
+
+
+def decide_delete_group(state: Groups, command: DeleteGroup) -> Outcome[Event]:
+    """Forget a group that nobody is in."""
+    check_group_id(command.group_id)
+    group = state.groups.get(command.group_id)
+    offsets = state.offsets.get(command.group_id, {})
+    if group is None and not offsets:
+        raise not_found(command.group_id)
+    if group is not None and (group.members or _is_gathering(group)):
+        raise Refused(ErrorCode.non_empty_group, "the group has members")
+    held = {**offsets, **state.unstable.get(command.group_id, {})}
+    events = [
+        *(OffsetSet(command.group_id, *key, None) for key in held),
+        *group_tombstones(state, command.group_id),
+    ]
+    return Outcome(
+        events=tuple(events),
+        notes=(ClassicGroupHeld(command.group_id, None),),
+        replies=(Reply(command.caller, Done()),),
+    )
+
+
+def _is_gathering(group: ClassicGroup | ConsumerGroup) -> bool:
+    return isinstance(group, ClassicGroup) and group.state is ClassicState.PREPARING
+
+
+def group_tombstones(state: Groups, group_id: str) -> list[Event]:
+    """The records of a group without members go."""
+    group = state.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return consumer_tombstones(group)
+    if group is not None and group.generation > 0:
+        return [ClassicGroupSet(group_id, None)]
+    return []

@@ -1,0 +1,294 @@
+"""Committed offsets: commit, fetch, delete, and expiry.
+
+A commit is accepted from a live member of the current generation, from anybody into a group
+without members, and inside a transaction from whoever holds the producer id; from a fenced member
+never.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.coordination.groups.classic_rebalance import SESSION
+from penstock.coordination.groups.codec import offset_of, read_offset_value, write_offset_value
+from penstock.coordination.groups.codec_consumer import StoredCurrent
+from penstock.coordination.groups.commands import (
+    CommitOffsets,
+    Committed,
+    DeleteOffsets,
+    Done,
+    DropTopics,
+    Fetched,
+    FetchedOffset,
+    FetchOffsets,
+    OffsetToCommit,
+)
+from penstock.coordination.groups.decide_classic_join import (
+    check_group_id,
+    known_member,
+    unknown_member,
+)
+from penstock.coordination.groups.events import Event, OffsetSet, PendingOffsetSet, TimerSet
+from penstock.coordination.groups.settings import GroupSettings
+from penstock.coordination.groups.state import (
+    ClassicGroup,
+    ClassicState,
+    ConsumerGroup,
+    Groups,
+    PartitionKey,
+)
+from penstock.coordination.groups.timers import TimerKey
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import Outcome, Reply
+from penstock.model import Millis, Moment
+
+NO_GENERATION: Final = -1
+_TAKEN: Final = Committed((ErrorCode.none,))  # a commit of one offset, as most are
+
+
+def decide_commit(
+    state: Groups, command: CommitOffsets, settings: GroupSettings, now: Moment
+) -> Outcome[Event]:
+    """Store what may be stored; each offset gets its own code."""
+    check_group_id(command.group_id)
+    group = state.groups.get(command.group_id)
+    notes: tuple[Event, ...] = ()
+    stale: StoredCurrent | None = None
+    if group is None:
+        _check_simple(state, command)
+    elif isinstance(group, ClassicGroup):
+        notes = _check_classic(group, command, now)
+    else:
+        stale = _check_consumer(group, command)
+    if len(command.offsets) == 1 and stale is None and not command.is_monotonic:
+        (offset,) = command.offsets
+        if not offset.metadata:  # nothing is left that could be wrong with it
+            event = _commit_event(command, offset, now)
+            return Outcome((event,), notes, (Reply(command.caller, _TAKEN),), (), command.stamp)
+    codes = _codes(state, command, settings, stale)
+    events = tuple(
+        [
+            _commit_event(command, offset, now)
+            for offset, code in zip(command.offsets, codes, strict=True)
+            if code is ErrorCode.none
+        ]
+    )
+    return Outcome(
+        events=events,
+        notes=notes,
+        replies=(Reply(command.caller, Committed(tuple(codes))),),
+        stamp=command.stamp if events else None,
+    )
+
+
+def _codes(
+    state: Groups, command: CommitOffsets, settings: GroupSettings, stale: StoredCurrent | None
+) -> list[ErrorCode]:
+    committed = state.offsets.get(command.group_id, {}) if command.is_monotonic else None
+    codes = [_refusal(offset, settings, stale, command) for offset in command.offsets]
+    if committed and command.generation != NO_GENERATION:
+        codes = [
+            _backward(offset, committed) if code is ErrorCode.none else code
+            for offset, code in zip(command.offsets, codes, strict=True)
+        ]
+    return codes
+
+
+def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Moment) -> Event:
+    topic, partition, place, leader_epoch, metadata, topic_id = offset
+    value = write_offset_value(place, leader_epoch, metadata, now.wall, topic_id)
+    if command.stamp is None:
+        return OffsetSet(command.group_id, topic, partition, value)
+    producer_id = command.stamp.producer_id
+    return PendingOffsetSet(producer_id, command.group_id, topic, partition, value)
+
+
+def _refusal(
+    offset: OffsetToCommit,
+    settings: GroupSettings,
+    stale: StoredCurrent | None,
+    command: CommitOffsets,
+) -> ErrorCode:
+    if offset.metadata and len(offset.metadata) > settings.offset_metadata_bytes_max:
+        return ErrorCode.offset_metadata_too_large
+    if stale is not None:
+        # A commit that was on its way while the member's epoch moved counts for what it still owns.
+        since = stale.assigned.get(offset.topic_id, {}).get(offset.partition)
+        since = stale.pending_revocation.get(offset.topic_id, {}).get(offset.partition, since)
+        if since is None or command.generation < since:
+            is_plain = command.stamp is None  # producers of transactions know only the other code
+            return ErrorCode.stale_member_epoch if is_plain else ErrorCode.illegal_generation
+    return ErrorCode.none
+
+
+def _backward(offset: OffsetToCommit, committed: dict[PartitionKey, bytes]) -> ErrorCode:
+    value = committed.get((offset.topic, offset.partition))
+    if value is not None and offset.offset < offset_of(value):
+        return ErrorCode.invalid_request
+    return ErrorCode.none
+
+
+def _check_simple(state: Groups, command: CommitOffsets) -> None:
+    """A group without members: unknown, or known by what was committed alone."""
+    if command.generation < 0:
+        return
+    if state.offsets.get(command.group_id):
+        raise unknown_member(command.group_id, command.member_id)
+    if command.stamp is None and command.knows_epochs:
+        raise Refused(ErrorCode.group_id_not_found, f"there is no group {command.group_id!r}")
+    raise Refused(ErrorCode.illegal_generation, f"there is no group {command.group_id!r}")
+
+
+def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Moment) -> tuple[Event, ...]:
+    if command.generation < 0 and group.state is ClassicState.EMPTY:
+        return ()
+    names_itself = bool(
+        command.generation >= 0 or command.member_id or command.instance_id is not None
+    )
+    if not names_itself:
+        if command.stamp is not None or group.state is ClassicState.EMPTY:
+            return ()  # old producers do not say for which member they commit
+        raise unknown_member(group.group_id, command.member_id)
+    member = known_member(group, command.member_id, command.instance_id)
+    if command.generation != group.generation:
+        raise Refused(
+            ErrorCode.illegal_generation, f"the group is at generation {group.generation}"
+        )
+    if command.stamp is not None:
+        return ()
+    if group.state is ClassicState.COMPLETING:
+        raise Refused(ErrorCode.rebalance_in_progress, "ask for the assignment first")
+    key = TimerKey(SESSION, group.group_id, member.member_id)
+    return (TimerSet(key, Millis(now.steady + member.session_timeout_ms)),)
+
+
+def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurrent | None:
+    """The member's current assignment when its epoch is behind, for a check of each partition."""
+    if command.generation < 0 and not group.members:
+        return None
+    names_itself = command.generation >= 0 or command.member_id or command.instance_id is not None
+    if command.stamp is not None and not names_itself:
+        return None
+    member = group.members.get(command.member_id)
+    if member is None:
+        raise unknown_member(group.group_id, command.member_id)
+    epoch = member.current.member_epoch
+    if command.generation == epoch:
+        return None
+    if member.subscription.classic is not None:
+        raise Refused(ErrorCode.illegal_generation, f"the member is at epoch {epoch}")
+    if command.stamp is None and not command.knows_epochs:
+        raise Refused(
+            ErrorCode.unsupported_version, "a group of the consumer protocol needs OffsetCommit 9"
+        )
+    if 0 <= command.generation < epoch:
+        return member.current
+    code = ErrorCode.stale_member_epoch if command.stamp is None else ErrorCode.illegal_generation
+    raise Refused(code, f"the member is at epoch {epoch}")
+
+
+def decide_fetch(state: Groups, command: FetchOffsets) -> Outcome[Event]:
+    """Where the group is; -1 where it has committed nothing."""
+    check_group_id(command.group_id)
+    group = state.groups.get(command.group_id)
+    if isinstance(group, ConsumerGroup) and command.member_id:
+        member = group.members.get(command.member_id)
+        if member is None:
+            raise unknown_member(group.group_id, command.member_id)
+        if command.member_epoch != member.current.member_epoch:
+            is_classic = member.subscription.classic is not None
+            raise Refused(
+                ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch,
+                f"the member is at epoch {member.current.member_epoch}",
+            )
+    committed = state.offsets.get(command.group_id, {})
+    unstable = state.unstable.get(command.group_id, {}) if command.require_stable else {}
+    wanted: Iterable[PartitionKey]
+    wanted = {**committed, **unstable} if command.partitions is None else command.partitions
+    fetched = tuple(
+        _unstable(key) if key in unstable else _fetched(key, committed.get(key)) for key in wanted
+    )
+    return Outcome(replies=(Reply(command.caller, Fetched(fetched)),))
+
+
+def _unstable(key: PartitionKey) -> FetchedOffset:
+    return FetchedOffset(*key, -1, -1, "", ErrorCode.unstable_offset_commit)
+
+
+def _fetched(key: PartitionKey, value: bytes | None) -> FetchedOffset:
+    if value is None:
+        return FetchedOffset(*key, -1, -1, "", ErrorCode.none)
+    committed = read_offset_value(value)
+    return FetchedOffset(
+        *key, committed.offset, committed.leader_epoch, committed.metadata, ErrorCode.none
+    )
+
+
+def decide_delete_offsets(state: Groups, command: DeleteOffsets) -> Outcome[Event]:
+    """Forget offsets, except of topics somebody in the group is subscribed to."""
+    check_group_id(command.group_id)
+    group = state.groups.get(command.group_id)
+    committed = state.offsets.get(command.group_id, {})
+    if group is None and not committed:
+        raise Refused(ErrorCode.group_id_not_found, f"there is no group {command.group_id!r}")
+    subscribed: frozenset[str] = frozenset()
+    if isinstance(group, ConsumerGroup):
+        subscribed = group.subscribed_topics()
+    elif group is not None and group.state is not ClassicState.EMPTY:
+        if group.subscribed_topics is None:
+            raise Refused(
+                ErrorCode.non_empty_group, "what the members are subscribed to is not known"
+            )
+        subscribed = group.subscribed_topics
+    codes = tuple(
+        ErrorCode.group_subscribed_to_topic if topic in subscribed else ErrorCode.none
+        for topic, _ in command.partitions
+    )
+    events = tuple(
+        OffsetSet(command.group_id, *key, None)
+        for key, code in zip(command.partitions, codes, strict=True)
+        if code is ErrorCode.none and key in committed
+    )
+    return Outcome(events=events, replies=(Reply(command.caller, Committed(codes)),))
+
+
+def decide_drop_topics(state: Groups, command: DropTopics) -> Outcome[Event]:
+    """Topics are gone: what was committed in them would mislead their namesakes."""
+    events = tuple(
+        OffsetSet(group_id, *key, None)
+        for group_id, offsets in state.offsets.items()
+        for key in offsets
+        if key[0] in command.topics
+    )
+    return Outcome(events=events, replies=(Reply(command.caller, Done()),))
+
+
+def expired_offsets(
+    state: Groups, group_id: str, settings: GroupSettings, now: Moment
+) -> tuple[Event, ...]:
+    """Tombstones for what the group has not used for too long. Never what it may still need.
+
+    A group that has members keeps what they are subscribed to. One that had members counts from
+    when it became empty; a simple one from each commit.
+    """
+    group = state.groups.get(group_id)
+    kept: frozenset[str] = frozenset()
+    empty_since: int | None = None
+    if isinstance(group, ConsumerGroup):
+        kept = group.subscribed_topics()
+    elif group is not None and group.state is ClassicState.EMPTY and group.protocol_type:
+        empty_since = group.state_since if group.state_since >= 0 else None
+    elif group is not None and group.protocol_type:
+        if group.state is not ClassicState.STABLE or group.subscribed_topics is None:
+            return ()
+        kept = group.subscribed_topics
+    unstable = state.unstable.get(group_id, {})
+    expired: list[Event] = []
+    for key, value in state.offsets.get(group_id, {}).items():
+        if key[0] in kept or key in unstable:
+            continue
+        committed = read_offset_value(value)
+        since = committed.committed_at if empty_since is None else empty_since
+        due = committed.expires_at or since + settings.offsets_retention_ms
+        if due <= now.wall:
+            expired.append(OffsetSet(group_id, *key, None))
+    return tuple(expired)

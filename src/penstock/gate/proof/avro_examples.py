@@ -1,0 +1,240 @@
+"""Events of an Avro schema: one plain event, and others that differ from it in one place each.
+
+Between them they take every branch of every union and every symbol of every enum, as deep as the
+bounds allow. A schema that holds itself ends in its smallest value: the shortest way out. Values
+are as fastavro writes them; a union's is a pair of branch name and value.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from penstock.gate.proof.prove import Unprovable
+from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.types import LogicalType, logical_type
+
+DEPTH_MAX: Final = 5  # records within records before only the smallest values are made
+SIZE_MAX: Final = 20_000  # values in an event
+_WORDS: Final = ("amber", "birch", "cedar", "delta", "ember", "fjord")
+_LOGICAL: Final[Mapping[str, Any]] = {
+    "date": 20_454,
+    "time-millis": 43_200_000,
+    "time-micros": 43_200_000_000,
+    "timestamp-millis": 1_767_225_600_000,
+    "timestamp-micros": 1_767_225_600_000_000,
+    "timestamp-nanos": 1_767_225_600_000_000_000,
+    "local-timestamp-millis": 1_767_225_600_000,
+    "local-timestamp-micros": 1_767_225_600_000_000,
+    "local-timestamp-nanos": 1_767_225_600_000_000_000,
+}
+_UUID: Final = "6f1d7a40-0c1e-4d6f-9a3b-5f1c2d3e4f50"
+
+
+class Step(NamedTuple):
+    """One step towards a place in an event."""
+
+    kind: str
+    name: str = ""
+    place: int = 0
+
+    @classmethod
+    def field(cls, name: str) -> "Step":
+        """Into a field of a record."""
+        return cls("field", name=name)
+
+    @classmethod
+    def branch(cls, index: int) -> "Step":
+        """Into a branch of a union."""
+        return cls("branch", place=index)
+
+    @classmethod
+    def part(cls) -> "Step":
+        """Into the items of an array or the values of a map."""
+        return cls("part")
+
+
+class EventMaker:
+    """Makes the events of one schema. Equal seeds make equal events."""
+
+    def __init__(self, root: Node, seed: int) -> None:
+        self._root = root
+        self._random = Random(seed)
+        self._sizes = _smallest_sizes(root)
+        if self._is_endless(root):
+            raise Unprovable("the schema has no finite event, or only very large ones")
+        self._left = 0  # values that may still go into the event that is being made
+        self._plain: dict[tuple[int, int], Any] = {}
+
+    def all_kinds(self) -> Iterator[Any]:
+        """The plain event first."""
+        return self._kinds(self._root, 0)
+
+    def along(self, route: tuple[Step, ...]) -> Iterator[Any]:
+        """Plain events but for one place, where there is everything that may be there."""
+        return self._along(self._root, route, 0)
+
+    def _along(self, node: Node, route: tuple[Step, ...], depth: int) -> Iterator[Any]:
+        if not route or self._is_endless(node):
+            yield from self._kinds(node, depth)
+            return
+        step, rest = route[0], route[1:]
+        if isinstance(node, Record) and step.kind == "field":
+            plain = self._one(node, depth)
+            for value in self._along(node.by_name[step.name].type, rest, depth + 1):
+                yield {**plain, step.name: value}
+        elif isinstance(node, Union) and step.kind == "branch":
+            branch = node.branches[step.place]
+            for value in self._along(branch, rest, depth):
+                yield (branch.full_name, value)
+        elif isinstance(node, Union):
+            for index in range(len(node.branches)):
+                yield from self._along(node, (Step.branch(index), *route), depth)
+        elif isinstance(node, Array) and step.kind == "part":
+            yield from ([value] for value in self._along(node.items, rest, depth + 1))
+        elif isinstance(node, Map) and step.kind == "part":
+            yield from ({"key": value} for value in self._along(node.values, rest, depth + 1))
+
+    def _kinds(self, node: Node, depth: int) -> Iterator[Any]:
+        if self._is_endless(node):
+            return
+        if depth > DEPTH_MAX:
+            yield self._one(node, depth)
+        elif isinstance(node, Record):
+            plain = self._one(node, depth)
+            yield plain
+            for field in node.fields:
+                for value in islice(self._kinds(field.type, depth + 1), 1, None):
+                    yield {**plain, field.name: value}
+        elif isinstance(node, Union):
+            for branch in sorted(node.branches, key=lambda one: one.kind is Kind.NULL):
+                yield from ((branch.full_name, value) for value in self._kinds(branch, depth))
+        elif isinstance(node, Array):
+            yield from ([value] for value in self._kinds(node.items, depth + 1))
+            yield []
+        elif isinstance(node, Map):
+            yield from ({"key": value} for value in self._kinds(node.values, depth + 1))
+            yield {}
+        else:
+            yield from self._scalars(node)
+
+    def _one(self, node: Node, depth: int) -> Any:
+        """The plain value; the same each time."""
+        key = (id(node), depth)
+        if key not in self._plain:
+            self._left = SIZE_MAX
+            self._plain[key] = self._made(node, depth)
+        return self._plain[key]
+
+    def _made(self, node: Node, depth: int) -> Any:
+        self._left -= 1
+        is_small = depth > DEPTH_MAX or self._left <= 0
+        if self._left < -SIZE_MAX:
+            raise Unprovable("the schema has only very large events")
+        if isinstance(node, Record):
+            return {field.name: self._made(field.type, depth + 1) for field in node.fields}
+        if isinstance(node, Union):
+            branch = self._branch(node, is_small=is_small)
+            return (branch.full_name, self._made(branch, depth))
+        if isinstance(node, Array):
+            part = node.items
+            return [] if is_small or self._is_endless(part) else [self._made(part, depth + 1)]
+        if isinstance(node, Map):
+            part = node.values
+            return (
+                {} if is_small or self._is_endless(part) else {"key": self._made(part, depth + 1)}
+            )
+        return self._scalars(node)[0]
+
+    def _branch(self, node: Union, *, is_small: bool) -> Node:
+        if is_small:
+            return min(node.branches, key=lambda one: self._sizes[id(one)])
+        told = [
+            one for one in node.branches if one.kind is not Kind.NULL and not self._is_endless(one)
+        ]
+        return told[0] if told else min(node.branches, key=lambda one: self._sizes[id(one)])
+
+    def _is_endless(self, node: Node) -> bool:
+        return self._sizes[id(node)] > SIZE_MAX
+
+    def _scalars(self, node: Node) -> list[Any]:
+        """Everything that is worth trying, the plainest first."""
+        logical = logical_type(node)
+        if logical is not None and logical.name in _LOGICAL:
+            return [_LOGICAL[logical.name]]
+        if logical is not None and logical.name == "uuid" and node.kind is Kind.STRING:
+            return [_UUID]
+        if logical is not None and logical.name == "decimal":
+            return _decimals(node, logical)
+        if isinstance(node, Enum):
+            return list(node.symbols)
+        if isinstance(node, Fixed):
+            return [b"\x01" * node.size]
+        return self._primitives(node.kind)
+
+    def _primitives(self, kind: Kind) -> list[Any]:
+        number = self._random.randint(1, 99)
+        values: dict[Kind, list[Any]] = {
+            Kind.NULL: [None],
+            Kind.BOOLEAN: [True, False],
+            Kind.INT: [number, -(2**31)],
+            Kind.LONG: [2**40 + number, -(2**63)],
+            Kind.FLOAT: [1.5],
+            Kind.DOUBLE: [2.25, 1e300],
+            Kind.BYTES: [b"ab", b"\xff"],
+            Kind.STRING: [self._random.choice(_WORDS), ""],
+        }
+        return values[kind]
+
+
+def _decimals(node: Node, decimal: LogicalType) -> list[bytes]:
+    """A small number and the largest, neither of which ends in a zero."""
+    numbers = [int("123456789"[: min(decimal.precision, 9)]), 10**decimal.precision - 1]
+    sizes = [one.bit_length() // 8 + 1 for one in numbers]
+    if isinstance(node, Fixed):
+        sizes = [node.size, node.size]
+    return [one.to_bytes(size, "big") for one, size in zip(numbers, sizes, strict=True)]
+
+
+def all_nodes(root: Node) -> Iterator[Node]:
+    """Every node that a schema leads to, once."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += _needed(node)
+
+
+def _smallest_sizes(root: Node) -> dict[int, int]:
+    """How many values the smallest event of each node has; more than SIZE_MAX if it never ends."""
+    nodes = {id(node): node for node in all_nodes(root)}
+    sizes = dict.fromkeys(nodes, SIZE_MAX + 1)
+    is_settled = False
+    while not is_settled:
+        is_settled = True
+        for key, node in reversed(nodes.items()):
+            size = min(_size(node, sizes), SIZE_MAX + 1)
+            if size != sizes[key]:
+                sizes[key], is_settled = size, False
+    return sizes
+
+
+def _size(node: Node, sizes: dict[int, int]) -> int:
+    if isinstance(node, Record):
+        return 1 + sum(sizes[id(field.type)] for field in node.fields)
+    if isinstance(node, Union):
+        return 1 + min((sizes[id(branch)] for branch in node.branches), default=SIZE_MAX)
+    return SIZE_MAX + 1 if isinstance(node, Enum) and not node.symbols else 1
+
+
+def _needed(node: Node) -> list[Node]:
+    if isinstance(node, Record):
+        return [field.type for field in node.fields]
+    if isinstance(node, Union):
+        return node.branches
+    if isinstance(node, Array):
+        return [node.items]
+    return [node.values] if isinstance(node, Map) else []

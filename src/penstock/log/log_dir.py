@@ -1,0 +1,386 @@
+"""A log folder: all partitions of one broker on one disk, and what is remembered about them.
+
+One process at a time has it open, by a lock on a file. Says at the next start whether this stop was
+clean. Checkpoints are written together, so that a start reads a handful of files and not one per
+partition. Never decides which partitions there should be: that is the controller's knowledge.
+
+The broker's logs in one log folder. Implements `broker.partitions.LogStore`.
+"""
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from uuid import UUID, uuid4
+
+from penstock.config.views import LogSettings
+from penstock.errors import Malformed
+from penstock.log.checkpoints import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    read_offsets,
+    restore_advice,
+    write_offsets,
+)
+from penstock.log.files import OpenFiles, create_file
+from penstock.log.log_dir_identity import (
+    FolderIdentity,
+    claim_topic_id,
+    load_identity,
+    save_identity,
+)
+from penstock.log.partition_log import PartitionLog
+from penstock.log.scan import DamagedLog
+from penstock.model import Millis, Offset, TopicId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+_PARTITION_NAME: Final = re.compile(r"(.+)-([0-9]+)")
+_DELETED_ENDING: Final = "-delete"
+_NAME_BYTES_MAX: Final = 255
+_KEPT_OF_NAME_MAX: Final = _NAME_BYTES_MAX - len(f".{UUID(int=0).hex}{_DELETED_ENDING}")
+_SINGLE_SYNCS_MAX: Final = 32  # above so many, one sync of the whole disk is quicker
+
+
+class FolderUnusable(Exception):
+    """The folder is another's, or in use; the message says whose and what to do."""
+
+
+class LogFolder:
+    """The open partitions of a folder, by name."""
+
+    def __init__(self, path: Path, files: OpenFiles, *, lock: int, was_clean: bool) -> None:
+        self.path = path
+        self.files = files
+        self.was_clean = was_clean  # nothing needs recovering
+        self.partitions: dict[TopicPartition, PartitionLog] = {}
+        self._lock = lock
+        self._recovery_points = read_offsets(path / RECOVERY_POINTS)
+        self._start_offsets = read_offsets(path / START_OFFSETS)
+        self._high_watermarks = read_offsets(path / HIGH_WATERMARKS)
+        self._to_remove: list[tuple[Millis, Path]] = []
+        self._forgotten: set[TopicPartition] = set()  # gone, and still in the files above
+        self._in_the_way: dict[TopicPartition, str] = {}  # deleted, and the disk refused; tokens
+        self._knows_starts = was_clean and (path / START_OFFSETS).exists()
+        self._is_starting = True  # whatever is opened now was there before the last stop
+        self._missing: dict[TopicPartition, TopicId | None] = {}  # refused: their folders are gone
+
+    @classmethod
+    def open(
+        cls, path: Path, files: OpenFiles, *, identity: FolderIdentity | None = None
+    ) -> "LogFolder":
+        """Lock it and make it ours; FolderUnusable when it is somebody else's."""
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(path)
+        try:
+            if identity is not None:
+                _check_owner(path, identity)
+        except BaseException:
+            os.close(lock)
+            raise
+        marker = path / CLEAN_SHUTDOWN
+        was_clean = marker.exists()
+        marker.unlink(missing_ok=True)
+        folder = cls(path, files, lock=lock, was_clean=was_clean)
+        folder._forget_deleted()
+        folder.remove_deleted()
+        return folder
+
+    def started(self) -> None:
+        """All partitions that are to be there were opened; one that is opened later is new."""
+        self._is_starting = False
+
+    def found(self) -> list[TopicPartition]:
+        """Every partition on disk, open or not."""
+        with os.scandir(self.path) as entries:
+            names = [entry.name for entry in entries if entry.is_dir()]
+        matches = (_PARTITION_NAME.fullmatch(name) for name in names)
+        return [TopicPartition(match[1], int(match[2])) for match in matches if match is not None]
+
+    def open_partition(
+        self,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        *,
+        topic_id: TopicId | None = None,
+        now: Millis,
+    ) -> PartitionLog:
+        """Open it, or make it when there is none."""
+        assert topic_partition not in self.partitions
+        if topic_partition in self._in_the_way:
+            self._retire(topic_partition, self._in_the_way[topic_partition], now)
+        folder = self.path / str(topic_partition)
+        is_new = _make_folder(folder)
+        try:
+            if is_new:
+                self._check_is_new(topic_partition, topic_id)
+                self._begin_anew(topic_partition)
+            if topic_id is not None:
+                self._claim(folder, topic_partition, topic_id)
+            log = self._open(folder, topic_partition, settings, is_new=is_new, now=now)
+        except OSError:
+            if is_new:  # half made is worse than not made
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        high_watermark = self._high_watermarks.get(topic_partition, log.start_offset)
+        log.set_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
+        self.partitions[topic_partition] = log
+        return log
+
+    def _open(
+        self,
+        folder: Path,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        *,
+        is_new: bool,
+        now: Millis,
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            folder,
+            settings,
+            self.files,
+            now=now,
+            clean=self.was_clean or is_new,
+            recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
+            start_offset=self._start_offsets.get(topic_partition, Offset(0)),
+            is_start_known=self._knows_starts and self._recovery_points.get(topic_partition, 0) > 0,
+        )
+
+    def _check_is_new(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
+        """DamagedLog when a partition without a folder had records at the last stop.
+
+        A topic that is made again under the name has another id.
+        """
+        known = max(
+            points.get(topic_partition, Offset(0))
+            for points in (self._recovery_points, self._high_watermarks)
+        )
+        if self._is_starting and known:
+            self._missing[topic_partition] = topic_id
+        elif topic_partition not in self._missing or self._missing[topic_partition] != topic_id:
+            return
+        folder = str(self.path / str(topic_partition))
+        reason = f"is missing, and held records up to offset {known}: {restore_advice(folder)}"
+        raise DamagedLog(reason, folder)
+
+    def _claim(self, folder: Path, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        try:
+            claim_topic_id(folder, topic_id)
+        except FileExistsError:  # what is known of the name is of that folder: it may be moved away
+            self._forget(topic_partition)
+            if topic_partition in self._forgotten:
+                self._save({})
+            raise
+
+    def delete_partition(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
+        """Out of sight at once, off the disk later; `token` makes the name its own."""
+        log = self.partitions.pop(topic_partition)
+        log.abandon()
+        self._retire(topic_partition, token, Millis(now + log.settings.file_delete_delay_ms))
+
+    def discard(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
+        """As `delete_partition`, of one that was found and never opened; nobody reads it."""
+        assert topic_partition not in self.partitions
+        self._retire(topic_partition, token, now)
+
+    def set_aside(self, topic_partition: TopicPartition, token: str) -> Path:
+        """Keep a folder that belongs to no topic under another name; returns it."""
+        source = self.path / str(topic_partition)
+        aside = source.with_name(f"{source.name[:200]}.{token}-stray")
+        self._forget(topic_partition)
+        self._save({})  # first: the next folder of that name must not be measured by this one
+        source.rename(aside)
+        return aside
+
+    def _forget_deleted(self) -> None:
+        """Checkpoints may still speak of partitions whose deletion a kill interrupted."""
+        deleted = [entry.name for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
+        names = {name.removesuffix(_DELETED_ENDING).rpartition(".")[0] for name in deleted}
+        if not names:
+            return
+        for topic_partition in tuple(self._recovery_points | self._high_watermarks):
+            name = str(topic_partition)
+            if names & {name, name[:_KEPT_OF_NAME_MAX]} and not (self.path / name).exists():
+                self._forget(topic_partition)
+        if self._forgotten:
+            self._save({})
+
+    def _begin_anew(self, topic_partition: TopicPartition) -> None:
+        """After a kill no checkpoint may speak of an earlier partition of this name."""
+        self._forget(topic_partition)
+        if topic_partition in self._forgotten:
+            self._save({})
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
+            if known.pop(topic_partition, None) is not None:
+                self._forgotten.add(topic_partition)
+
+    def _retire(self, topic_partition: TopicPartition, token: str, remove_at: Millis) -> None:
+        self._forget(topic_partition)
+        target = self.path / _deleted_name(topic_partition, token)
+        self._in_the_way[topic_partition] = token
+        with suppress(FileNotFoundError):  # somebody else was quicker
+            (self.path / str(topic_partition)).rename(target)
+        del self._in_the_way[topic_partition]
+        self._to_remove.append((remove_at, target))
+
+    def remove_deleted(self, now: Millis | None = None) -> int:
+        """Take deleted partitions off the disk whose delay has passed; all when `now` is None."""
+        if now is None:
+            due = [Path(entry) for entry in self.path.glob(f"*.*{_DELETED_ENDING}")]
+        else:
+            due = self.take_deleted(now)
+        self.remove_folders(due)
+        return len(due)
+
+    def take_deleted(self, now: Millis) -> list[Path]:
+        """Deleted partitions whose delay has passed, for a thread to remove."""
+        due = [path for at, path in self._to_remove if at <= now]
+        self._to_remove = [row for row in self._to_remove if row[0] > now]
+        return due
+
+    @property
+    def names_deleted(self) -> bool:
+        """Whether checkpoints on disk still name partitions that were deleted."""
+        return bool(self._forgotten)
+
+    @staticmethod
+    def remove_folders(folders: Iterable[Path], *, keep_names: bool = False) -> None:
+        """Take whole folders off the disk, or all but their names; may run in any thread."""
+        for path in folders:
+            shutil.rmtree(path, ignore_errors=True)
+            if keep_names:  # the next start learns from them what was deleted
+                with suppress(OSError):
+                    path.mkdir()
+
+    def checkpoint(self) -> None:
+        """Write down how far each partition is flushed, replicated, and where it starts."""
+        self._save({tp: log.recovery_point for tp, log in self.partitions.items()})
+
+    def _save(self, recovery_points: Mapping[TopicPartition, Offset]) -> None:
+        # Partitions that were not opened this time keep what was known of them.
+        self._recovery_points.update(recovery_points)
+        for topic_partition, log in self.partitions.items():
+            self._start_offsets[topic_partition] = log.start_offset
+            self._high_watermarks[topic_partition] = log.high_watermark
+        started = {tp: offset for tp, offset in self._start_offsets.items() if offset > 0}
+        write_offsets(self.path / RECOVERY_POINTS, self._recovery_points)
+        write_offsets(self.path / START_OFFSETS, started)
+        write_offsets(self.path / HIGH_WATERMARKS, self._high_watermarks)
+        self._forgotten.clear()
+
+    def close(self) -> None:
+        """Close every partition; the next start will find it clean, unless the disk refused."""
+        logs = self.partitions
+        is_clean = not self._in_the_way and (
+            self.was_clean or all(name in logs for name in self.found())
+        )
+        dirty = sum(1 for log in logs.values() if log.unflushed_messages)
+        sync_each = dirty <= _SINGLE_SYNCS_MAX
+        closed = [tp for tp, log in logs.items() if _close_log(log, sync=sync_each)]
+        if not sync_each:
+            os.sync()
+        self._save({tp: logs[tp].end_offset for tp in closed})
+        is_clean = is_clean and len(closed) == len(logs)
+        logs.clear()
+        self.files.close_all()
+        if is_clean:
+            create_file(str(self.path / CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        self.release()
+
+    def release(self) -> None:
+        """Let another process have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def unlink_due(self, now: Millis) -> list[str]:
+        """Names of retired segment files whose delay has passed, for a thread to unlink."""
+        return [path for log in self.partitions.values() for path in log.take_due(now)]
+
+
+def _close_log(log: PartitionLog, *, sync: bool) -> bool:
+    """Whether a clean start may trust it."""
+    try:
+        log.close(sync=sync)
+    except OSError as error:
+        logger.error("%s will be recovered at the next start: %s", log.topic_partition, error)
+        log.abandon()
+        return False
+    return True
+
+
+def _make_folder(path: Path) -> bool:
+    """Whether there was none. A folder that cannot be looked at is never taken for a new one."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _take_lock(path: Path) -> int:
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise FolderUnusable(
+            f"{path} is in use by another broker: stop that one, or choose another folder"
+        ) from None
+    return descriptor
+
+
+def _check_owner(path: Path, identity: FolderIdentity) -> None:
+    try:
+        owner = load_identity(path)
+    except Malformed as malformed:
+        raise FolderUnusable(f"{path}: {malformed.reason}") from None
+    if owner is None:
+        save_identity(path, identity)
+    elif (owner.cluster_id, owner.node_id) != (identity.cluster_id, identity.node_id):
+        raise FolderUnusable(
+            f"{path} belongs to node {owner.node_id} of cluster {owner.cluster_id}, "
+            f"not to node {identity.node_id} of cluster {identity.cluster_id}"
+        )
+
+
+def _deleted_name(topic_partition: TopicPartition, token: str) -> str:
+    ending = f".{token}{_DELETED_ENDING}"
+    return str(topic_partition)[: _NAME_BYTES_MAX - len(ending)] + ending
+
+
+class FolderStore:
+    """Opens and deletes logs of one folder."""
+
+    def __init__(self, folder: LogFolder, clock: Callable[[], Millis]) -> None:
+        self.folder = folder
+        self._clock = clock
+
+    def open(
+        self, topic_partition: TopicPartition, topic_id: TopicId, settings: LogSettings
+    ) -> PartitionLog:
+        """The log of that partition, made if absent, recovered if need be."""
+        return self.folder.open_partition(
+            topic_partition, settings, topic_id=topic_id, now=self._clock()
+        )
+
+    def delete(self, log: PartitionLog) -> None:
+        """Out of sight now, off the disk later."""
+        token = uuid4().hex
+        self.folder.delete_partition(log.topic_partition, token=token, now=self._clock())
+
+    def close(self, logs: Sequence[PartitionLog]) -> None:
+        """Close everything in the folder, and leave the mark of a clean stop."""
+        self.folder.close()

@@ -1,0 +1,319 @@
+"""What a partition remembers of its producers: epochs, the last five batches, open transactions.
+
+The rules of idempotence and of transactions are here and pure: a batch is checked and the change it
+makes is staged; the table changes only when the batch is in the log. Never opens a record: an
+end-transaction marker is read by whoever has the bytes.
+
+Unknown producers are welcome at any sequence: what was known of them may have expired.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from penstock.errors import ErrorCode, Refused
+from penstock.log.transaction_index import AbortedTransaction
+from penstock.model import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Millis,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+)
+from penstock.protocol.batch import BatchHeader
+from penstock.protocol.control_records import Marker
+
+Origin: TypeAlias = Literal["client", "marker", "internal", "replica"]
+
+WINDOW_BATCHES: Final = 5
+_SEQUENCE_MASK: Final = (1 << 31) - 1
+_NO_COORDINATOR: Final = -1
+
+
+class BatchMark(NamedTuple):
+    """One appended batch, as much of it as a retry can be recognised by."""
+
+    last_sequence: Sequence
+    last_offset: Offset
+    offset_delta: int
+
+    @property
+    def base_offset(self) -> Offset:
+        return Offset(self.last_offset - self.offset_delta)
+
+    @property
+    def base_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+
+class Producer(NamedTuple):
+    """One producer in one partition; replaced whole by each of its batches."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    batches: tuple[BatchMark, ...] = ()  # the last five of this epoch, oldest first
+    coordinator_epoch: int = _NO_COORDINATOR
+    last_timestamp: Millis = NO_TIMESTAMP
+    transaction_start: Offset = NO_OFFSET  # first offset of the open transaction
+
+    @property
+    def last_sequence(self) -> Sequence:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ActiveProducer(NamedTuple):
+    """A row of DescribeProducers."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    last_sequence: Sequence
+    last_timestamp: Millis
+    coordinator_epoch: int
+    current_txn_start_offset: Offset
+
+
+class Ended(NamedTuple):
+    """A transaction that had records here and got its marker."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset  # of the marker
+    aborted: bool
+
+
+def check_epoch(producer: Producer, header: BatchHeader) -> None:
+    if header.producer_epoch < producer.producer_epoch:
+        raise Refused(
+            ErrorCode.invalid_producer_epoch,
+            f"producer {header.producer_id} wrote with epoch {header.producer_epoch}; "
+            f"epoch {producer.producer_epoch} has taken over",
+        )
+
+
+def check_sequence(producer: Producer, header: BatchHeader) -> None:
+    """Batches of an epoch follow each other without a gap, and a new epoch starts at 0."""
+    if producer.producer_epoch == NO_PRODUCER_EPOCH:
+        return
+    if header.producer_epoch != producer.producer_epoch:
+        expected = 0
+    else:
+        expected = (producer.last_sequence + 1) & _SEQUENCE_MASK
+    if header.base_sequence != expected:
+        raise Refused(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {header.producer_id} sent sequence {header.base_sequence}; "
+            f"{expected} comes next",
+        )
+
+
+def check_marker(producer: Producer, header: BatchHeader, marker: Marker) -> None:
+    check_epoch(producer, header)
+    if marker.coordinator_epoch < producer.coordinator_epoch:
+        raise Refused(
+            ErrorCode.transaction_coordinator_fenced,
+            f"a coordinator of epoch {marker.coordinator_epoch} ended a transaction; "
+            f"epoch {producer.coordinator_epoch} has taken over",
+        )
+
+
+class Staged:
+    """What batches about to be written will change. Dropped when the write fails."""
+
+    __slots__ = ("_table", "ended", "producers", "started")
+
+    def __init__(self, table: "ProducerTable") -> None:
+        self._table = table
+        self.producers: dict[ProducerId, Producer] = {}
+        self.started: list[tuple[Offset, ProducerId]] = []
+        self.ended: list[Ended] = []
+
+    def _current(self, producer_id: ProducerId) -> Producer:
+        staged = self.producers.get(producer_id)
+        return staged or self._table.producers.get(producer_id) or Producer(producer_id)
+
+    def add_batch(self, header: BatchHeader, base_offset: Offset, origin: Origin) -> None:
+        """Records of a producer; Refused when it may not write them."""
+        producer = self._current(ProducerId(header.producer_id))
+        if origin != "replica":
+            check_epoch(producer, header)
+        if origin == "client":
+            check_sequence(producer, header)
+        start = self._transaction_start(producer, header, base_offset, origin)
+        mark = BatchMark(
+            Sequence(header.last_sequence),
+            Offset(base_offset + header.last_offset_delta),
+            header.last_offset_delta,
+        )
+        same_epoch = header.producer_epoch == producer.producer_epoch
+        earlier = producer.batches[1 - WINDOW_BATCHES :] if same_epoch else ()
+        self.producers[producer.producer_id] = Producer(
+            producer.producer_id,
+            ProducerEpoch(header.producer_epoch),
+            (*earlier, mark),
+            producer.coordinator_epoch,
+            Millis(header.max_timestamp),
+            start,
+        )
+
+    def _transaction_start(
+        self, producer: Producer, header: BatchHeader, base_offset: Offset, origin: Origin
+    ) -> Offset:
+        if producer.transaction_start != NO_OFFSET:
+            if not header.is_transactional and origin != "replica":
+                raise Refused(
+                    ErrorCode.invalid_txn_state,
+                    f"producer {header.producer_id} has an open transaction here "
+                    "and wrote a batch outside it",
+                )
+            return producer.transaction_start
+        if not header.is_transactional:
+            return NO_OFFSET
+        self.started.append((base_offset, producer.producer_id))
+        return base_offset
+
+    def add_marker(
+        self, header: BatchHeader, base_offset: Offset, marker: Marker, origin: Origin
+    ) -> None:
+        """The end of a producer's transaction; Refused when a newer coordinator has spoken."""
+        producer = self._current(ProducerId(header.producer_id))
+        if origin != "replica":
+            check_marker(producer, header, marker)
+        if producer.transaction_start != NO_OFFSET:
+            ended = Ended(
+                producer.producer_id, producer.transaction_start, base_offset, not marker.commit
+            )
+            self.ended.append(ended)
+        same_epoch = header.producer_epoch == producer.producer_epoch
+        self.producers[producer.producer_id] = Producer(
+            producer.producer_id,
+            ProducerEpoch(header.producer_epoch),
+            producer.batches if same_epoch else (),
+            marker.coordinator_epoch,
+            Millis(header.max_timestamp),
+            NO_OFFSET,
+        )
+
+
+class ProducerTable:
+    """All producers of one partition.
+
+    `first_unstable_offset` is the start of the oldest transaction that is open, or ended by a
+    marker that the high watermark has not passed; None when there is no such transaction.
+    """
+
+    __slots__ = ("_noticed", "_open", "first_unstable_offset", "producers", "unreplicated")
+
+    def __init__(self) -> None:
+        self.producers: dict[ProducerId, Producer] = {}
+        self._open: dict[Offset, ProducerId] = {}  # by first offset, which only grows
+        self.unreplicated: list[Ended] = []
+        self._noticed: dict[ProducerId, tuple[Producer, Millis]] = {}  # as `expire` first saw it
+        self.first_unstable_offset: Offset | None = None
+
+    def __len__(self) -> int:
+        return len(self.producers)
+
+    def duplicate_of(self, header: BatchHeader) -> BatchMark | None:
+        """The batch that this one repeats, if it is among the last five."""
+        producer = self.producers.get(ProducerId(header.producer_id))
+        if producer is None or producer.producer_epoch != header.producer_epoch:
+            return None
+        if not producer.batches or header.base_sequence == producer.batches[-1][0] + 1:
+            return None  # it follows the last one, as nearly all do
+        last_sequence = header.last_sequence
+        for mark in producer.batches:
+            if (
+                mark.last_sequence == last_sequence
+                and mark.offset_delta == header.last_offset_delta
+            ):
+                return mark
+        return None
+
+    def aborted_by(self, staged: Staged) -> list[AbortedTransaction]:
+        """What the transaction index must remember of the staged batches."""
+        if not staged.ended:
+            return []
+        still_open = {**self._open, **dict(staged.started)}
+        aborted: list[AbortedTransaction] = []
+        for ended in staged.ended:
+            still_open.pop(ended.first_offset, None)
+            if ended.aborted:
+                stable = next(iter(still_open), Offset(ended.last_offset + 1))
+                aborted.append(
+                    AbortedTransaction(
+                        ended.producer_id, ended.first_offset, ended.last_offset, stable
+                    )
+                )
+        return aborted
+
+    def commit(self, staged: Staged) -> None:
+        """The staged batches are in the log."""
+        self.producers.update(staged.producers)
+        if staged.started or staged.ended:
+            self._open.update(staged.started)
+            for ended in staged.ended:
+                self._open.pop(ended.first_offset, None)
+            self.unreplicated += staged.ended
+            self._find_first_unstable()
+
+    def on_high_watermark(self, high_watermark: Offset) -> None:
+        """Transactions whose marker is now below the high watermark are settled."""
+        self.unreplicated = [e for e in self.unreplicated if e.last_offset >= high_watermark]
+        self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        starts = [ended.first_offset for ended in self.unreplicated]
+        starts.extend(islice(self._open, 1))
+        self.first_unstable_offset = min(starts, default=None)
+
+    def expire(self, now: Millis, expiration_ms: Millis) -> int:
+        """Forget producers that have been silent for long and have no open transaction.
+
+        By our clock and by the records' own: a producer of old records is not old.
+        """
+        noticed = {
+            producer.producer_id: self._notice(producer, now)
+            for producer in self.producers.values()
+        }
+        gone = [
+            producer_id
+            for producer_id, (producer, noticed_at) in noticed.items()
+            if producer.transaction_start == NO_OFFSET
+            and now - max(producer.last_timestamp, noticed_at) >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id], noticed[producer_id]
+        self._noticed = noticed
+        return len(gone)
+
+    def _notice(self, producer: Producer, now: Millis) -> tuple[Producer, Millis]:
+        """The producer, and since when it has not written. Every write makes another tuple."""
+        before = self._noticed.get(producer.producer_id)
+        return before if before is not None and before[0] is producer else (producer, now)
+
+    def load(self, producers: Iterable[Producer]) -> None:
+        """Begin again from a snapshot."""
+        self.producers = {producer.producer_id: producer for producer in producers}
+        starts = [
+            (producer.transaction_start, producer.producer_id)
+            for producer in self.producers.values()
+            if producer.transaction_start != NO_OFFSET
+        ]
+        self._open = dict(sorted(starts))
+        self.unreplicated = []
+        self._find_first_unstable()
+
+    def active(self) -> Iterator[ActiveProducer]:
+        for producer in self.producers.values():
+            yield ActiveProducer(
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.transaction_start,
+            )

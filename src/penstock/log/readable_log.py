@@ -1,0 +1,114 @@
+"""What can be seen of a partition's log: batches, aborted transactions, records by time.
+
+Changes nothing. A place that cannot be read is refused, and the rest is read as before.
+"""
+
+from collections.abc import Sequence
+
+from penstock.errors import ErrorCode, Refused
+from penstock.log.producer_state import ProducerTable
+from penstock.log.scan import DAMAGE, unreadable
+from penstock.log.segment import NOTHING, Segment
+from penstock.log.segment_list import LogSlice, Segments
+from penstock.log.time_lookup import Found, find_by_timestamp, newest_timestamp
+from penstock.log.transaction_index import AbortedTransaction
+from penstock.model import Millis, Offset
+
+
+class ReadableLog:
+    """The log of one partition, for its readers.
+
+    start_offset <= last_stable_offset <= high_watermark <= end_offset
+    """
+
+    __slots__ = ("_segments", "end_offset", "high_watermark", "producers", "start_offset")
+
+    def __init__(self, segments: Segments, *, end_offset: Offset, producers: ProducerTable) -> None:
+        self.start_offset = segments.all[0].base_offset
+        self.end_offset = end_offset
+        self.high_watermark = self.start_offset
+        self.producers = producers
+        self._segments = segments
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first; the last is the active one."""
+        return self._segments.all
+
+    @property
+    def active(self) -> Segment:
+        return self._segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments.all)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """No transaction that began before it is undecided."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.start_offset)
+
+    def read(
+        self,
+        offset: Offset,
+        *,
+        max_bytes: int,
+        end_offset: Offset | None = None,
+        whole_first: bool = True,
+    ) -> LogSlice:
+        """Whole batches from the one that holds `offset`, all of them below `end_offset`.
+
+        At most `max_bytes`, except that the first batch comes whole when `whole_first`, else a
+        batch larger than every limit would stop its readers for ever.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise Refused(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
+            )
+        limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if offset >= limit:
+            return LogSlice(NOTHING, self.active.base_offset, 0)
+        try:
+            return self._segments.read(
+                offset, limit, self.end_offset, max_bytes=max_bytes, whole_first=whole_first
+            )
+        except DAMAGE as damage:
+            raise unreadable(self._segments.folder, damage) from damage
+
+    def aborted_in(
+        self, found: LogSlice, offset: Offset, end_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in what `read` found from `offset` on."""
+        holding = self.segments[self._segments.holding(offset) :]
+        if not any(segment.transaction_index.may_have_entries for segment in holding):
+            return []
+        try:
+            following = self._segments.offset_after(found)
+            end = end_offset if following < 0 else min(following, end_offset)
+            return self.aborted_transactions(offset, end)
+        except DAMAGE as damage:
+            raise unreadable(self._segments.folder, damage) from damage
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end)."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[self._segments.holding(start) :]:
+            if segment.transaction_index.collect(start, end, found):
+                break
+        return found
+
+    def offset_by_timestamp(
+        self, timestamp: Millis, *, end_offset: Offset | None = None
+    ) -> Found | None:
+        """The first record at or after `timestamp`, below `end_offset`, with its own time."""
+        limit = self.end_offset if end_offset is None else end_offset
+        return find_by_timestamp(self.segments, timestamp, self.start_offset, limit)
+
+    def offset_of_max_timestamp(self) -> Found | None:
+        """The first record that has the largest timestamp of all."""
+        newest = newest_timestamp(self.segments)
+        return None if newest is None else self.offset_by_timestamp(newest)

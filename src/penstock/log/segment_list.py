@@ -1,0 +1,218 @@
+"""The segments of one partition, in offset order; the last one, the active, is the only one that
+grows.
+
+Finds offsets and shows batches; adds segments at the end and takes them away at either end. Knows
+nothing of producers, epochs or high watermarks. What was taken away is renamed first and unlinked
+later; views of it stay as they are.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.log.files import OpenFiles, create_file, remove_files
+from penstock.log.segment import NOTHING, Segment
+from penstock.log.segment_swap import (
+    Replacement,
+    accept_cleaned,
+    install,
+    record_cleaned_end,
+    retire,
+)
+from penstock.model import NO_OFFSET, Millis, Offset
+
+_Place: TypeAlias = tuple[Offset, Segment | None, int]
+_NOWHERE: Final[_Place] = (NO_OFFSET, None, 0)
+
+
+class LogSlice(NamedTuple):
+    """Whole batches of one segment. The first may start before the asked offset."""
+
+    view: memoryview
+    segment_base_offset: Offset
+    position: int
+
+
+class Segments:
+    """At least one segment, each beginning where the one before ends or later."""
+
+    __slots__ = (
+        "_appended_at",
+        "_bases",
+        "_list",
+        "_read_to",
+        "_to_unlink",
+        "active",
+        "files",
+        "folder",
+    )
+
+    def __init__(self, folder: str, files: OpenFiles, segments: list[Segment]) -> None:
+        self.folder = folder
+        self.files = files
+        self._list = segments
+        self.active = segments[-1]
+        self._bases = [segment.base_offset for segment in segments]
+        self._to_unlink: list[tuple[Millis, str]] = []
+        # Two places that are asked for next: where a read ended, and where the newest batches are.
+        self._read_to: _Place = _NOWHERE
+        self._appended_at: _Place = _NOWHERE
+
+    @property
+    def all(self) -> Sequence[Segment]:
+        return self._list
+
+    def appended(self, base_offset: Offset, position: int) -> None:
+        """The newest batches lie there: who waits for them asks for just this offset."""
+        self._appended_at = (base_offset, self.active, position)
+
+    def read(
+        self,
+        offset: Offset,
+        limit: Offset,
+        end_offset: Offset,
+        *,
+        max_bytes: int,
+        whole_first: bool,
+    ) -> LogSlice:
+        """Batches from the one with `offset`, all below `limit`; the log ends at `end_offset`."""
+        number = bisect_right(self._bases, offset) - 1
+        while number < len(self._list) and self._bases[number] < limit:
+            segment = self._list[number]
+            position = self._position_of(segment, offset)
+            is_all_below = limit >= end_offset or (
+                number + 1 < len(self._bases) and self._bases[number + 1] <= limit
+            )
+            end = segment.size_bytes if is_all_below else self._position_of(segment, limit)
+            if position < end:
+                view, following = segment.slice_from(
+                    position, end, max_bytes=max_bytes, whole_first=whole_first
+                )
+                read_to = position + len(view)
+                if following >= 0 or segment is self.active:
+                    self._read_to = (limit if read_to == end else following, segment, read_to)
+                return LogSlice(view, segment.base_offset, position)
+            number += 1
+            if number < len(self._bases) and position >= segment.size_bytes:
+                segment.check_end(self._bases[number])
+        return LogSlice(NOTHING, self._bases[-1], 0)
+
+    def offset_after(self, found: LogSlice) -> Offset:
+        """Where the batch begins that follows in the slice's segment; -1: none does."""
+        segment = self._list[self.holding(found.segment_base_offset)]
+        position = found.position + len(found.view)
+        if position >= segment.size_bytes:
+            return NO_OFFSET
+        return Offset(segment.header_at(position).base_offset)
+
+    def _position_of(self, segment: Segment, offset: Offset) -> int:
+        for known_offset, known_segment, position in (self._read_to, self._appended_at):
+            if known_offset == offset and known_segment is segment:
+                return position
+        return segment.position_of(offset)
+
+    def holding(self, offset: Offset) -> int:
+        """The number of the segment whose range has `offset`; 0 when it lies before them all."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def check_ends(self, count: int) -> None:
+        """Malformed when one of the first `count` segments, all closed, has lost batches."""
+        for segment, following in zip(self._list[:count], self._bases[1:], strict=False):
+            segment.check_end(following)
+
+    def record_ends(self, count_max: int) -> None:
+        """Write down the ends of closed segments that an older version closed."""
+        for segment, following in zip(self._list, self._bases[1:], strict=False):
+            if count_max > 0 and not segment.has_end():
+                segment.record_end(following)
+                count_max -= 1
+
+    def end_of(self, number: int, end_offset: Offset) -> Offset:
+        """Where the segment's range ends: at the next one's base, or with the log."""
+        return self._bases[number + 1] if number + 1 < len(self._bases) else end_offset
+
+    def roll(self, base_offset: Offset, now: Millis) -> None:
+        if self.active.size_bytes == 0:
+            create_file(self.active.log.path)  # nothing made it be there, and it is counted on now
+        self.active.write_indexes()
+        self.active.record_end(base_offset)
+        segment = Segment.create(self.folder, base_offset, self.files, now=now)
+        self._list.append(segment)
+        self._bases.append(base_offset)
+        self.active = segment
+        self._forget_places()
+
+    def remove_first(self, count: int, *, unlink_at: Millis) -> None:
+        """Take away the oldest; the active one stays."""
+        assert count < len(self._list)
+        self._retire([segment.base_offset for segment in self._list[:count]], unlink_at=unlink_at)
+        del self._list[:count], self._bases[:count]
+        self._forget_places()
+
+    def cut(self, offset: Offset) -> Offset:
+        """Take away every batch that ends after `offset`; returns where the log ends now."""
+        number = self.holding(offset)
+        for segment in reversed(self._list[number + 1 :]):
+            self._remove_now(segment)
+        del self._list[number + 1 :], self._bases[number + 1 :]
+        segment = self.active = self._list[number]
+        position = segment.position_of(offset)
+        end = offset
+        if position < segment.size_bytes:
+            end = min(offset, Offset(segment.header_at(position).base_offset))
+            segment.cut(position, end)
+        self._forget_places()
+        return end
+
+    def restart(self, offset: Offset, now: Millis) -> None:
+        """Take away everything; the log is empty and begins at `offset`."""
+        for segment in self._list:
+            self._remove_now(segment)
+        self.active = Segment.create(self.folder, offset, self.files, now=now)
+        self._list[:] = [self.active]
+        self._bases[:] = [offset]
+        self._forget_places()
+
+    def swap(self, replacement: Replacement, *, unlink_at: Millis) -> None:
+        """Put cleaned segments in the place of those they were made from."""
+        first = self._bases.index(replacement.replaced[0])
+        end = first + len(replacement.replaced)
+        assert tuple(self._bases[first:end]) == replacement.replaced, "neighbours, none new"
+        assert end < len(self._list), "the active segment is never replaced"
+        next_bases = (*replacement.cleaned[1:], self._bases[end])
+        for base, next_base in zip(replacement.cleaned, next_bases, strict=True):
+            record_cleaned_end(self.folder, base, next_base)
+        accept_cleaned(self.folder, replacement.cleaned)
+        self._retire(replacement.replaced, unlink_at=unlink_at)
+        install(self.folder, replacement.cleaned)
+        fresh = [Segment.found(self.folder, base, self.files) for base in replacement.cleaned]
+        self._list[first:end] = fresh
+        self._forget_places()
+        self._bases[first:end] = replacement.cleaned
+
+    def _retire(self, base_offsets: Sequence[Offset], *, unlink_at: Millis) -> None:
+        for segment in self._list:
+            if segment.base_offset in base_offsets:
+                segment.close()
+        retired = retire(self.folder, base_offsets)
+        self._to_unlink += [(unlink_at, path) for path in retired]
+
+    def _remove_now(self, segment: Segment) -> None:
+        # Its names may be used again at once: nothing may be left to unlink later.
+        segment.close()
+        remove_files(segment.paths())
+
+    def _forget_places(self) -> None:
+        self._read_to = self._appended_at = _NOWHERE
+
+    def take_due(self, now: Millis) -> list[str]:
+        """Retired files whose delay has passed; they are the caller's to unlink."""
+        if not self._to_unlink:
+            return []
+        due = [path for at, path in self._to_unlink if at <= now]
+        self._to_unlink = [row for row in self._to_unlink if row[0] > now]
+        return due
+
+    def close(self) -> None:
+        for segment in self._list:
+            segment.close()

@@ -1,0 +1,112 @@
+"""When the active segment is closed and another begun: it is full, old, or its indexes are.
+
+Decides only. `must_roll` is the rule; `room_in` tells what surely needs no asking.
+
+Which segments may go: those at the log's start that are too old, or that make it too large.
+
+Decides only. A segment goes whole or not at all, and never before the high watermark has passed it.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.config.views import LogSettings, RetentionSettings
+from penstock.log.segment import NO_ROOM, Room, Segment
+from penstock.model import Millis, Offset
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+_ENTRY_BYTES_MAX: Final = 12  # of the two indexes' entries
+
+
+def must_roll(
+    active: Segment,
+    settings: LogSettings,
+    size_bytes: int,
+    end_offset: Offset,
+    newest: Millis,
+    now: Millis,
+) -> bool:
+    """Whether batches of this size, up to this offset and time, belong into a new segment."""
+    used_bytes = active.log.size_bytes
+    if end_offset - 1 - active.base_offset > RELATIVE_OFFSET_MAX:
+        return True
+    if used_bytes == 0:
+        return False
+    if used_bytes + size_bytes > settings.segment_bytes:
+        return True
+    # By the records' own time when they have one, so that a late copy rolls as the first did.
+    first = active.first_timestamp
+    age_ms = newest - first if first >= 0 and newest >= 0 else now - active.created_at
+    jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
+    if age_ms > settings.segment_ms - jitter_ms:
+        return True
+    # There is at most an entry per interval, so most of the time counting is not needed.
+    may_be_full = (
+        used_bytes * _ENTRY_BYTES_MAX
+        >= settings.segment_index_bytes * settings.index_interval_bytes
+    )
+    return may_be_full and active.is_full(settings.segment_index_bytes)
+
+
+def room_in(active: Segment, settings: LogSettings) -> Room:
+    """What `must_roll` lets in whatever else is asked; none while nothing tells the age."""
+    first = active.first_timestamp
+    if first < 0:
+        return NO_ROOM
+    index_bytes = settings.segment_index_bytes
+    not_full_bytes = index_bytes * settings.index_interval_bytes // _ENTRY_BYTES_MAX
+    jitter_ms = _jitter_ms(active, settings) if settings.segment_jitter_ms else 0
+    return Room(
+        min(settings.segment_bytes, not_full_bytes),
+        Offset(active.base_offset + RELATIVE_OFFSET_MAX + 1),
+        Millis(first + settings.segment_ms - jitter_ms),
+    )
+
+
+def _jitter_ms(active: Segment, settings: LogSettings) -> int:
+    """The same for one segment whenever it is asked, and different among partitions."""
+    return zlib.crc32(active.log.path.encode()) % settings.segment_jitter_ms
+
+
+def expired_count(
+    segments: Sequence[Segment],
+    retention: RetentionSettings,
+    *,
+    now: Millis,
+    high_watermark: Offset,
+    end_offset: Offset,
+) -> int:
+    """How many segments, from the oldest on. All of them when even the active one is too old."""
+    if not retention.delete:
+        return 0
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    replicated = 0
+    for segment, end in zip(segments, ends, strict=True):
+        is_empty_active = segment is segments[-1] and segment.size_bytes == 0
+        if end > high_watermark or is_empty_active:
+            break
+        replicated += 1
+    by_time = _too_old(segments[:replicated], retention.retention_ms, now)
+    by_size = _too_many(segments, retention.retention_bytes)
+    return max(by_time, min(by_size, replicated))
+
+
+def _too_old(segments: Sequence[Segment], retention_ms: Millis | None, now: Millis) -> int:
+    if retention_ms is None:
+        return 0
+    for count, segment in enumerate(segments):
+        if now - segment.last_changed_at() <= retention_ms:
+            return count
+    return len(segments)
+
+
+def _too_many(segments: Sequence[Segment], retention_bytes: int | None) -> int:
+    if retention_bytes is None:
+        return 0
+    surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
+    for count, segment in enumerate(segments):
+        surplus_bytes -= segment.size_bytes
+        if surplus_bytes < 0:
+            return count
+    return len(segments)

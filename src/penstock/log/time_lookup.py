@@ -1,0 +1,121 @@
+"""Finding records by time: the one path of the log that opens batches, for it is rare.
+
+The time index brings it near and headers narrow it to one batch: that much is quick. Only that
+batch is opened, which takes as long as it has records, so whoever must not wait has it done
+elsewhere: a `Candidate` needs nothing of the log any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from penstock.errors import Malformed
+from penstock.log.scan import DAMAGE, scan_headers, unreadable
+from penstock.log.segment import Segment
+from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.protocol.batch import BatchHeader
+from penstock.protocol.records import iterate_records
+
+
+class Found(NamedTuple):
+    """A record, by its offset and its own timestamp."""
+
+    offset: Offset
+    timestamp: Millis
+    leader_epoch: LeaderEpoch
+
+
+class Candidate(NamedTuple):
+    """The first batch that may have a record in [start_offset, end_offset) of that time or later.
+
+    It may turn out not to: then the next one is looked for from its `header.end_offset` on.
+    """
+
+    batch: memoryview
+    header: BatchHeader
+    timestamp: Millis
+    start_offset: Offset
+    end_offset: Offset
+
+    def open(self, find: TimeFinder | None = None) -> Found | None:
+        """The first such record in it; Refused when it is damaged."""
+        try:
+            found = (find or find_one_by_one)(
+                self.batch, self.timestamp, self.start_offset, self.end_offset
+            )
+        except Malformed as damage:
+            raise unreadable(f"the batch at offset {self.header.base_offset}", damage) from damage
+        return None if found is None else Found(*found, LeaderEpoch(self.header.leader_epoch))
+
+
+TimeFinder: TypeAlias = Callable[
+    [memoryview, Millis, Offset, Offset], tuple[Offset, Millis] | None
+]  # of a batch: the first record in [start_offset, end_offset) of a time or later
+
+
+def find_one_by_one(
+    batch: memoryview, timestamp: Millis, start_offset: Offset, end_offset: Offset
+) -> tuple[Offset, Millis] | None:
+    """A `TimeFinder` in plain Python: slow where a batch has many records."""
+    for record in iterate_records(batch):
+        if record.timestamp >= timestamp and start_offset <= record.offset < end_offset:
+            return Offset(record.offset), Millis(record.timestamp)
+    return None
+
+
+def find_candidate(
+    segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
+) -> Candidate | None:
+    """The first batch by its header; None when there is no such record.
+
+    Refused when the disk or its bytes fail on the way.
+    """
+    try:
+        return _find_candidate(segments, timestamp, start_offset, end_offset)
+    except DAMAGE as damage:
+        raise unreadable(segments[0].folder, damage) from damage
+
+
+def _find_candidate(
+    segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
+) -> Candidate | None:
+    for number, segment in enumerate(segments):
+        is_before = number + 1 < len(segments) and segments[number + 1].base_offset <= start_offset
+        if is_before or segment.max_timestamp < timestamp:
+            continue
+        if segment.base_offset >= end_offset:
+            return None
+        before = segment.time_index.entry_before(timestamp)
+        from_offset = max(start_offset, before.offset if before is not None else Offset(0))
+        reached = segment.position_of(from_offset)
+        for position, header, _, _ in scan_headers(segment.log, reached):
+            reached = position + header.size_bytes
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp >= timestamp:
+                batch = segment.log.read(position, position + header.size_bytes)
+                return Candidate(batch, header, timestamp, start_offset, end_offset)
+        if reached != segment.size_bytes:
+            raise Malformed(f"{segment.log.path} has no whole batch where one should be", reached)
+    return None
+
+
+def find_by_timestamp(
+    segments: Sequence[Segment], timestamp: Millis, start_offset: Offset, end_offset: Offset
+) -> Found | None:
+    """The first record in [start_offset, end_offset) with a timestamp not below the asked one."""
+    while True:
+        candidate = find_candidate(segments, timestamp, start_offset, end_offset)
+        if candidate is None:
+            return None
+        found = candidate.open()
+        if found is not None:
+            return found
+        start_offset = candidate.header.end_offset
+
+
+def newest_timestamp(segments: Sequence[Segment]) -> Millis | None:
+    """The largest there is; None when no record has one."""
+    newest = max((segment.max_timestamp for segment in segments), default=Millis(-1))
+    return newest if newest >= 0 else None

@@ -1,0 +1,1 @@
+"""Avro: single events, and many events as Arrow."""

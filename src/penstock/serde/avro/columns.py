@@ -1,0 +1,99 @@
+"""Framed Avro values to the columns of a reader's schema, and rows to payloads."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.compiled import Bytes, Int64s
+from penstock.schemas.avro import AvroSchema
+from penstock.schemas.avro.tree import Kind
+from penstock.schemas.model import ParsedSchema
+from penstock.serde.avro.batch import AvroDecoder, AvroEncoder, Wrong
+from penstock.serde.avro.compile_read import VALUE
+from penstock.serde.avro.event import REASONS, sized
+from penstock.serde.avro.event import AvroEncoder as OneEncoder
+from penstock.serde.batch_frames import FrameGroup, WrongRow
+from penstock.serde.errors import Reason
+from penstock.serde.language import Misfit, Part, all_wrong, decoded_parts, joined
+
+DECODERS_MAX: Final = 1000  # then they are made anew when they are met again
+
+
+class AvroColumns:
+    """Reads what any Avro schema wrote, resolved to one reader's."""
+
+    def __init__(self, reader: AvroSchema, columns: Sequence[str] | None) -> None:
+        self._reader = reader
+        self._columns = columns
+        self._decoders: dict[int, tuple[AvroSchema, AvroDecoder]] = {}
+        schema = self._decoder(reader).schema
+        # Not from_pylist: it loads pandas, where there is one, into every worker of Spark's.
+        nothing: list[Any] = [pa.nulls(0, one.type) for one in schema]
+        self.empty = pa.RecordBatch.from_arrays(nothing, schema=schema)
+
+    def read(
+        self, writer: ParsedSchema, group: FrameGroup, source: Bytes, wrongs: list[WrongRow]
+    ) -> Iterator[Part]:
+        """The rows of one writer's schema."""
+        if not isinstance(writer, AvroSchema):
+            told = f"written as {writer.type}, to be read as AVRO"
+            wrongs += all_wrong(group, Reason.UNRESOLVABLE, told)
+        elif group.header:
+            wrongs += all_wrong(group, Reason.TRAILING_BYTES, "the header goes on after the GUID")
+        else:
+            decoder = self._decoder(writer)
+            if writer.root.kind is Kind.BYTES:
+                source, group = _sized(source, group)
+            yield from decoded_parts(decoder, source, group, _told, Wrong.TOO_LARGE, wrongs)
+
+    def _decoder(self, writer: AvroSchema) -> AvroDecoder:
+        known = self._decoders.get(id(writer))
+        if known is None:
+            if len(self._decoders) >= DECODERS_MAX:
+                self._decoders.clear()
+            known = (writer, AvroDecoder(writer, self._reader, self._columns))
+            self._decoders[id(writer)] = known  # the writer is kept, so its id is too
+        return known[1]
+
+
+def _sized(source: Bytes, group: FrameGroup) -> tuple[Bytes, FrameGroup]:
+    """Events that are bytes and nothing else are written without their length: here with it."""
+    payloads = [
+        sized(source[start:end].tobytes())
+        for start, end in zip(group.starts.tolist(), group.ends.tolist(), strict=True)
+    ]
+    buffer, offsets = joined(payloads)
+    return buffer, group._replace(starts=offsets[:-1], ends=offsets[1:])
+
+
+def _told(code: int) -> tuple[Reason, str]:
+    wrong = Wrong(code)
+    return REASONS.get(wrong.name, Reason.UNDECODABLE), wrong.reason
+
+
+class AvroRows:
+    """Writes dicts or Arrow batches."""
+
+    indexes: Sequence[int] | None = None
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._encoder = AvroEncoder(schema)
+        self._raw = OneEncoder(schema) if schema.root.kind is Kind.BYTES else None
+
+    def write(
+        self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
+    ) -> tuple[Bytes, Int64s]:
+        """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
+        if self._raw is not None:
+            values = rows.column(VALUE).to_pylist() if isinstance(rows, pa.RecordBatch) else rows
+            return joined([prefix + self._raw.encode(value).payload for value in values])
+        if isinstance(rows, pa.RecordBatch):
+            buffer, offsets, errors = self._encoder.encode(rows, prefix)
+        else:
+            buffer, offsets, errors = self._encoder.encode_rows(rows, prefix)
+        if errors.any():
+            row = int(np.flatnonzero(errors)[0])
+            raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
+        return buffer, offsets

@@ -1,0 +1,323 @@
+"""Where a decoding program puts what it reads: a tree of slots beside the reader's schema.
+
+Defaults of fields that were not written, as instructions: the same value for every row.
+
+Instructions that step over values nobody wants, whatever their type, recursive ones as well.
+
+What is stepped over is looked at all the same: whether an event is wrong does not depend on which
+of its fields a reader wants, texts and decimals aside, which would have to be read for that.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.columns.avro import read_program as ops
+from penstock.columns.avro.read_program import NO_SLOT, Assembler, Shape, SlotPlan, Wrong
+from penstock.columns.vm.slots import Kind as SlotKind
+from penstock.schemas.avro.tree import (
+    PRIMITIVES,
+    Absent,
+    Array,
+    Enum,
+    Fixed,
+    JsonValue,
+    Kind,
+    Map,
+    Node,
+    Record,
+    Union,
+)
+from penstock.schemas.avro.types import fits
+from penstock.serde.avro.event_defaults import NoConstant, constant
+from penstock.serde.avro.logical_types import decimal_of
+from penstock.serde.avro.sizes import bytes_min, self_containing
+from penstock.serde.avro.types import arrow_type, decimal_bytes, is_nullable, values_of
+
+KEY: Final = PRIMITIVES["string"]  # of a map
+_WIDTHS: Final = {
+    Kind.BOOLEAN: 1,
+    Kind.INT: 4,
+    Kind.LONG: 8,
+    Kind.FLOAT: 4,
+    Kind.DOUBLE: 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A reader's type with the slots for its values. `children` are in the type's own order."""
+
+    node: Node  # what is read into it; for [null, X] that is X
+    type: pa.DataType
+    slot: int
+    children: tuple["Target", ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        """How the slots become an Arrow array."""
+        parts = tuple(child.shape for child in self.children)
+        if isinstance(self.node, Map):
+            parts = (Shape(_entries(self.type), NO_SLOT, parts),)
+        return Shape(self.type, self.slot, parts)
+
+    def aligned(self) -> Iterator[int]:
+        """The slots that get a value whenever this target gets one; not those of list items."""
+        if self.slot != NO_SLOT:
+            yield self.slot
+        if not isinstance(self.node, Array | Map):
+            for child in self.children:
+                yield from child.aligned()
+
+
+def _entries(type_: pa.DataType) -> pa.DataType:
+    assert isinstance(type_, pa.MapType)
+    return pa.struct([type_.key_field, type_.item_field])
+
+
+def target_for(node: Node, assembler: Assembler, *, nullable: bool = False) -> Target:
+    """Slots for a type. NotExpressible comes from its Arrow type, so that must be known already."""
+    if isinstance(node, Union):
+        values = values_of(node)
+        if len(values) == 1:
+            return target_for(values[0], assembler, nullable=nullable or is_nullable(node))
+        if not values:
+            return _leaf(node, SlotPlan(SlotKind.NOTHING), assembler)
+        slot = _struct_slot(assembler, nullable=nullable or is_nullable(node))
+        members = tuple(target_for(one, assembler, nullable=True) for one in values)
+        return Target(node, arrow_type(node), slot, members)
+    if isinstance(node, Record):
+        slot = _struct_slot(assembler, nullable=nullable)
+        fields = tuple(target_for(field.type, assembler) for field in node.fields)
+        return Target(node, arrow_type(node), slot, fields)
+    if isinstance(node, Array | Map):
+        slot = assembler.slot(SlotPlan(SlotKind.LIST, nullable=nullable))
+        return Target(node, arrow_type(node), slot, _items(node, assembler))
+    return _leaf(node, _plan(node, nullable=nullable), assembler)
+
+
+def _items(node: Array | Map, assembler: Assembler) -> tuple[Target, ...]:
+    if isinstance(node, Array):
+        return (target_for(node.items, assembler),)
+    return target_for(KEY, assembler), target_for(node.values, assembler)
+
+
+def _struct_slot(assembler: Assembler, *, nullable: bool) -> int:
+    return assembler.slot(SlotPlan(SlotKind.VALIDITY, nullable=True)) if nullable else NO_SLOT
+
+
+def _leaf(node: Node, plan: SlotPlan, assembler: Assembler) -> Target:
+    return Target(node, arrow_type(node), assembler.slot(plan))
+
+
+def _plan(node: Node, *, nullable: bool) -> SlotPlan:
+    decimal = decimal_of(node)
+    if decimal is not None:
+        return SlotPlan(SlotKind.FIXED, decimal_bytes(decimal.precision), nullable)
+    if isinstance(node, Fixed):
+        return SlotPlan(SlotKind.FIXED, node.size, nullable)
+    if node.kind is Kind.NULL:
+        return SlotPlan(SlotKind.NOTHING)
+    if node.kind in _WIDTHS:
+        return SlotPlan(SlotKind.FIXED, _WIDTHS[node.kind], nullable)
+    return SlotPlan(SlotKind.SIZED, nullable=nullable)
+
+
+_LAYOUTS: Final = {
+    Kind.BOOLEAN: "<?",
+    Kind.INT: "<i",
+    Kind.LONG: "<q",
+    Kind.FLOAT: "<f",
+    Kind.DOUBLE: "<d",
+}
+_ONE_BYTE_EACH: Final = "latin-1"  # how a default writes bytes
+
+
+def put_constant(
+    assembler: Assembler, node: Node, value: JsonValue | Absent, target: Target
+) -> None:
+    """Put `value`, a default of type `node`, into the target. What does not fit fails the row."""
+    try:
+        constant(node, value)
+    except NoConstant:
+        assembler.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
+    else:
+        _put(assembler, node, value, target)
+
+
+def _put(assembler: Assembler, node: Node, value: JsonValue | Absent, target: Target) -> None:
+    assert not isinstance(value, Absent), "there is a constant"
+    if isinstance(node, Union):
+        _put_union(assembler, node, value, target)
+    elif isinstance(node, Record):
+        assert isinstance(value, dict)
+        if target.slot != NO_SLOT:
+            assembler.put(ops.VALID, target.slot)
+        for field, child in zip(node.fields, target.children, strict=True):
+            _put(assembler, field.type, value.get(field.name, field.default), child)
+    elif isinstance(node, Array):
+        assert isinstance(value, list)
+        for item in value:
+            _put(assembler, node.items, item, target.children[0])
+        assembler.put(ops.CONSTANT_LIST, target.slot, len(value))
+    elif isinstance(node, Map):
+        assert isinstance(value, dict)
+        for key, item in value.items():
+            _put_sized(assembler, key.encode(), target.children[0].slot)
+            _put(assembler, node.values, item, target.children[1])
+        assembler.put(ops.CONSTANT_LIST, target.slot, len(value))
+    else:
+        _put_scalar(assembler, node, value, target.slot)
+
+
+def _put_union(assembler: Assembler, union: Union, value: JsonValue, target: Target) -> None:
+    """Avro takes the first branch that the default fits."""
+    branch = next(branch for branch in union.branches if fits(branch, value))
+    values = values_of(union)
+    if branch.kind is Kind.NULL:
+        _put_nulls(assembler, target)
+    elif len(values) == 1:
+        _put(assembler, branch, value, target)
+    else:
+        if target.slot != NO_SLOT:
+            assembler.put(ops.VALID, target.slot)
+        for one, member in zip(values, target.children, strict=True):
+            if one is branch:
+                _put(assembler, one, value, member)
+            else:
+                _put_nulls(assembler, member)
+
+
+def _put_nulls(assembler: Assembler, target: Target) -> None:
+    assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.stretch(list(target.aligned())))
+
+
+def _put_sized(assembler: Assembler, content: bytes, slot: int) -> None:
+    assembler.put(ops.CONSTANT_SIZED, slot, assembler.constant(content), len(content))
+
+
+def _put_scalar(assembler: Assembler, node: Node, value: JsonValue, slot: int) -> None:
+    if node.kind is Kind.NULL:
+        assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.stretch([slot]))
+    elif node.kind in _LAYOUTS:
+        place = assembler.constant(struct.pack(_LAYOUTS[node.kind], value))
+        assembler.put(ops.CONSTANT, slot, place)
+    else:
+        assert isinstance(value, str)
+        _put_text(assembler, node, value, slot)
+
+
+def _put_text(assembler: Assembler, node: Node, text: str, slot: int) -> None:
+    if node.kind is Kind.STRING or isinstance(node, Enum):
+        _put_sized(assembler, text.encode(), slot)
+        return
+    content = text.encode(_ONE_BYTE_EACH)
+    decimal = decimal_of(node)
+    if decimal is not None:
+        number = int.from_bytes(content, "big", signed=True)
+        width = decimal_bytes(decimal.precision)
+        place = assembler.constant(number.to_bytes(width, "little", signed=True))
+        assembler.put(ops.CONSTANT, slot, place)
+    elif isinstance(node, Fixed):
+        assembler.put(ops.CONSTANT, slot, assembler.constant(content))
+    else:
+        _put_sized(assembler, content, slot)
+
+
+_BYTES: Final = {
+    Kind.NULL: 0,
+    Kind.FLOAT: 4,
+    Kind.DOUBLE: 8,
+}
+_RANGES: Final = {Kind.INT: (-(2**31), 2**31 - 1), Kind.LONG: (-(2**63), 2**63 - 1)}
+_SIZED: Final = (Kind.STRING, Kind.BYTES)
+
+
+class Skipping:
+    """Puts such instructions. A record that may be in itself is a subroutine, whose calls count as
+    levels; one met a second time is one too, so that diamonds are not written out."""
+
+    def __init__(self, assembler: Assembler, writer: Node) -> None:
+        self._asm = assembler
+        self._endless = self_containing(writer)
+        self._met: set[int] = set()
+        self._calls: dict[int, tuple[Record, list[int]]] = {}  # places to patch, by id of record
+
+    def put(self, node: Node) -> None:
+        """Step over one value."""
+        if isinstance(node, Record):
+            self._put_record(node)
+        elif isinstance(node, Union):
+            self._put_union(node)
+        elif isinstance(node, Array):
+            self._put_items((node.items,), bytes_min(node.items))
+        elif isinstance(node, Map):
+            self._put_map(node)
+        elif isinstance(node, Fixed):
+            self._put_plain(node.size)
+        elif node.kind in _BYTES:
+            self._put_plain(_BYTES[node.kind])
+        elif node.kind in _SIZED:
+            self._asm.put(ops.SKIP_SIZED)
+        elif node.kind is Kind.BOOLEAN:
+            self._asm.put(ops.SKIP_FIXED, NO_SLOT, 1, 1)
+        elif isinstance(node, Enum):
+            self._asm.put(ops.SKIP_VARINT, NO_SLOT, 0, len(node.symbols) - 1, Wrong.ENUM)
+        else:
+            self._asm.put(ops.SKIP_VARINT, NO_SLOT, *_RANGES[node.kind], Wrong.INT_RANGE)
+
+    def put_subroutines(self) -> None:
+        """The bodies of all calls, after the program's end."""
+        placed: dict[int, int] = {}
+        while len(placed) < len(self._calls):
+            for key, (record, _) in list(self._calls.items()):
+                if key not in placed:
+                    placed[key] = self._asm.here
+                    for field in record.fields:
+                        self.put(field.type)
+                    self._asm.put(ops.RETURN, NO_SLOT, int(key in self._endless))
+        for key, (_, places) in self._calls.items():
+            for place in places:
+                self._asm.patch(place, ops.A, placed[key])
+
+    def _put_record(self, record: Record) -> None:
+        key = id(record)
+        if key in self._met or key in self._endless:
+            _, places = self._calls.setdefault(key, (record, []))
+            places.append(self._asm.put(ops.CALL, NO_SLOT, 0, int(key in self._endless)))
+            return
+        self._met.add(key)
+        for field in record.fields:
+            self.put(field.type)
+
+    def _put_union(self, union: Union) -> None:
+        first = len(self._asm.jumps)
+        self._asm.jumps += [0] * len(union.branches)
+        self._asm.put(ops.UNION, NO_SLOT, first, len(union.branches))
+        exits = []
+        for index, branch in enumerate(union.branches):
+            self._asm.jumps[first + index] = self._asm.here
+            self.put(branch)
+            exits.append(self._asm.put(ops.JUMP))
+        for place in exits:
+            self._asm.patch(place, ops.A, self._asm.here)
+
+    def _put_map(self, node: Map) -> None:
+        self._put_items((None, node.values), 1 + bytes_min(node.values))
+
+    def _put_items(self, parts: tuple[Node | None, ...], item_bytes_min: int) -> None:
+        begin = self._asm.put(ops.LIST_BEGIN)
+        for part in parts:
+            if part is None:  # a map's key
+                self._asm.put(ops.SKIP_SIZED)
+            else:
+                self.put(part)
+        end = self._asm.put(ops.LIST_NEXT, NO_SLOT, begin + 1, item_bytes_min)
+        self._asm.patch(begin, ops.A, end)
+
+    def _put_plain(self, size: int) -> None:
+        if size:
+            self._asm.put(ops.SKIP_FIXED, NO_SLOT, size)

@@ -1,0 +1,95 @@
+"""Defaults of fields that were not written, as values of the reader's type."""
+
+import copy
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.schemas.avro.tree import (
+    Absent,
+    Array,
+    Enum,
+    Fixed,
+    JsonValue,
+    Kind,
+    Map,
+    Node,
+    Record,
+    Union,
+)
+from penstock.schemas.avro.types import fits
+from penstock.serde.avro.event_scalars import scalar_reader
+from penstock.serde.avro.varints import Budget, Unreadable
+
+_LAYOUTS: Final = {Kind.BOOLEAN: "<?", Kind.FLOAT: "<f", Kind.DOUBLE: "<d"}
+
+
+class NoConstant(Exception):
+    """The default is no value of its type: what lacks the field cannot be read."""
+
+
+def constant(node: Node, value: JsonValue | Absent, *, plain: bool = False) -> Callable[[], Any]:
+    """Makes the value, a fresh one each time; or NoConstant."""
+    made = _made(node, value, plain=plain)
+    if isinstance(made, list | dict):
+        return lambda: copy.deepcopy(made)
+    return lambda: made
+
+
+def _made(node: Node, value: JsonValue | Absent, *, plain: bool) -> Any:
+    if isinstance(value, Absent) or not fits(node, value):
+        raise NoConstant
+    if isinstance(node, Union):  # Avro takes the first branch that the default fits
+        branch = next(branch for branch in node.branches if fits(branch, value))
+        return _made(branch, value, plain=plain)
+    if isinstance(node, Record):
+        assert isinstance(value, dict)
+        return {
+            field.name: _made(field.type, value.get(field.name, field.default), plain=plain)
+            for field in node.fields
+        }
+    if isinstance(node, Array):
+        assert isinstance(value, list)
+        return [_made(node.items, one, plain=plain) for one in value]
+    if isinstance(node, Map):
+        assert isinstance(value, dict)
+        return {key: _made(node.values, one, plain=plain) for key, one in value.items()}
+    return _scalar(node, value, plain=plain)
+
+
+def _scalar(node: Node, value: JsonValue, *, plain: bool) -> Any:
+    """Written as Avro, and read as everything else is: the same bounds, the same meaning."""
+    if isinstance(node, Enum):
+        return value  # whatever it is: the check of defaults does not look so closely
+    read = scalar_reader(node, node, plain=plain)
+    assert read is not None, "a type can read itself"
+    try:
+        payload = _payload(node, value)
+        if isinstance(node, Fixed) and len(payload) != node.size:
+            raise NoConstant
+        return read(payload, 0, Budget())[0]
+    except (Unreadable, UnicodeEncodeError, OverflowError):
+        raise NoConstant from None
+
+
+def _payload(node: Node, value: JsonValue) -> bytes:
+    if node.kind is Kind.NULL:
+        return b""
+    if node.kind in _LAYOUTS:
+        return struct.pack(_LAYOUTS[node.kind], value)
+    if isinstance(value, int):
+        return varint(value)
+    assert isinstance(value, str)
+    content = value.encode() if node.kind is Kind.STRING else value.encode("latin-1")
+    return content if isinstance(node, Fixed) else varint(len(content)) + content
+
+
+def varint(number: int) -> bytes:
+    """A zigzag number of up to 64 bits."""
+    raw = (number << 1) ^ (number >> 63)
+    output = bytearray()
+    while raw > 0x7F:
+        output.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    output.append(raw)
+    return bytes(output)

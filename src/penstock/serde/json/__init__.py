@@ -1,0 +1,1 @@
+"""JSON Schema: single events, and many events as Arrow."""

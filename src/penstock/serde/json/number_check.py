@@ -1,0 +1,125 @@
+"""Whether the numbers of a JSON event fit the columns that its schema says they have.
+
+An `integer` has 64 bits, and a `number` is a double: a whole number there is within 2^53, beyond
+which doubles skip some. A batch cannot hold others without rounding, so no event has them: they are
+neither written nor read. Where a schema says no type, a column is text and any number fits.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from penstock.schemas.json import JsonSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INTEGER_BITS: Final = 63
+EXACT_MAX: Final = 1 << 53  # the last whole number up to which doubles have all of them
+_Check: TypeAlias = Callable[[Any], str | None]
+
+# What a text looks like, signs left out: digits are 0, exponents e, what starts or ends a number is
+# a comma. So digits behind a decimal point, or in a string, are not taken for a number.
+_LOOKS: Final = bytes(
+    ord("0") if c in b"0123456789" else ord("e") if c in b"eE" else
+    ord(",") if c in b":[,}] \n\r\t" else 0
+    for c in range(256)
+)  # fmt: skip
+_LONG: Final = b"," + b"0" * 16  # 2^53 has so many digits
+_EXPONENT: Final = b"0e0"
+_EXPONENT_END: Final = 64  # so far is looked for what ends it
+
+
+class NumberCheck:
+    """The check for values that one schema allows."""
+
+    def __init__(self, schema: JsonSchema) -> None:
+        self._schema = schema
+
+    def misfit(self, text: bytes, value: Any) -> str | None:
+        """What does not fit in a value, which has this text; None if everything does."""
+        return self.first_misfit(text, (value,))
+
+    def first_misfit(self, text: bytes, values: Iterable[Any]) -> str | None:
+        """The same for many values and their text."""
+        if not _may_misfit(text) or self._check is None:
+            return None
+        return _first(map(_optional(self._check), values))
+
+    @cached_property
+    def _check(self) -> _Check | None:
+        from penstock.serde.json.types import VALUE, columns_of  # Arrow is heavy
+
+        known = columns_of(self._schema)
+        if not known.is_object:
+            kind = known.columns[0].type
+            assert known.columns[0].name == VALUE
+            return None if kind is None else _check_of(kind)
+        return _members([(one.name, one.type) for one in known.columns if one.type is not None])
+
+
+def _may_misfit(text: bytes) -> bool:
+    """Whether there may be such a number in a text, or in many; most have none."""
+    looks = b",%b," % text.translate(_LOOKS, b"+-")
+    place = looks.find(_EXPONENT)
+    while place >= 0:
+        if looks[place + len(_EXPONENT) : place + _EXPONENT_END].lstrip(b"0")[:1] == b",":
+            return True
+        place = looks.find(_EXPONENT, place + 1)
+    return _LONG in looks
+
+
+def _check_of(kind: "pa.DataType") -> _Check | None:
+    import pyarrow as pa
+
+    of: Any = kind
+    if pa.types.is_integer(of):
+        return _integer
+    if pa.types.is_floating(of):
+        return _number
+    if pa.types.is_struct(of):
+        return _members([(field.name, field.type) for field in of])
+    if pa.types.is_list(of):
+        item = _check_of(of.value_type)
+        return None if item is None else lambda value: _first(map(_optional(item), value))
+    if pa.types.is_map(of):
+        entry = _check_of(of.item_type)
+        return (
+            None if entry is None else lambda value: _first(map(_optional(entry), value.values()))
+        )
+    return None
+
+
+def _members(fields: "list[tuple[str, pa.DataType]]") -> _Check | None:
+    checks = [(name, made) for name, kind in fields if (made := _check_of(kind)) is not None]
+    if not checks:
+        return None
+
+    def check(value: Any) -> str | None:
+        for name, one in checks:
+            member = value.get(name)
+            if member is not None and (wrong := one(member)) is not None:
+                return wrong
+        return None
+
+    return check
+
+
+def _first(wrongs: Iterable[str | None]) -> str | None:
+    return next((wrong for wrong in wrongs if wrong is not None), None)
+
+
+def _optional(check: _Check) -> _Check:
+    return lambda value: None if value is None else check(value)
+
+
+def _integer(value: Any) -> str | None:
+    if -1 << INTEGER_BITS <= value < 1 << INTEGER_BITS:
+        return None
+    return f"the integer {value} has more than 64 bits"
+
+
+def _number(value: Any) -> str | None:
+    if type(value) is not int or -EXACT_MAX <= value <= EXACT_MAX:
+        return None
+    return f"the number {value} is beyond 2^53, where doubles are not exact"

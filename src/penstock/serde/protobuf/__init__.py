@@ -1,0 +1,1 @@
+"""Protobuf: single events, and many events as Arrow."""

@@ -1,0 +1,191 @@
+"""The compiler of the other direction: a message -> a program that writes it from Arrow columns.
+
+Bytes are those that upb writes: fields in the order of their numbers, defaults left out where a
+field cannot be absent, packed where the schema says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
+
+from penstock.columns.protobuf import read_program as wire
+from penstock.columns.protobuf import write_program as ops
+from penstock.columns.protobuf.write_program import (
+    CODE_FIELDS,
+    SYMBOL_FIELDS,
+    EncodeProgram,
+)
+from penstock.columns.vm.arrow_arena import NO_INPUT, Input
+from penstock.serde.protobuf.types import (
+    DURATION,
+    PER_SECOND,
+    TIMESTAMP,
+    WRAPPERS,
+    Descriptor,
+    TimeUnit,
+    entry_fields,
+    is_map,
+)
+
+_OPS: Final[Mapping[int, tuple[int, int]]] = {  # instruction and wire type
+    FieldDescriptor.TYPE_DOUBLE: (ops.RAW, wire.SIXTY_FOUR),
+    FieldDescriptor.TYPE_FIXED64: (ops.RAW, wire.SIXTY_FOUR),
+    FieldDescriptor.TYPE_SFIXED64: (ops.RAW, wire.SIXTY_FOUR),
+    FieldDescriptor.TYPE_FLOAT: (ops.RAW, wire.THIRTY_TWO),
+    FieldDescriptor.TYPE_FIXED32: (ops.RAW, wire.THIRTY_TWO),
+    FieldDescriptor.TYPE_SFIXED32: (ops.RAW, wire.THIRTY_TWO),
+    FieldDescriptor.TYPE_INT64: (ops.INT64, wire.VARINT),
+    FieldDescriptor.TYPE_UINT64: (ops.INT64, wire.VARINT),
+    FieldDescriptor.TYPE_INT32: (ops.INT32, wire.VARINT),
+    FieldDescriptor.TYPE_UINT32: (ops.UINT32, wire.VARINT),
+    FieldDescriptor.TYPE_BOOL: (ops.BOOL, wire.VARINT),
+    FieldDescriptor.TYPE_SINT32: (ops.SINT32, wire.VARINT),
+    FieldDescriptor.TYPE_SINT64: (ops.SINT64, wire.VARINT),
+    FieldDescriptor.TYPE_ENUM: (ops.ENUM, wire.VARINT),
+    FieldDescriptor.TYPE_STRING: (ops.TEXT, wire.SIZED),
+    FieldDescriptor.TYPE_BYTES: (ops.BYTES, wire.SIZED),
+}
+_WIDTHS: Final = {wire.SIXTY_FOUR: 8, wire.THIRTY_TWO: 4}
+
+
+def compile_encoder(
+    message: Descriptor, names: Sequence[str], unit: TimeUnit = "us"
+) -> tuple[EncodeProgram, tuple[Input, ...]]:
+    """The program that writes these fields of a message, and which arrays it reads."""
+    compiler = _Compiler(unit)
+    inputs = compiler.fields([message.fields_by_name[name] for name in names])
+    return compiler.finished(), inputs
+
+
+@dataclass(slots=True)
+class _Compiler:
+    unit: TimeUnit
+    code: list[list[int]] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+    symbols: list[tuple[int, int, int]] = field(default_factory=list)
+    pool: bytearray = field(default_factory=bytearray)
+    inputs: int = 0
+
+    def finished(self) -> EncodeProgram:
+        """Everything put so far."""
+        self._put(ops.END)
+        return EncodeProgram(
+            code=np.array(self.code, dtype=np.int64).reshape(-1, CODE_FIELDS),
+            members=np.array(self.members, dtype=np.int64),
+            symbols=np.array(self.symbols, dtype=np.int64).reshape(-1, SYMBOL_FIELDS),
+            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
+            inputs=self.inputs,
+        )
+
+    def fields(self, fields: Sequence[Descriptor]) -> tuple[Input, ...]:
+        """Instructions for the fields of a message, from the last number to the first.
+
+        The inputs are in the order in which the fields are given, which is that of Arrow's.
+        """
+        put: dict[str, Input] = {}
+        for one in sorted(fields, key=lambda each: -int(each.number)):
+            put[one.name] = self._field(one)
+        oneofs: dict[str, list[int]] = {}
+        for one in fields:
+            if one.containing_oneof is not None:
+                oneofs.setdefault(one.containing_oneof.name, []).append(put[one.name].slot)
+        for slots in oneofs.values():
+            if len(slots) > 1:
+                self._put(ops.ONEOF, a=len(self.members), b=len(slots))
+                self.members += slots
+        return tuple(put[one.name] for one in fields)
+
+    def _put(
+        self,
+        op: int,
+        source: int = NO_INPUT,
+        tag: int = ops.NO_TAG,
+        mode: int = 0,
+        *,
+        a: int = 0,
+        b: int = 0,
+        c: int = 0,
+    ) -> int:
+        self.code.append([op, source, tag, mode, a, b, c])
+        return len(self.code) - 1
+
+    def _input(self) -> int:
+        self.inputs += 1
+        return self.inputs - 1
+
+    def _field(self, one: Descriptor) -> Input:
+        if not one.is_repeated:
+            if one.is_required:
+                return self._value(one, ops.REQUIRED)
+            return self._value(one, ops.OPTIONAL if one.has_presence else ops.IMPLICIT)
+        source = self._input()
+        end = self._put(ops.LIST_END, source)
+        children: tuple[Input, ...]
+        if is_map(one):
+            children = self._entry(one)
+        else:
+            children = (self._value(one, ops.REQUIRED, tagged=not one.is_packed),)
+        tag = one.number << 3 | wire.SIZED if one.is_packed else ops.NO_TAG
+        following = self._put(ops.LIST_NEXT, source, tag, a=end + 1) + 1
+        self.code[end][ops.A] = following
+        return Input(source, children)
+
+    def _entry(self, one: Descriptor) -> tuple[Input, Input]:
+        """An entry has both its key and its value, whatever they are."""
+        key, value = entry_fields(one)
+        self._put(ops.MESSAGE_END)
+        of_value = self._value(value, ops.REQUIRED)
+        of_key = self._value(key, ops.REQUIRED)
+        self._put(ops.MESSAGE_BEGIN, tag=one.number << 3 | wire.SIZED)
+        return of_key, of_value
+
+    def _value(self, one: Descriptor, mode: int, *, tagged: bool = True) -> Input:
+        message = one.message_type
+        if message is None:
+            return self._scalar(one, mode, one.number if tagged else 0, self._input())
+        if message.full_name in (TIMESTAMP, DURATION):
+            op = ops.TIMESTAMP if message.full_name == TIMESTAMP else ops.DURATION
+            source = self._input()
+            tag = one.number << 3 | wire.SIZED
+            self._put(op, source, tag, mode, a=PER_SECOND[self.unit])
+            return Input(source)
+        return self._message(one, mode)
+
+    def _message(self, one: Descriptor, mode: int) -> Input:
+        message = one.message_type
+        is_group = one.type == FieldDescriptor.TYPE_GROUP
+        last_tag = one.number << 3 | wire.GROUP_END if is_group else 0
+        source = self._input()
+        end = self._put(ops.MESSAGE_END, source, mode=mode, b=last_tag)
+        children: tuple[Input, ...] = ()
+        if message.full_name in WRAPPERS:
+            inner = message.fields_by_name["value"]
+            self._scalar(inner, ops.IMPLICIT, inner.number, source)
+        else:
+            children = self.fields(message.fields)
+        kind = wire.GROUP_START if is_group else wire.SIZED
+        begin = self._put(ops.MESSAGE_BEGIN, tag=one.number << 3 | kind, b=int(is_group))
+        self.code[end][ops.A] = begin + 1
+        return Input(source, children)
+
+    def _scalar(self, one: Descriptor, mode: int, number: int, source: int) -> Input:
+        op, kind = _OPS[one.type]
+        tag = number << 3 | kind if number else ops.NO_TAG
+        if op == ops.ENUM:
+            first, count = self._names(one.enum_type)
+            is_closed = int(one.enum_type.is_closed)
+            self._put(op, source, tag, mode, a=first, b=count, c=is_closed)
+        else:
+            self._put(op, source, tag, mode, a=_WIDTHS.get(kind, 0))
+        return Input(source)
+
+    def _names(self, enum: Descriptor) -> tuple[int, int]:
+        first = len(self.symbols)
+        for value in enum.values:
+            name = value.name.encode()
+            self.symbols.append((len(self.pool), len(name), value.number))
+            self.pool += name
+        return first, len(enum.values)

@@ -1,0 +1,76 @@
+"""What a program cannot express, row by row with upb: columns of messages that contain themselves.
+
+Arrow has no type for a tree, so such a column is the text of the value in Protobuf's own JSON, with
+fields named as in the schema; google.protobuf.Struct is the JSON it stands for.
+"""
+
+import json
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
+from penstock.columns.protobuf.read_program import Wrong
+from penstock.serde.protobuf.types import Descriptor, is_map
+
+_UNSAYABLE = (json_format.Error, ValueError, TypeError, KeyError, RecursionError)
+
+
+class RowReader:
+    """Reads single payloads, some fields of them."""
+
+    def __init__(self, message_type: Any, names: tuple[str, ...]) -> None:
+        self._message_type = message_type
+        by_name = message_type.DESCRIPTOR.fields_by_name
+        self._fields = [by_name[name] for name in names]
+
+    def read(self, payload: bytes) -> tuple[dict[str, str | None], Wrong]:
+        """The text of each field, and what is wrong."""
+        try:
+            message = self._message_type.FromString(payload)
+        except DecodeError:
+            return {}, Wrong.UNFIT
+        try:
+            return {field.name: _text(field, message) for field in self._fields}, Wrong.NOTHING
+        except _UNSAYABLE:
+            return {}, Wrong.UNFIT
+
+
+def _text(field: Descriptor, message: Any) -> str | None:
+    if not field.is_repeated and not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
+    told: Any
+    if is_map(field):
+        told = {_key(key): _plain(value[key]) for key in value}
+    elif field.is_repeated:
+        told = [_plain(one) for one in value]
+    else:
+        told = _plain(value)
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _plain(message: Any) -> Any:
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+class RowWriter:
+    """Writes single fields from their JSON."""
+
+    def __init__(self, message_type: Any) -> None:
+        self._message_type = message_type
+
+    def write(self, texts: dict[str, str | None]) -> tuple[bytes, Wrong]:
+        """The fields as they are in a payload, and what is wrong."""
+        try:
+            told = {name: json.loads(text) for name, text in texts.items() if text is not None}
+            message = json_format.ParseDict(told, self._message_type())
+            return message.SerializePartialToString(), Wrong.NOTHING
+        except _UNSAYABLE:
+            return b"", Wrong.UNFIT

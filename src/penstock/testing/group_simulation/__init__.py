@@ -1,5 +1,0 @@
-"""Groups under faults, from a seed: a coordinator, the clients that talk to it, and promises."""
-
-from penstock.testing.group_simulation.world import World
-
-__all__ = ["World"]

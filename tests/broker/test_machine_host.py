@@ -1,0 +1,294 @@
+"""A hosted machine: replies, time, replay, markers, and a disk that refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+import pytest
+import uvloop
+
+from penstock.broker import machine_host
+from penstock.broker.handler import result_of
+from penstock.broker.machine_host import HostedMachine
+from penstock.broker.partition import Leadership, Partition, TopicSettings
+from penstock.config.views import LogSettings
+from penstock.errors import ErrorCode, Refused
+from penstock.log import OpenFiles, PartitionLog
+from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionStamp
+from penstock.model import (
+    LeaderEpoch,
+    Millis,
+    Moment,
+    NodeId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
+from penstock.protocol.control_records import Marker, build_marker, read_marker
+
+NODE = NodeId(1)
+ResultT = TypeVar("ResultT")
+
+
+class Put(NamedTuple):
+    """Set a name to a value; a value of 'wait' parks the caller until the next tick."""
+
+    caller: CallerId
+    name: str
+    value: str
+    stamp: TransactionStamp | None = None
+
+
+class Was(NamedTuple):
+    name: str
+    value: str
+
+
+class State:
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.parked: list[CallerId] = []
+        self.wake_at: Millis | None = None
+
+
+class Names:
+    """A machine over names and values; 'park' waits until 50 ms have passed."""
+
+    def fresh(self) -> State:
+        return State()
+
+    def decide(self, state: State, command: Put, now: Moment) -> Outcome[Was]:
+        if command.value == "refuse":
+            raise Refused(ErrorCode.invalid_request, "as asked")
+        if command.value == "park":
+            state.parked.append(command.caller)
+            state.wake_at = Millis(now.steady + 50)
+            return Outcome()
+        return Outcome(
+            events=(Was(command.name, command.value),),
+            replies=(Reply(command.caller, f"{command.name}={command.value}"),),
+            stamp=command.stamp,
+        )
+
+    def apply(self, state: State, event: Was) -> None:
+        state.values[event.name] = event.value
+
+    def wake_at(self, state: State) -> Millis | None:
+        return state.wake_at
+
+    def tick(self, state: State, now: Moment) -> Outcome[Was]:
+        parked, state.parked, state.wake_at = state.parked, [], None
+        return Outcome(replies=tuple(Reply(caller, "woken") for caller in parked))
+
+    def write_event(self, event: Was) -> JournalRecord:
+        return JournalRecord(event.name.encode(), event.value.encode())
+
+    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Was]:
+        assert record.value is not None
+        suffix = "" if stamp is None else f" by {stamp.producer_id}"
+        return (Was(record.key.decode(), record.value.decode() + suffix),)
+
+
+def clock() -> Moment:
+    return Moment(Millis(int(asyncio.get_running_loop().time() * 1000)), Millis(0))
+
+
+def open_partition(folder: Path) -> Partition:
+    log = PartitionLog.open(
+        folder / "names-0", LogSettings(), OpenFiles(16), now=Millis(0), clean=False
+    )
+    return Partition(
+        log,
+        topic_id=TopicId(UUID(int=5)),
+        node_id=NODE,
+        leadership=Leadership(NODE, LeaderEpoch(0), (NODE,), (NODE,)),
+        settings=TopicSettings(),
+    )
+
+
+def host(partition: Partition) -> HostedMachine[State, Put, Was]:
+    hosted = HostedMachine(
+        Names(), partition, clock=clock, marker_event=lambda m: Was("marker", str(m.commit))
+    )
+    hosted.start()
+    return hosted
+
+
+def run(work: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    async def awaited() -> ResultT:
+        return await work()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(awaited())
+
+
+def put(name: str, value: str) -> Callable[[CallerId], Put]:
+    return lambda caller: Put(caller, name, value)
+
+
+def test_a_reply_comes_when_its_event_is_in_the_log_and_replay_finds_it(tmp_path: Path) -> None:
+    async def work() -> dict[str, str]:
+        partition = open_partition(tmp_path)
+        hosted = host(partition)
+        assert await result_of(hosted.submit(put("a", "1"))) == "a=1"
+        with pytest.raises(Refused):
+            await result_of(hosted.submit(put("a", "refuse")))
+        hosted.close()
+        return host(partition).state.values
+
+    assert run(work) == {"a": "1"}
+
+
+def test_a_reply_waits_for_the_high_watermark(tmp_path: Path) -> None:
+    async def work() -> None:
+        partition = open_partition(tmp_path)
+        two = (NODE, NodeId(2))
+        partition.lead(Leadership(NODE, LeaderEpoch(0), two, two))
+        hosted = host(partition)
+        answer = hosted.submit(put("a", "1"))
+        await asyncio.sleep(0)
+        assert isinstance(answer, Deferred)
+        assert not answer.is_resolved
+        partition.on_replica_fetch(NodeId(2), partition.log.end_offset)
+        assert await result_of(answer) == "a=1"
+
+    run(work)
+
+
+def test_time_wakes_who_was_parked(tmp_path: Path) -> None:
+    async def work() -> object:
+        return await asyncio.wait_for(
+            result_of(host(open_partition(tmp_path)).submit(put("a", "park"))), 10
+        )
+
+    assert run(work) == "woken"
+
+
+def test_markers_are_observed_live_and_in_replay(tmp_path: Path) -> None:
+    async def work() -> tuple[str, str, str]:
+        partition = open_partition(tmp_path)
+        hosted = host(partition)
+        stamp = TransactionStamp(ProducerId(7), ProducerEpoch(0))
+        await result_of(hosted.submit(lambda caller: Put(caller, "a", "1", stamp)))
+        marker = build_marker(
+            commit=True,
+            producer_id=ProducerId(7),
+            producer_epoch=ProducerEpoch(0),
+            coordinator_epoch=0,
+            timestamp=Millis(0),
+        )
+        ended: Marker = read_marker(marker)
+        partition.append_marker(marker, ended, now=Millis(0))
+        live = hosted.state.values["marker"]
+        hosted.close()
+        replayed = host(partition).state.values
+        return live, replayed["marker"], replayed["a"]
+
+    assert run(work) == ("True", "True", "1 by 7")
+
+
+def test_a_disk_that_refuses_costs_the_callers_and_the_state_is_reloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_host, "RELOAD_AFTER_S", 0.01)
+
+    async def work() -> object:
+        partition = open_partition(tmp_path)
+        hosted = host(partition)
+        await result_of(hosted.submit(put("a", "1")))
+        parked = hosted.submit(put("b", "park"))
+        with monkeypatch.context() as broken:
+            broken.setattr(OpenFiles, "write", no_space)
+            refused = hosted.submit(put("a", "2"))
+            for waiting in (refused, parked):
+                with pytest.raises(Refused) as caught:
+                    await result_of(waiting)
+                assert caught.value.code == ErrorCode.coordinator_not_available
+        await asyncio.sleep(0.1)
+        assert hosted.is_ready
+        assert hosted.state.values == {"a": "1"}
+        return await result_of(hosted.submit(put("a", "3")))
+
+    assert run(work) == "a=3"
+
+
+def no_space(*args: object, **fields: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_closed_machine_refuses_new_and_old_callers(tmp_path: Path) -> None:
+    async def work() -> list[ErrorCode]:
+        hosted = host(open_partition(tmp_path))
+        parked = hosted.submit(put("a", "park"))
+        hosted.close()
+        codes = []
+        for waiting in (parked, hosted.submit(put("a", "1"))):
+            with pytest.raises(Refused) as caught:
+                await result_of(waiting)
+            codes.append(caught.value.code)
+        return codes
+
+    assert run(work)[-1] == ErrorCode.not_coordinator
+
+
+def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_host, "LOAD_TURN_S", 0.0)
+
+    async def work() -> tuple[ErrorCode, dict[str, str]]:
+        partition = open_partition(tmp_path)
+        first = host(partition)
+        for number in range(5):
+            await result_of(first.submit(put(f"n{number}", "1")))
+        first.close()
+        hosted = HostedMachine(
+            Names(),
+            partition,
+            clock=clock,
+            marker_event=lambda m: Was("marker", str(m.commit)),
+            loads_in_turns=True,
+        )
+        hosted.start()
+        with pytest.raises(Refused) as caught:
+            await result_of(hosted.submit(put("a", "2")))
+        hosted.tell(put("told", "3")(CallerId(0)))
+        for _ in range(20):  # turns of the loop
+            await asyncio.sleep(0)
+        await result_of(hosted.submit(put("b", "4")))
+        return caught.value.code, hosted.state.values
+
+    code, values = run(work)
+    assert code == ErrorCode.coordinator_load_in_progress
+    assert values == {**{f"n{number}": "1" for number in range(5)}, "told": "3", "b": "4"}
+
+
+def change(path: str, position: int, content: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+@pytest.mark.parametrize(("at", "rot"), [(70, b"rot"), (8, b"\x7f"), (8, b"\xff"), (16, b"\0")])
+def test_a_journal_that_is_damaged_is_not_replayed_in_part(
+    tmp_path: Path, at: int, rot: bytes
+) -> None:
+    """State without what is there would be believed, and written on."""
+
+    async def work() -> None:
+        partition = open_partition(tmp_path)
+        hosted = host(partition)
+        for number in range(5):
+            await result_of(hosted.submit(put(f"name-{number}", "a value")))
+        hosted.close()
+        segment = partition.log.active
+        change(segment.log.path, segment.position_of(Offset(2)) + at, rot)
+        with pytest.raises(OSError, match="cannot be read at offset"):
+            host(partition)
+
+    run(work)

@@ -1,0 +1,53 @@
+"""Who owns a partition follows from what members have, whatever order their records come in."""
+
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.coordination.groups.apply import apply_event
+from penstock.coordination.groups.codec_consumer import MemberState, StoredCurrent
+from penstock.coordination.groups.events import CurrentSet, GroupEpochSet
+from penstock.coordination.groups.state import ConsumerGroup, Groups
+
+TOPIC_ID = UUID(int=1)
+PARTITIONS = st.sets(st.integers(0, 3))
+
+
+def current(assigned: set[int], revoked: set[int]) -> StoredCurrent:
+    return StoredCurrent(
+        1,
+        0,
+        MemberState.STABLE,
+        {TOPIC_ID: dict.fromkeys(sorted(assigned), 1)},
+        {TOPIC_ID: dict.fromkeys(sorted(revoked - assigned), 1)},
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.one_of(st.none(), st.builds(current, PARTITIONS, PARTITIONS)),
+        ),
+        max_size=12,
+    )
+)
+def test_a_partition_is_its_last_takers_until_that_one_gives_it_up(
+    changes: list[tuple[str, StoredCurrent | None]],
+) -> None:
+    """A former owner's record that comes late takes nothing away from the present one."""
+    state = Groups()
+    apply_event(state, GroupEpochSet("g", 1))
+    group = state.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    takers: dict[int, str] = {}
+    for member_id, now in changes:
+        apply_event(state, CurrentSet("g", member_id, now))
+        held: set[int] = set()
+        if now is not None:
+            held = {*now.assigned[TOPIC_ID], *now.pending_revocation[TOPIC_ID]}
+        takers = {p: owner for p, owner in takers.items() if owner != member_id or p in held}
+        takers.update(dict.fromkeys(held, member_id))
+        assert {partition: owner for (_, partition), owner in group.owners.items()} == takers

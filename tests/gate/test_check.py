@@ -1,0 +1,354 @@
+"""The gate over a folder, without any server."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from penstock.gate.check import Gate, Order, Result, Status, exit_status
+from penstock.gate.folder import FolderShelf
+from penstock.gate.proposals import Question, answer
+from penstock.gate.reports import as_github, as_json, as_junit, as_text
+from penstock.schemas.compatibility import Level
+
+Write = Callable[..., Path]
+MakeOrder = Callable[..., str]
+TODAY = date(2026, 6, 1)
+
+
+def ask(proposed: Path, **more: Any) -> list[Result]:
+    return answer(Question(proposed, **more), Gate(TODAY))
+
+
+def test_a_folder_is_checked_against_its_own_earlier_versions(
+    write: Write, order: MakeOrder
+) -> None:
+    folder = write(
+        {
+            "good/v1.avsc": order("a:int"),
+            "good/v2.avsc": order("a:int", "b:int=0"),
+            "bad/v1.avsc": order("a:int"),
+            "bad/v2.avsc": order("a:int", "b:int"),
+        }
+    )
+    bad, good = ask(folder)
+    assert (bad.status, good.status) == (Status.BREAKING, Status.COMPATIBLE)
+    assert exit_status([bad, good]) == 1
+    (finding,) = bad.findings
+    assert (finding.path, finding.before, finding.after) == ("/fields/1", None, 'b: "int"')
+    assert bad.passes == (Level.NONE, Level.FORWARD, Level.FORWARD_TRANSITIVE)
+    assert (bad.forced_order, bad.safe_order) == (Order.CONSUMERS_FIRST, Order.PRODUCERS_FIRST)
+    assert good.safe_order is Order.ANY
+
+
+def test_a_break_comes_with_an_event_that_fails(write: Write, order: MakeOrder) -> None:
+    folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("a:int", "b:int")})
+    (result,) = ask(folder)
+    (showing,) = result.showings
+    assert (showing.writer, showing.reader) == ("version 1", "the proposed schema")
+    assert showing.evidence.fails is not None
+    assert json.loads(showing.evidence.fails.event).keys() == {"a"}
+
+
+def test_a_fit_comes_with_events_that_were_read(write: Write, order: MakeOrder) -> None:
+    folder = write(
+        {
+            "a/v1.avsc": order("a:int"),
+            "a/v2.avsc": order("a:int", "b:int=0"),
+            "a/contract.toml": 'compatibility = "FULL"',
+        }
+    )
+    (result,) = ask(folder)
+    assert [one.evidence.fails for one in result.showings] == [None, None]
+    assert all(one.evidence.reads for one in result.showings)
+
+
+def test_a_transitive_level_looks_at_all_versions(write: Write, order: MakeOrder) -> None:
+    files = {
+        "a/v1.avsc": order("a:int", "c:string"),
+        "a/v2.avsc": order("a:int"),
+        "a/v3.avsc": order("a:int", "c:int=0"),
+    }
+    assert ask(write(files))[0].status is Status.COMPATIBLE
+    files["a/contract.toml"] = 'compatibility = "BACKWARD_TRANSITIVE"'
+    (result,) = ask(write(files))
+    assert (result.status, result.against) == (Status.BREAKING, 1)
+
+
+def test_a_file_is_checked_for_a_subject_of_a_folder(
+    write: Write, order: MakeOrder, tmp_path: Path
+) -> None:
+    folder = write({"a/v1.avsc": order("a:int"), "b/v1.avsc": "{"})
+    proposed = tmp_path / "new.avsc"
+    proposed.write_text(order("a:string"))
+    (result,) = ask(proposed, subject="a", base=FolderShelf(folder))
+    assert result.status is Status.BREAKING
+    (result,) = ask(proposed, subject="a", base=FolderShelf(folder), level=Level.NONE)
+    assert result.status is Status.COMPATIBLE
+
+
+def test_a_file_in_a_folder_of_contracts_says_what_it_is(write: Write, order: MakeOrder) -> None:
+    folder = write(
+        {
+            "a/v1.avsc": order("a:int"),
+            "a/v2.avsc": order("a:string"),
+            "a/v3.avsc": order("a:string", "b:int"),
+        }
+    )
+    (result,) = ask(folder / "a" / "v2.avsc")
+    assert (result.subject, result.against) == ("a", 1)
+    assert result.status is Status.BREAKING
+
+
+def test_a_file_without_a_place_cannot_be_checked(tmp_path: Path) -> None:
+    lonely = tmp_path / "new.avsc"
+    lonely.write_text('"int"')
+    (result,) = ask(lonely)
+    assert result.status is Status.UNCHECKED
+    assert "--subject" in result.error
+    assert exit_status([result]) == 2
+
+
+def test_what_cannot_be_read_does_not_keep_the_rest_from_being_checked(
+    write: Write, order: MakeOrder
+) -> None:
+    folder = write({"a/v1.avsc": "{", "b/v1.avsc": order("a:int")})
+    wrong, right = ask(folder)
+    assert (wrong.status, right.status) == (Status.UNCHECKED, Status.COMPATIBLE)
+    assert "a/v1.avsc is not a valid AVRO schema" in wrong.error
+
+
+def test_another_reference_of_a_published_version_is_a_break(write: Write) -> None:
+    money = '{"type": "record", "name": "Money", "fields": []}'
+    order = '{"type": "record", "name": "Order", "fields": [{"name": "a", "type": "Money"}]}'
+    entry = '[[references]]\nname = "Money"\nsubject = "money"\nversion = '
+    files = {"money/v1.avsc": money, "money/v2.avsc": money, "order/v1.avsc": order}
+    published = write({**files, "order/contract.toml": entry + "1"}, "published")
+    proposed = write({**files, "order/contract.toml": entry + "2"}, "proposed")
+    result = ask(proposed, base=FolderShelf(published))[1]
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+
+
+def test_a_published_version_that_was_changed_is_a_break(write: Write, order: MakeOrder) -> None:
+    published = write({"a/v1.avsc": order("a:int")}, "published")
+    proposed = write({"a/v1.avsc": order("a:long")}, "proposed")
+    (result,) = ask(proposed, base=FolderShelf(published))
+    assert result.status is Status.BREAKING
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+    assert "v2" in as_text([result])
+
+
+def test_a_schema_that_is_there_already_is_no_change(
+    write: Write, order: MakeOrder, tmp_path: Path
+) -> None:
+    folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("b:int=0")})
+    again = tmp_path / "again.avsc"
+    again.write_text(order("a:int"))
+    (result,) = ask(again, subject="a", base=FolderShelf(folder))
+    assert (result.status, result.is_known) == (Status.COMPATIBLE, True)
+
+
+def readers_files(order: MakeOrder) -> dict[str, str]:
+    coupon = 'coupon:["null","string"]=null'
+    return {
+        "orders-value/v1.avsc": order("id:long", coupon),
+        "orders-value/v2.avsc": order("id:long"),
+        "orders-value/readers/fraud-scorer.toml": 'version = "7"\nfields = ["coupon"]',
+        "orders-value/readers/shipping.toml": 'fields = ["id"]',
+    }
+
+
+def test_removing_a_field_breaks_the_reader_that_uses_it(write: Write, order: MakeOrder) -> None:
+    (result,) = ask(write(readers_files(order)))
+    assert result.findings == ()  # BACKWARD allows it
+    fraud, shipping = result.readers
+    assert result.status is Status.BREAKING
+    assert (fraud.status, shipping.status) == (Status.BREAKING, Status.COMPATIBLE)
+    assert "removing `coupon` breaks fraud-scorer 7" in as_text([result])
+
+
+def test_a_reader_that_expired_counts_no_more(write: Write, order: MakeOrder) -> None:
+    files = readers_files(order)
+    files["orders-value/readers/fraud-scorer.toml"] += "\nexpires = 2026-05-31"
+    (result,) = ask(write(files))
+    assert result.status is Status.COMPATIBLE
+    assert "expired on 2026-05-31" in as_text([result])
+    reader = "orders-value/readers/fraud-scorer.toml"
+    files[reader] = files[reader].replace("05-31", "06-01")
+    assert ask(write(files))[0].status is Status.BREAKING
+
+
+def test_a_reader_with_its_own_old_schema_is_checked_though_the_latest_would_do(
+    write: Write, order: MakeOrder
+) -> None:
+    folder = write(
+        {
+            "a/v1.avsc": order("a:int"),
+            "a/v2.avsc": order("a:int", "b:int=0"),
+            "a/v3.avsc": order("a:int", "b:int=0", "c:int=0"),
+            "a/readers/old.avsc": order("a:int", "z:int"),
+            "a/contract.toml": 'compatibility = "FULL"',
+        }
+    )
+    (result,) = ask(folder)
+    assert result.findings == ()
+    (reader,) = result.readers
+    assert [one.kind for one in reader.findings] == ["READER_FIELD_MISSING_DEFAULT_VALUE"]
+    assert reader.showing is not None
+    assert reader.showing.evidence.fails is not None
+
+
+def test_a_reader_of_some_fields_does_not_mind_the_others(write: Write, order: MakeOrder) -> None:
+    files = {
+        "a/v1.avsc": order("a:int", "b:int"),
+        "a/v2.avsc": order("a:int", "b:string"),
+        "a/contract.toml": 'compatibility = "NONE"',
+        "a/readers/r.toml": 'fields = ["a"]',
+    }
+    assert ask(write(files))[0].status is Status.COMPATIBLE
+    files["a/readers/r.toml"] = 'fields = ["b"]'
+    assert ask(write(files))[0].status is Status.BREAKING
+
+
+def test_the_other_languages_are_checked_alike(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("int32"),
+            "p/v2.proto": proto.format("string"),
+            "j/v1.json": '{"type": "integer"}',
+            "j/v2.json": '{"type": "integer", "maximum": 10}',
+        }
+    )
+    for result in ask(folder):
+        assert result.status is Status.BREAKING
+        assert result.showings[0].evidence.fails is not None
+
+
+def test_another_language_is_a_break(write: Write) -> None:
+    folder = write({"a/v1.avsc": '"int"', "a/v2.json": "{}"})
+    (result,) = ask(folder)
+    assert [one.kind for one in result.findings] == ["DIFFERENT_SCHEMA_TYPE"]
+    assert result.safe_order is Order.NONE
+
+
+def test_what_the_rules_allow_and_no_reader_reads_is_told(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
+    folder = write({"p/v1.proto": proto.format("int64"), "p/v2.proto": proto.format("int32")})
+    (result,) = ask(folder)
+    assert result.status is Status.COMPATIBLE
+    assert "beware" in as_text([result])
+
+
+def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
+    money = 'syntax = "proto3"; message Money {{ {} cents = 1; }}'
+    order = 'syntax = "proto3"; import "money.proto"; message Order { Money total = 2; }'
+    entry = '[[references]]\nname = "money.proto"\nsubject = "money"\n'
+    folder = write(
+        {
+            "money/v1.proto": money.format("int64"),
+            "money/v2.proto": money.format("string"),
+            "money/contract.toml": 'compatibility = "NONE"',
+            "order/v1.proto": order,
+            "order/v2.proto": order,
+            "order/contract.toml": f"{entry}version = 1\n{entry}version = 2\nsince = 2\n",
+        }
+    )
+    result = next(one for one in ask(folder) if one.subject == "order")
+    assert result.status is Status.BREAKING
+    assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.findings]
+
+
+def test_a_renumbered_enum_is_reported_although_the_rules_allow_it(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ NEW = 0; {} }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("PAID = 1; SENT = 2;"),
+            "p/v2.proto": proto.format("SENT = 1; PAID = 2;"),
+        }
+    )
+    (result,) = ask(folder)
+    assert result.status is Status.COMPATIBLE, "the registry's rules allow it"
+    shown = as_text([result])
+    assert "beware" in shown
+    assert "written as PAID, read as SENT" in shown
+    assert "ENUM_VALUE_RENUMBERED" in [one.kind for one in result.lints]
+
+
+def test_a_rule_that_is_stricter_than_the_data_says_so(write: Write) -> None:
+    folder = write(
+        {
+            "j/v1.json": '{"type": "number", "exclusiveMinimum": 5}',
+            "j/v2.json": '{"type": "number", "minimum": 5}',
+        }
+    )
+    (result,) = ask(folder)
+    assert result.status is Status.BREAKING
+    shown = as_text([result])
+    assert "the rules refuse this, and no event was found that breaks" in shown
+    assert "counter-example" not in shown
+    (showing,) = json.loads(as_json([result]))["results"][0]["events"]
+    assert (showing["refused"], showing["fails"]) == (True, None)
+
+
+def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
+    proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ {} }}'
+    folder = write(
+        {
+            "p/v1.proto": proto.format("NEW = 0; PAID = 1;"),
+            "p/v2.proto": proto.format(
+                "option allow_alias = true; NEW = 0; SETTLED = 1; PAID = 1; SENT = 2;"
+            ),
+        }
+    )
+    (result,) = ask(folder)
+    assert "beware" not in as_text([result])
+
+
+@pytest.fixture
+def results(write: Write, order: MakeOrder) -> list[Result]:
+    files = readers_files(order)
+    files["broken/v1.avsc"] = "{"
+    files["fine/v1.avsc"] = order("a:int")
+    return ask(write(files))
+
+
+def test_json_says_everything(results: list[Result]) -> None:
+    document = json.loads(as_json(results))
+    assert document["status"] == 1
+    by_subject = {one["subject"]: one for one in document["results"]}
+    assert by_subject["broken"]["status"] == "unchecked"
+    fraud = by_subject["orders-value"]["readers"][0]
+    assert (fraud["name"], fraud["status"]) == ("fraud-scorer", "breaking")
+    assert bytes.fromhex(by_subject["fine"]["events"][0]["reads"]["bytes"])
+
+
+def test_github_gets_one_line_per_annotation(results: list[Result]) -> None:
+    lines = as_github(results).splitlines()
+    assert all(line.startswith(("::error ", "::notice ", "::warning ")) for line in lines)
+    errors = [line for line in lines if line.startswith("::error")]
+    assert len(errors) == 2
+    assert any("file=" in line and "v2.avsc" in line for line in errors)
+
+
+def test_junit_is_xml_with_failures_and_errors(results: list[Result]) -> None:
+    suite = ElementTree.fromstring(as_junit(results))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    assert [case.get("name") for case in suite] == ["broken", "fine", "orders-value"]
+
+
+def test_formats_are_asserted_in_events_on_request(write: Write) -> None:
+    folder = write(
+        {
+            "j/v1.json": '{"type": "string"}',
+            "j/v2.json": '{"type": "string", "format": "date-time"}',
+        }
+    )
+    for asserts_formats in (False, True):
+        gate = Gate(TODAY, asserts_formats=asserts_formats)
+        (result,) = answer(Question(folder), gate)
+        assert ("beware" in as_text([result])) is asserts_formats

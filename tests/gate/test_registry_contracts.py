@@ -1,0 +1,255 @@
+"""The gate, readers and plans against a real registry over a real broker."""
+
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.registry_documents import schema_body
+from penstock.gate.change_plan import Kind, Plan, Planner, in_order
+from penstock.gate.check import Gate, Result, Status
+from penstock.gate.contracts import CannotCheck, reader_subject
+from penstock.gate.folder import FolderShelf
+from penstock.gate.proposals import Question, answer
+from penstock.gate.registry_api import RegistryApi
+from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_readers import declare_reader, leased, retire_reader
+from penstock.schemas.avro import parse
+from penstock.schemas.compatibility import Level
+from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.readers import Reader
+from penstock.serde.errors import RegistryUnavailable
+
+Write = Callable[..., Path]
+MakeOrder = Callable[..., str]
+TODAY = date(2026, 6, 1)
+COUPON = 'coupon:["null","string"]=null'
+
+
+def avro(text: str) -> dict[str, Any]:
+    return schema_body(Source(SchemaType.AVRO, text))
+
+
+def ask(api: RegistryApi, path: Path, text: str, subject: str) -> Result:
+    path.write_text(text)
+    (result,) = answer(Question(path, subject, RegistryShelf(api)), Gate(TODAY))
+    return result
+
+
+def planned(api: RegistryApi, folder: Path) -> tuple[Planner, Plan]:
+    planner = Planner(FolderShelf(folder), api, Gate(TODAY), TODAY)
+    return planner, planner.plan()
+
+
+def applied(api: RegistryApi, folder: Path) -> Plan:
+    planner, plan = planned(api, folder)
+    for action in plan.actions:
+        planner.apply(action)
+    return plan
+
+
+def test_a_file_is_checked_against_a_subject_and_its_level(
+    api: RegistryApi, subject: str, order: MakeOrder, tmp_path: Path
+) -> None:
+    api.register(subject, avro(order("a:int")))
+    path = tmp_path / "new.avsc"
+    breaking = ask(api, path, order("a:int", "b:int"), subject)
+    assert (breaking.status, breaking.level) == (Status.BREAKING, Level.BACKWARD)
+    api.set_config(subject, {"compatibility": "FORWARD"})
+    fine = ask(api, path, order("a:int", "b:int"), subject)
+    assert (fine.status, fine.level, fine.against) == (Status.COMPATIBLE, Level.FORWARD, 1)
+
+
+def test_a_subject_nobody_has_takes_anything(
+    api: RegistryApi, subject: str, order: MakeOrder, tmp_path: Path
+) -> None:
+    result = ask(api, tmp_path / "new.avsc", order("a:int"), subject)
+    assert (result.status, result.against) == (Status.COMPATIBLE, None)
+
+
+def test_versions_of_another_compatibility_group_are_not_compared(
+    api: RegistryApi, subject: str, order: MakeOrder, tmp_path: Path
+) -> None:
+    api.set_config(subject, {"compatibility": "BACKWARD_TRANSITIVE", "compatibilityGroup": "major"})
+    for major, text in (("1", order("a:string")), ("2", order("a:int"))):
+        api.register(subject, avro(text) | {"metadata": {"properties": {"major": major}}})
+    result = ask(api, tmp_path / "new.avsc", order("a:int", "b:int=0"), subject)
+    assert result.status is Status.COMPATIBLE
+
+
+def test_a_registry_that_is_not_there_cannot_be_asked(tmp_path: Path, order: MakeOrder) -> None:
+    with RegistryApi("http://127.0.0.1:9") as api:
+        result = ask(api, tmp_path / "new.avsc", order("a:int"), "orders-value")
+        assert result.status is Status.UNCHECKED
+        assert "Is it running" in result.error
+        with pytest.raises(RegistryUnavailable):
+            api.subjects()
+
+
+def test_removing_a_field_breaks_a_reader_declared_in_the_registry(
+    api: RegistryApi, subject: str, order: MakeOrder, tmp_path: Path
+) -> None:
+    api.register(subject, avro(order("id:long", COUPON)))
+    fraud = Reader("fraud-scorer", "7", "risk", fields=("coupon",), only_fields=True)
+    assert declare_reader(api, subject, leased(fraud, TODAY), TODAY)
+    result = ask(api, tmp_path / "new.avsc", order("id:long"), subject)
+    assert result.status is Status.BREAKING
+    (found,) = result.readers
+    assert found.reader.title == "fraud-scorer 7"
+    assert found.reader.last_day == TODAY + timedelta(days=30)
+    assert retire_reader(api, subject, "fraud-scorer")
+    assert not retire_reader(api, subject, "fraud-scorer")
+    assert ask(api, tmp_path / "new.avsc", order("id:long"), subject).status is Status.COMPATIBLE
+
+
+def test_a_reader_is_renewed_when_half_of_its_lease_is_over(
+    api: RegistryApi, subject: str, order: MakeOrder
+) -> None:
+    reader = Reader("r", schema=parse(order("a:int")))
+    written = [
+        declare_reader(api, subject, leased(reader, day), day)
+        for day in (TODAY + timedelta(days=days) for days in (0, 0, 14, 16, 20))
+    ]
+    assert written == [True, False, False, True, False]
+    assert len(api.versions(reader_subject(subject, "r"))) == 1
+
+
+def test_a_reader_may_change_its_schema_as_it_likes(
+    api: RegistryApi, subject: str, order: MakeOrder
+) -> None:
+    for text in (order("a:int"), order("b:string")):
+        assert declare_reader(api, subject, Reader("r", schema=parse(text)), TODAY)
+    (kept,) = RegistryShelf(api).readers(subject)
+    assert kept.schema is not None
+    assert kept.schema.canonical == parse(order("b:string")).canonical
+    assert kept.last_day is None
+
+
+def test_readers_of_one_subject_are_not_those_of_another(
+    api: RegistryApi, subject: str, order: MakeOrder
+) -> None:
+    reader = Reader("r", schema=parse(order("a:int")))
+    declare_reader(api, f"{subject}/x", reader, TODAY)
+    declare_reader(api, f":.eu:{subject}", reader, TODAY)
+    shelf = RegistryShelf(api)
+    assert shelf.readers(subject) == []
+    assert [one.name for one in shelf.readers(f"{subject}/x")] == ["r"]
+    assert [one.name for one in shelf.readers(f":.eu:{subject}")] == ["r"]
+    assert not any(one.startswith(":.readers:") for one in shelf.subjects())
+
+
+def test_a_reader_of_nothing_needs_a_schema(api: RegistryApi, subject: str) -> None:
+    with pytest.raises(CannotCheck, match="give its schema"):
+        declare_reader(api, subject, Reader("r"), TODAY)
+    with pytest.raises(CannotCheck, match="no name for a reader"):
+        reader_subject(subject, "a/b")
+
+
+def test_a_plan_that_was_applied_leaves_nothing_to_plan(
+    api: RegistryApi, subject: str, order: MakeOrder, write: Write
+) -> None:
+    money = '{"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}'
+    reference = f'[[references]]\nname = "Money"\nsubject = "z-{subject}"\nversion = 1\nsince = 2'
+    folder = write(
+        {
+            f"{subject}/v1.avsc": order("a:int"),
+            f"{subject}/v2.avsc": order("a:int", 'total:["null","Money"]=null'),
+            f"{subject}/contract.toml": f'compatibility = "FULL"\n{reference}',
+            f"{subject}/readers/r.toml": 'fields = ["a"]\nowner = "risk"\nexpires = 2027-01-01',
+            f"z-{subject}/v1.avsc": money,
+        }
+    )
+    assert in_order(FolderShelf(folder)) == [f"z-{subject}", subject]
+    first = applied(api, folder)
+    assert [action.kind for action in first.actions] == [
+        Kind.SET_TERMS,
+        *[Kind.REGISTER] * 3,
+        Kind.DECLARE_READER,
+    ]
+    assert planned(api, folder)[1].actions == ()
+    assert api.versions(subject) == [1, 2]
+    assert RegistryShelf(api).terms(subject).level is Level.FULL
+    (reader,) = RegistryShelf(api).readers(subject)
+    assert (reader.fields, reader.owner) == (("a",), "risk")
+
+
+def test_a_plan_follows_references_to_the_registry_s_own_numbers(
+    api: RegistryApi, subject: str, order: MakeOrder, write: Write
+) -> None:
+    base = f"z-{subject}"
+    money = '{"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}'
+    api.register(base, avro('{"type": "record", "name": "Money", "fields": []}'))
+    api.set_config(base, {"compatibility": "NONE"})
+    reference = f'[[references]]\nname = "Money"\nsubject = "{base}"\nversion = 1'
+    folder = write(
+        {
+            f"{subject}/v1.avsc": order('total:"Money"'),
+            f"{subject}/contract.toml": reference,
+            f"{base}/v1.avsc": money,
+        }
+    )
+    applied(api, folder)
+    found = api.version(subject, 1)
+    assert found is not None
+    assert found["references"] == [{"name": "Money", "subject": base, "version": 2}]
+    assert planned(api, folder)[1].actions == ()
+
+
+def test_a_plan_that_would_be_refused_says_so_before_anything_is_changed(
+    api: RegistryApi, subject: str, order: MakeOrder, write: Write
+) -> None:
+    api.register(subject, avro(order("a:int")))
+    folder = write({f"{subject}/v1.avsc": order("a:int"), f"{subject}/v2.avsc": order("a:string")})
+    plan = planned(api, folder)[1]
+    assert plan.is_refused
+    assert [action.is_refused for action in plan.actions] == [True]
+    assert subject not in plan.unmanaged
+
+
+@pytest.mark.parametrize("edited", [1, 2])
+def test_a_plan_sees_that_a_published_version_was_edited(
+    api: RegistryApi, subject: str, write: Write, order: MakeOrder, edited: int
+) -> None:
+    folder = write(
+        {f"{subject}/v1.avsc": order("a:int"), f"{subject}/v2.avsc": order("a:int", "b:int=0")}
+    )
+    applied(api, folder)
+    (folder / subject / f"v{edited}.avsc").write_text(order("a:int", "c:int=0"))
+    _, plan = planned(api, folder)
+    assert plan.is_refused
+    (action,) = plan.actions
+    assert action.result is not None
+    (finding,) = action.result.findings
+    assert finding.kind == "VERSION_REWRITTEN"
+    assert f"version {edited} was published" in finding.sentence
+    assert "v3" in finding.sentence
+    (result,) = answer(Question(folder, subject, RegistryShelf(api)), Gate(TODAY))
+    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+
+
+def test_a_field_goes_together_with_the_last_use_of_it(
+    api: RegistryApi, subject: str, order: MakeOrder, write: Write
+) -> None:
+    toml = f"{subject}/readers/fraud.toml"
+    first = {f"{subject}/v1.avsc": order("id:long", COUPON), toml: 'fields = ["coupon"]\nreads = 1'}
+    applied(api, write(first))
+    second = first | {f"{subject}/v2.avsc": order("id:long")}
+    plan = planned(api, write(second))[1]
+    assert [(one.kind, one.is_refused) for one in plan.actions] == [(Kind.REGISTER, True)]
+    third = second | {toml: 'fields = ["id"]\nreads = 1'}
+    plan = applied(api, write(third))
+    assert [one.kind for one in plan.actions] == [Kind.UPDATE_READER, Kind.REGISTER]
+    assert api.versions(subject) == [1, 2]
+    assert planned(api, write(third))[1].actions == ()
+
+
+def test_a_change_of_terms_is_planned_once(api: RegistryApi, subject: str, write: Write) -> None:
+    terms = f"{subject}/contract.toml"
+    files = {f"{subject}/v1.json": "{}", terms: 'compatibility = "FULL"\npolicy = "LENIENT"'}
+    applied(api, write(files))
+    assert planned(api, write(files))[1].actions == ()
+    plan = applied(api, write(files | {terms: 'compatibility = "FULL"'}))
+    assert [(one.before, one.after) for one in plan.actions] == [("FULL, LENIENT", "FULL")]
+    assert planned(api, write(files | {terms: 'compatibility = "FULL"'}))[1].actions == ()

@@ -1,0 +1,134 @@
+"""The gate's verdict is the registry's, on every case of the compatibility tables."""
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.client.registry_documents import schema_body
+from penstock.gate.check import Gate, Proposal, Result
+from penstock.gate.contracts import understood
+from penstock.gate.registry_api import RegistryApi
+from penstock.gate.registry_contracts import RegistryShelf
+from penstock.schemas.compatibility import Level
+from penstock.schemas.model import Policy, SchemaType, Source
+
+TABLES = Path(__file__).parents[1] / "schemas"
+DIALECTS = {
+    "4": "http://json-schema.org/draft-04/schema#",
+    "6": "http://json-schema.org/draft-06/schema#",
+    "7": "http://json-schema.org/draft-07/schema#",
+    "19": "https://json-schema.org/draft/2019-09/schema",
+    "20": "https://json-schema.org/draft/2020-12/schema",
+}
+
+
+class Case(NamedTuple):
+    """Two schemas of a table."""
+
+    old: Source
+    new: Source
+
+
+def avro_cases() -> Iterator[Case]:
+    for case in json.loads((TABLES / "avro" / "cases.json").read_text()):
+        yield Case(*(Source(SchemaType.AVRO, json.dumps(case[side])) for side in ("old", "new")))
+
+
+def steps(table: str) -> Iterator[str]:
+    """The line above each rule of a case file."""
+    lines = (TABLES / table / "cases.case").read_text().splitlines()
+    for number, line in enumerate(lines):
+        if line == "----":
+            yield lines[number - 1].split(" #")[0].strip()
+
+
+def protobuf_cases() -> Iterator[Case]:
+    for step in steps("protobuf"):
+        syntax = "proto2" if step.startswith("2: ") else "proto3"
+        yield Case(*(protobuf(one, syntax) for one in step.removeprefix("2: ").split("=>")))
+
+
+def protobuf(text: str, syntax: str) -> Source:
+    body = text if "message " in text else f"message M {{ {text} }}"
+    return Source(SchemaType.PROTOBUF, f'syntax = "{syntax}"; {body}')
+
+
+def json_cases() -> Iterator[Case]:
+    for step in steps("json"):
+        dialect, _, change = step.partition(": ")
+        if dialect not in DIALECTS:
+            dialect, change = "7", step
+        sides = change.partition(" with ")[0].split(" => ")
+        yield Case(*(json_schema(one, DIALECTS[dialect]) for one in sides))
+
+
+def json_schema(text: str, dialect: str) -> Source:
+    if text.startswith("{"):
+        comma = "," if text != "{}" else ""
+        text = f'{{"$schema":"{dialect}"{comma}{text[1:]}'
+    return Source(SchemaType.JSON, text)
+
+
+TABLES_BY_NAME = {
+    "avro": list(avro_cases()),
+    "protobuf": list(protobuf_cases()),
+    "json": list(json_cases()),
+}
+
+
+@pytest.mark.parametrize(("name", "cases"), TABLES_BY_NAME.items())
+def test_the_gate_says_what_the_registry_says(
+    name: str, cases: list[Case], api: RegistryApi
+) -> None:
+    assert len(cases) >= 150
+    context = f":.{name}-table:"
+    api.set_config(context, {"compatibility": "FULL"})
+    differing = []
+    for number, case in enumerate(cases):
+        subject = f"{context}case-{number}"
+        api.register(subject, schema_body(case.old))
+        said = api.objections(subject, schema_body(case.new))
+        found = judged(api, subject, case.new).findings
+        reasons = [one for one in said if "errorType" in one]
+        if len(reasons) != len(found) or not all(
+            finding.kind in reason and finding.sentence in reason
+            for finding, reason in zip(found, reasons, strict=True)
+        ):
+            differing.append((subject, said, found))
+    assert differing == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [(name, Policy.STRICT) for name in TABLES_BY_NAME] + [("json", Policy.LENIENT)],
+)
+def test_the_gate_passes_what_the_registry_passes_at_every_level(
+    name: str, policy: Policy, api: RegistryApi
+) -> None:
+    context = f":.{name}-{policy.lower()}-levels:"
+    api.set_config(context, {"compatibility": "FULL", "compatibilityPolicy": str(policy)})
+    passes = {}
+    for number, case in enumerate(TABLES_BY_NAME[name]):
+        subject = f"{context}case-{number}"
+        api.register(subject, schema_body(case.old))
+        passes[subject] = judged(api, subject, case.new).passes
+    differing = []
+    for level in Level:
+        api.set_config(context, {"compatibility": str(level)})
+        for (subject, allowed), case in zip(passes.items(), TABLES_BY_NAME[name], strict=True):
+            if (level in allowed) != (not api.objections(subject, schema_body(case.new))):
+                differing.append((subject, level, allowed))
+    assert differing == []
+
+
+def judged(api: RegistryApi, subject: str, source: Source) -> Result:
+    shelf = RegistryShelf(api)
+    proposal = Proposal(subject, source, understood(source, shelf.document, subject))
+    gate = Gate(date(2026, 6, 1), shows_events=False)
+    return gate.check(proposal, shelf.versions(subject), shelf.terms(subject))

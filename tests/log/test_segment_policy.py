@@ -1,0 +1,63 @@
+"""What a segment surely has room for needs no new segment, whatever else is asked."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from penstock.config.views import LogSettings
+from penstock.log.files import OpenFiles
+from penstock.log.segment import NO_ROOM, Segment
+from penstock.log.segment_policy import RELATIVE_OFFSET_MAX, must_roll, room_in
+from penstock.model import NO_TIMESTAMP, Millis, Offset
+
+INTERVAL_BYTES = 100
+SETTINGS = st.builds(
+    LogSettings,
+    segment_bytes=st.integers(200, 3_000),
+    segment_ms=st.integers(0, 1_000).map(Millis),
+    segment_jitter_ms=st.integers(0, 500).map(Millis),
+    segment_index_bytes=st.integers(12, 400),
+    index_interval_bytes=st.just(INTERVAL_BYTES),
+)
+BASE = 70
+
+
+def a_segment(size_bytes: int, first_timestamp: int) -> Segment:
+    """As full of index entries as one of its size can be."""
+    entries = size_bytes // INTERVAL_BYTES
+    segment = Segment(
+        "orders-3",
+        Offset(BASE),
+        OpenFiles(2),
+        size_bytes=size_bytes,
+        offset_entries=entries,
+        time_entries=entries,
+        created_at=Millis(0),
+    )
+    segment._first_timestamp = Millis(first_timestamp)  # noqa: SLF001 - there is no file to tell
+    return segment
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    SETTINGS,
+    st.integers(1, 3_000),  # what is there
+    st.integers(-1, 1_000),  # of what time it began
+    st.integers(61, 1_000),  # what comes
+    st.integers(-2, 1_000) | st.integers(RELATIVE_OFFSET_MAX, RELATIVE_OFFSET_MAX + 3),
+    st.integers(-1, 2_500),
+    st.integers(0, 5_000),
+)
+def test_what_fits_does_not_roll(
+    limits: LogSettings, used: int, first: int, size: int, offsets: int, newest: int, now: int
+) -> None:
+    segment = a_segment(used, first)
+    room = room_in(segment, limits)
+    end_offset = Offset(BASE + offsets)
+    assume(used + size <= room.end_position)
+    assume(end_offset <= room.end_offset)
+    assume(0 <= newest <= room.last_timestamp)
+    assert not must_roll(segment, limits, size, end_offset, Millis(newest), Millis(now))
+
+
+def test_without_a_time_nothing_surely_fits() -> None:
+    assert room_in(a_segment(100, NO_TIMESTAMP), LogSettings()) is NO_ROOM

@@ -1,0 +1,16 @@
+"""Record batches on their way to the task that writes them."""
+
+from penstock.spark.pack_rows import batches_column
+
+
+def test_batches_become_a_column_byte_for_byte() -> None:
+    column = batches_column([memoryview(b"one"), memoryview(b""), memoryview(b"three")])
+    assert column.to_pylist() == [b"one", b"", b"three"]
+    assert batches_column([]).to_pylist() == []
+
+
+def test_a_batch_is_let_go_once_it_is_in_the_column() -> None:
+    content = bytearray(b"batch")
+    column = batches_column([memoryview(content)])
+    content.clear()  # a BufferError if anybody held it still
+    assert column.to_pylist() == [b"batch"]

@@ -1,0 +1,398 @@
+"""Clients of a simulated group: what they believe, what they do next, and how they go wrong.
+
+`owned` is what the process really reads. A client never looks at the coordinator's state to decide
+what to do; only checks of what it was told may.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from penstock.coordination.groups.commands import (
+    Beat,
+    Command,
+    CommitOffsets,
+    Committed,
+    ConsumerBeat,
+    ConsumerBeaten,
+    Done,
+    Join,
+    Joined,
+    Leave,
+    OffsetToCommit,
+    Sync,
+    Synced,
+)
+from penstock.coordination.groups.state import ClassicGroup, ConsumerGroup
+from penstock.coordination.groups.subscriptions import (
+    read_embedded_assignment,
+    read_embedded_subscription,
+    write_embedded_assignment,
+)
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import CallerId
+from tests.support.group_simulation.coordinator import (
+    GROUP,
+    PARTITIONS,
+    REBALANCE_MS,
+    SESSION_MS,
+    TOPIC,
+    TOPIC_ID,
+    TOPICS,
+    Answer,
+)
+
+if TYPE_CHECKING:
+    from tests.support.group_simulation.world import World
+
+NOTHING: Final[frozenset[int]] = frozenset()
+
+
+class Client(ABC):
+    """What both kinds of members have in common: a life, and commits."""
+
+    def __init__(self, name: str, world: World, instance_id: str | None) -> None:
+        self.name = name
+        self.world = world
+        self.instance_id = instance_id
+        self.random = world.random
+        self.coordinator = world.coordinator
+        self.is_alive = True
+        self.silent_until = 0  # stalled: a long pause of its process
+        self.stubborn_until = 0  # alive, but busy: it does not join again when told to
+        self.told_at: int | None = None  # since when it knows that it must join again
+        self.member_id = ""
+        self.generation = -1
+        self.owned = NOTHING
+
+    @property
+    def can_act(self) -> bool:
+        """Neither crashed nor stalled."""
+        return self.is_alive and self.coordinator.now >= self.silent_until
+
+    @abstractmethod
+    def act(self) -> None:
+        """The next thing the client would do."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Go, and say so."""
+
+    @abstractmethod
+    def pretend(self) -> None:
+        """Speak with a generation that is not the member's: must be refused."""
+
+    def commit(self, generation: int) -> None:
+        """Commit something owned, or anything: a confused client must not get through either."""
+        partition = self.random.choice(sorted(self.owned) or range(PARTITIONS))
+        offset = self.coordinator.committed.get(partition, 0) + 1
+        entry = OffsetToCommit(TOPIC, partition, offset, -1, "", TOPIC_ID)
+        member_id, instance_id = self.member_id, self.instance_id
+
+        def on_answer(body: object) -> None:
+            if isinstance(body, Committed) and body.codes == (ErrorCode.none,):
+                self._check_may_commit(member_id, generation, partition)
+                self.coordinator.committed[partition] = offset
+
+        self.coordinator.ask(
+            lambda caller: CommitOffsets(
+                caller, GROUP, generation, member_id, instance_id, (entry,)
+            ),
+            on_answer,
+        )
+
+    def _check_may_commit(self, member_id: str, generation: int, partition: int) -> None:
+        group = self.coordinator.group
+        if group is None or not group.members:
+            return
+        assert member_id in group.members, "a commit of one that is not a member"
+        if isinstance(group, ClassicGroup):
+            assert generation == group.generation, "a commit of an old generation"
+            return
+        member = group.members[member_id]
+        if generation == member.current.member_epoch:
+            return
+        assert member.subscription.classic is None, "a commit of an old generation"
+        assigned, revoked = member.current.assigned, member.current.pending_revocation
+        held = {**assigned.get(TOPIC_ID, {}), **revoked.get(TOPIC_ID, {})}
+        assert partition in held, "a late commit of what it no longer owns"
+        assert held[partition] <= generation, "a late commit of what it did not own then"
+
+    def epoch_now(self) -> int | None:
+        """The generation at which the coordinator hears this member; None: it is not one."""
+        group = self.coordinator.group
+        if group is None or self.member_id not in group.members:
+            return None
+        if isinstance(group, ConsumerGroup):
+            return group.members[self.member_id].current.member_epoch
+        return group.generation
+
+    def _wrong_generation(self) -> int:
+        around = {self.generation + step for step in (-3, -2, -1, 1, 2)}
+        group = self.coordinator.group
+        if isinstance(group, ConsumerGroup) and self.member_id in group.members:
+            around.discard(group.members[self.member_id].current.previous_member_epoch)
+        around.discard(self.epoch_now() or 0)
+        return self.random.choice(sorted(epoch for epoch in around if epoch > 0) or [999])
+
+
+class ClassicClient(Client):
+    """A consumer of the classic protocol, which assigns when it leads."""
+
+    def __init__(self, name: str, world: World, instance_id: str | None) -> None:
+        super().__init__(name, world, instance_id)
+        self.is_cooperative = world.is_cooperative
+        self.protocol = "cooperative-sticky" if self.is_cooperative else "range"
+        self.phase = "join"
+        self.members: dict[str, bytes] = {}  # what the leader is told
+
+    def act(self) -> None:
+        """Join, ask for the assignment, or beat."""
+        if not self.can_act:
+            return
+        if self.phase == "join" and self.coordinator.now < self.stubborn_until:
+            if self.generation > 0 and self.member_id:
+                self._beat()
+        elif self.phase == "join":
+            self._join()
+        elif self.phase == "sync":
+            self._sync()
+        elif self.phase == "live":
+            self._beat()
+
+    def _ask(self, command: Callable[[CallerId], Command], on_answer: Answer) -> None:
+        """Answers to what a crashed process asked reach nobody."""
+        self.phase = "waiting"
+
+        def hear(body: object) -> None:
+            if isinstance(body, Joined):
+                self.world.on_joined(body)
+            if self.is_alive:
+                on_answer(body)
+
+        self.coordinator.ask(command, hear)
+
+    def _join(self) -> None:
+        if not self.is_cooperative:
+            self.owned = NOTHING  # eager: everything is given up first
+        self.told_at = None
+        minted = f"{self.name}-{self.random.getrandbits(64):x}"
+        self.world.on_join_asked(self.member_id or minted)
+        packed = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01" + TOPIC.encode() + b"\xff\xff\xff\xff"
+        packed += write_embedded_assignment({TOPIC: sorted(self.owned)}, 1)[2:-4]
+        self._ask(
+            lambda caller: Join(
+                caller,
+                GROUP,
+                self.member_id,
+                self.instance_id,
+                minted,
+                self.name,
+                "/h",
+                SESSION_MS,
+                REBALANCE_MS,
+                "consumer",
+                ((self.protocol, packed),),
+                True,
+                True,
+                TOPICS,
+            ),
+            self._on_joined,
+        )
+
+    def _on_joined(self, body: object) -> None:
+        self.phase = "join"
+        if isinstance(body, Refused):
+            self._on_refused(body)
+            return
+        assert isinstance(body, Joined)
+        self.member_id = body.member_id
+        if body.code is ErrorCode.none:
+            self.generation, self.phase = body.generation, "sync"
+            self.members = {member.member_id: member.metadata for member in body.members}
+            if body.skip_assignment:
+                self.members = {}
+
+    def _on_refused(self, refusal: Refused) -> None:
+        self.phase = "join"
+        if refusal.code is ErrorCode.unknown_member_id:
+            self.member_id, self.owned, self.told_at = "", NOTHING, None
+        elif refusal.code is ErrorCode.illegal_generation:
+            self.owned, self.told_at = NOTHING, None  # lost: somebody else may have them
+        elif refusal.code is ErrorCode.fenced_instance_id:
+            self.is_alive = False  # fatal for a client: another process has its name
+
+    def _sync(self) -> None:
+        assignments = self._assign() if self.members else {}
+        self._ask(
+            lambda caller: self._sync_command(caller, self.generation, assignments), self._on_synced
+        )
+
+    def _sync_command(self, caller: CallerId, generation: int, parts: dict[str, bytes]) -> Sync:
+        return Sync(
+            caller,
+            GROUP,
+            generation,
+            self.member_id,
+            self.instance_id,
+            "consumer",
+            self.protocol,
+            parts,
+            TOPICS,
+        )
+
+    def _assign(self) -> dict[str, bytes]:
+        """Sticky and even; a cooperative leader withholds what its owner must give up first."""
+        claims = {
+            member_id: read_embedded_subscription(packed).owned.get(TOPIC, ())
+            for member_id, packed in self.members.items()
+        }
+        free = set(range(PARTITIONS))
+        most = -(-PARTITIONS // len(claims))
+        parts: dict[str, list[int]] = {}
+        for member_id, claimed in claims.items():
+            parts[member_id] = [partition for partition in claimed if partition in free][:most]
+            free -= set(parts[member_id])
+        for partition in sorted(free):
+            min(parts.values(), key=len).append(partition)
+        for member_id, mine in parts.items():
+            others = {p for name, claimed in claims.items() if name != member_id for p in claimed}
+            parts[member_id] = [partition for partition in mine if partition not in others]
+        return {
+            name: write_embedded_assignment({TOPIC: sorted(mine)}, 1)
+            for name, mine in parts.items()
+        }
+
+    def _on_synced(self, body: object) -> None:
+        if isinstance(body, Refused):
+            self._on_refused(body)
+            return
+        assert isinstance(body, Synced)
+        assigned = frozenset(read_embedded_assignment(body.assignment).get(TOPIC, ()))
+        self.phase = "join" if self.is_cooperative and self.owned - assigned else "live"
+        self.owned = assigned
+        self.world.on_assigned(self)
+
+    def _beat(self) -> None:
+        self._ask(
+            lambda caller: Beat(caller, GROUP, self.generation, self.member_id, self.instance_id),
+            self._on_beaten,
+        )
+
+    def _on_beaten(self, body: object) -> None:
+        self.phase = "live"
+        if isinstance(body, Refused) and body.code is not ErrorCode.not_coordinator:
+            if body.code is ErrorCode.rebalance_in_progress and self.told_at is None:
+                self.told_at = self.coordinator.now
+            self._on_refused(body)
+
+    def leave(self) -> None:
+        """Tell the coordinator, as close() does."""
+        gone = ((self.member_id, self.instance_id),)
+        self.coordinator.ask(lambda caller: Leave(caller, GROUP, gone), lambda body: None)
+        self.is_alive = False
+
+    def pretend(self) -> None:
+        """Beat or sync with a generation that is not the member's."""
+        wrong = self._wrong_generation()
+
+        def on_answer(body: object) -> None:
+            assert not isinstance(body, Done | Synced), f"heard at generation {wrong}"
+
+        command: Callable[[CallerId], Command] = lambda caller: Beat(  # noqa: E731  # typed here
+            caller, GROUP, wrong, self.member_id, self.instance_id
+        )
+        if self.random.random() < 0.5:
+            command = lambda caller: self._sync_command(caller, wrong, {})  # noqa: E731  # as above
+        self.coordinator.ask(command, on_answer)
+
+
+class ConsumerClient(Client):
+    """A consumer of the consumer protocol: heartbeats, and takes its time to give partitions up."""
+
+    def __init__(self, name: str, world: World, instance_id: str | None) -> None:
+        super().__init__(name, world, instance_id)
+        self.generation = 0
+        self.member_id = f"{self.name}-{self.random.getrandbits(64):x}"
+        self.told = NOTHING  # what it was assigned last
+        self.is_fresh = True  # must say everything
+
+    def act(self) -> None:
+        """A heartbeat; its answer may be lost."""
+        if not self.can_act:
+            return
+        if self.random.random() < 0.6:
+            self.owned = self.told  # revoked what it must, took up what it may
+        is_lost = self.random.random() < self.world.loss
+        is_full = self.is_fresh or self.generation == 0
+        owned = self.owned if self.generation else NOTHING
+
+        def hear(body: object) -> None:
+            if self.is_alive and not is_lost:
+                self._on_beaten(body)
+            else:
+                self.is_fresh = True  # after a time-out the client says everything again
+
+        self.coordinator.ask(
+            lambda caller: self._command(caller, self.generation, owned, is_full), hear
+        )
+
+    def _command(
+        self, caller: CallerId, epoch: int, owned: frozenset[int], is_full: bool
+    ) -> ConsumerBeat:
+        return ConsumerBeat(
+            caller,
+            GROUP,
+            self.member_id,
+            epoch,
+            self.instance_id,
+            None,
+            REBALANCE_MS if is_full else -1,
+            (TOPIC,) if is_full else None,
+            None,
+            None,
+            {TOPIC_ID: tuple(sorted(owned))} if owned else {},
+            self.name,
+            "/h",
+            TOPICS,
+            SESSION_MS,
+            1_000,
+        )
+
+    def _on_beaten(self, body: object) -> None:
+        if isinstance(body, Refused):
+            if body.code is ErrorCode.fenced_instance_id:
+                self.is_alive = False
+            if body.code is not ErrorCode.not_coordinator:
+                self.generation, self.owned, self.told = 0, NOTHING, NOTHING
+            self.is_fresh = True
+            return
+        assert isinstance(body, ConsumerBeaten)
+        self.is_fresh = False
+        self.generation = body.member_epoch
+        if body.assignment is not None:
+            self.told = frozenset(body.assignment.get(TOPIC_ID, ()))
+            self.owned |= self.told
+
+    def leave(self) -> None:
+        """For good, or for a while if static."""
+        epoch = -1
+        if self.instance_id is not None and self.random.random() < 0.5:
+            epoch = -2
+        self.coordinator.ask(
+            lambda caller: self._command(caller, epoch, NOTHING, False), lambda body: None
+        )
+        self.is_alive = False
+
+    def pretend(self) -> None:
+        """Beat with an epoch that is not the member's."""
+        wrong = self._wrong_generation()
+
+        def on_answer(body: object) -> None:
+            assert isinstance(body, Refused), f"heard at epoch {wrong}"
+
+        self.coordinator.ask(
+            lambda caller: self._command(caller, wrong, self.owned, False), on_answer
+        )

@@ -1,0 +1,127 @@
+"""The group machine over a log that survives it. Time passes when it is told to; nothing else."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
+from penstock.coordination.groups.codec import offset_of
+from penstock.coordination.groups.commands import Command
+from penstock.coordination.groups.events import Event
+from penstock.coordination.groups.state import Group, Groups
+from penstock.errors import ErrorCode, Refused
+from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
+from penstock.model import Millis, Moment, Offset
+
+GROUP: Final = "g"
+TOPIC: Final = "t"
+PARTITIONS: Final = 7
+TOPIC_ID: Final = UUID(int=7)
+TOPICS: Final = TopicCatalogue(1, {TOPIC: Topic(TOPIC_ID, PARTITIONS)}, {TOPIC_ID: TOPIC})
+SESSION_MS: Final = 10_000
+REBALANCE_MS: Final = 20_000
+SETTINGS: Final = GroupSettings(initial_rebalance_delay_ms=Millis(500))
+
+Answer = Callable[[object], None]
+
+
+class ListJournal:
+    """The journal port over a list: everything is committed at once."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[JournalRecord, TransactionStamp | None]] = []
+
+    @property
+    def end_offset(self) -> Offset:
+        """Where the next record would go."""
+        return Offset(len(self.records))
+
+    @property
+    def committed_offset(self) -> Offset:
+        """Everything."""
+        return self.end_offset
+
+    def append(
+        self,
+        records: Sequence[JournalRecord],
+        now: Millis,
+        stamp: TransactionStamp | None = None,
+    ) -> Offset:
+        """Keep them."""
+        self.records += [(record, stamp) for record in records]
+        return self.end_offset
+
+    def compact(self) -> None:
+        """Keep only the last record of each key, as the log's compaction may at any time."""
+        last = {record.key: place for place, (record, _) in enumerate(self.records)}
+        self.records = [
+            stored for place, stored in enumerate(self.records) if last[stored[0].key] == place
+        ]
+
+
+class Coordinator:
+    """One coordinator with one group, and what it has promised so far."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.now = Millis(1_000_000)
+        self.committed: dict[int, int] = {}  # partition -> the last offset that was accepted
+        self.restarts = 0
+        self._journal = ListJournal()
+        self._machine = GroupMachine(SETTINGS)
+        self._waiting: dict[CallerId, Answer] = {}
+        self._callers = 0
+        self._runner = self._load()
+
+    def _load(self) -> Runner[Groups, Command, Event]:
+        runner = Runner(
+            self._machine, self._journal, answer=self._answer, send=lambda message: None
+        )
+        runner.replay(self._journal.records)
+        return runner
+
+    def _moment(self) -> Moment:
+        """The time of day is set back or forward by an hour every ten seconds."""
+        hours = self.now // 10_000 % 3 - 1
+        return Moment(self.now, Millis(1_000_000_000 + self.now + hours * 3_600_000))
+
+    @property
+    def group(self) -> Group | None:
+        """The group as it is now."""
+        return self._runner.state.groups.get(GROUP)
+
+    def ask(self, command: Callable[[CallerId], Command], answer: Answer) -> None:
+        """Submit; the answer comes now or later."""
+        self._callers += 1
+        caller = CallerId(self._callers)
+        self._waiting[caller] = answer
+        reply = self._runner.submit(command(caller), caller, self._moment())
+        if reply is not NOT_YET:
+            self._answer(caller, reply)
+
+    def _answer(self, caller: CallerId, body: object) -> None:
+        self._waiting.pop(caller)(body)
+
+    def restart(self) -> None:
+        """Everything soft is lost; the log may have been compacted."""
+        if self.random.random() < 0.5:
+            self._journal.compact()
+        self.restarts += 1
+        self._runner = self._load()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer(Refused(ErrorCode.not_coordinator, "restarted"))
+
+    def pass_time(self, span_ms: int) -> None:
+        """Let what is due happen when it is due."""
+        until = Millis(self.now + span_ms)
+        while (wake_at := self._runner.wake_at()) is not None and wake_at <= until:
+            self.now = Millis(max(self.now, wake_at))
+            self._runner.tick(self._moment())
+        self.now = until
+
+    def check_offsets(self) -> None:
+        """What was accepted is there, and nothing else."""
+        held = self._runner.state.offsets.get(GROUP, {})
+        assert {key[1]: offset_of(value) for key, value in held.items()} == self.committed

@@ -1,0 +1,260 @@
+"""A group, its clients, and chance. First faults, with checks after each step; then healing.
+
+Promises: what was committed stays; a partition is read by one member that the coordinator would
+still listen to; nobody is heard at another generation than its own; whoever is told to join again
+and does not is out in time; a generation is made of those who joined it.
+"""
+
+from random import Random
+from typing import Final
+
+from penstock.coordination.groups.commands import Joined
+from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup
+from tests.support.group_simulation.clients import ClassicClient, Client, ConsumerClient
+from tests.support.group_simulation.coordinator import (
+    PARTITIONS,
+    REBALANCE_MS,
+    TOPIC_ID,
+    Coordinator,
+)
+
+CLIENTS: Final = 5
+STATIC: Final = 2  # so many of them have a group.instance.id
+LIVING: Final = 3  # at least so many are there at the end
+STEPS: Final = 250
+HEALED_MS: Final = 240_000
+_HOW_OFTEN: Final = (55, 17, 2, 8, 4, 3, 6, 4, 1, 2, 1)  # of a hundred steps, as World lists them
+
+
+class World:
+    """One group. `protocols` are those that its clients speak: classic, consumer, or both."""
+
+    def __init__(self, seed: int, protocols: tuple[str, ...]) -> None:
+        self.random = Random(seed)
+        self.protocols = protocols
+        self.is_cooperative = self.random.random() < 0.5
+        self.loss = 0.1  # of answers to heartbeats of the consumer protocol
+        self.coordinator = Coordinator(self.random)
+        self.assigned: dict[tuple[int, int], dict[int, str]] = {}  # round, generation -> owners
+        self._joins: dict[str, int] = {}  # member id -> when it asked to join last
+        self._clock = 0  # counts joins
+        self._rounds = 0  # a generation number may come twice, in another round
+        self._generation = -1
+        self._round_began = self._round_ended = -1
+        self._group_type: type | None = None
+        self._happenings = (
+            self._act,
+            self._wait,
+            self._wait_long,
+            self._commit,
+            self._pretend,
+            self._crash,
+            self._revive,
+            self._leave,
+            self._roll,
+            self._stall,
+            self._restart,
+        )
+        self._favourite = self.random.choice(protocols)  # what is being rolled out just now
+        self.clients = [self._client(number) for number in range(CLIENTS)]
+
+    def _client(self, number: int) -> Client:
+        name, protocol = f"c{number}", self._favourite
+        if self.random.random() < 0.15:
+            protocol = self.random.choice(self.protocols)
+        instance_id = f"static-{name}" if number < STATIC else None
+        kind = ClassicClient if protocol == "classic" else ConsumerClient
+        return kind(name, self, instance_id)
+
+    # What clients report
+
+    def on_join_asked(self, member_id: str) -> None:
+        """Somebody wants to be in the next generation."""
+        self._clock += 1
+        self._joins[member_id] = self._clock
+
+    def on_joined(self, body: Joined) -> None:
+        """A classic generation has begun: all of its dynamic members must have asked for it."""
+        group = self.coordinator.group
+        if body.generation < 0 or not isinstance(group, ClassicGroup):
+            return
+        if group.state is not ClassicState.COMPLETING:
+            return  # a static member is back in a generation that goes on
+        if body.generation != self._generation:
+            self._generation = body.generation
+            self._round_began, self._round_ended = self._round_ended, self._clock
+        for member in body.members:
+            if member.instance_id is None:
+                asked = self._joins[member.member_id]
+                assert asked > self._round_began, "a member that did not join again"
+
+    def on_assigned(self, client: ClassicClient) -> None:
+        """One owner per partition per generation. A static successor is the same owner."""
+        if not isinstance(self.coordinator.group, ClassicGroup):
+            return
+        owners = self.assigned.setdefault((self._rounds, client.generation), {})
+        for partition in client.owned:
+            assert owners.setdefault(partition, client.name) == client.name, "two owners"
+
+    # Faults
+
+    def step(self) -> None:
+        """Something happens, and no promise is broken."""
+        number = self.random.randrange(CLIENTS)
+        (happen,) = self.random.choices(self._happenings, _HOW_OFTEN)
+        happen(number)
+        self.check()
+
+    def _act(self, number: int) -> None:
+        self.clients[number].act()
+
+    def _wait(self, number: int) -> None:
+        self._pass_time(self.random.choice((1, 50, 500, 3_000)))
+
+    def _wait_long(self, number: int) -> None:
+        self._pass_time(12_000)
+
+    def _commit(self, number: int) -> None:
+        client = self.clients[number]
+        if client.is_alive:
+            is_wrong = self.random.random() < 0.4
+            client.commit(client.generation - self.random.randint(-1, 3) * is_wrong)
+
+    def _pretend(self, number: int) -> None:
+        client = self.clients[number]
+        if client.is_alive and client.member_id:
+            client.pretend()
+
+    def _crash(self, number: int) -> None:
+        self.clients[number].is_alive = False
+
+    def _revive(self, number: int) -> None:
+        if not self.clients[number].is_alive:
+            self.clients[number] = self._client(number)
+
+    def _leave(self, number: int) -> None:
+        """Go; in a rolling restart the next one comes at once."""
+        client = self.clients[number]
+        if client.is_alive and client.generation > 0:
+            client.leave()
+            if self.random.random() < 0.6:
+                self.clients[number] = self._client(number)
+
+    def _roll(self, number: int) -> None:
+        self._favourite = self.random.choice(self.protocols)
+
+    def _restart(self, number: int) -> None:
+        self.coordinator.restart()
+        self._generation = -1  # one that was not written yet comes again
+        self._rounds += 1
+        self._forget_deadlines()
+
+    def _stall(self, number: int) -> None:
+        client, now = self.clients[number], self.coordinator.now
+        if self.random.random() < 0.5:
+            client.silent_until = now + self.random.choice((2_000, 30_000))
+        else:
+            client.stubborn_until = now + self.random.choice((5_000, 40_000))
+
+    def _pass_time(self, span_ms: int) -> None:
+        """In small steps: those who are alive are heard of even while they take their time."""
+        while span_ms > 0:
+            self.coordinator.pass_time(min(span_ms, 3_000))
+            span_ms -= 3_000
+            for client in self.clients:
+                if self.coordinator.now < client.stubborn_until:
+                    client.act()
+
+    def _forget_deadlines(self) -> None:
+        for client in self.clients:
+            client.told_at = None
+
+    # Promises
+
+    def check(self) -> None:
+        """After each step."""
+        self.coordinator.check_offsets()
+        group = self.coordinator.group
+        if type(group) is not self._group_type:
+            self._group_type = type(group)
+            self._round_ended = self._clock
+            self._rounds += 1
+            self._forget_deadlines()
+        if isinstance(group, ConsumerGroup):
+            self._check_owners(group)
+        self._check_readers()
+        self._check_deadlines()
+
+    def _check_owners(self, group: ConsumerGroup) -> None:
+        owners: dict[int, str] = {}
+        for member in group.members.values():
+            for held in (member.current.assigned, member.current.pending_revocation):
+                for partition in held.get(TOPIC_ID, {}):
+                    assert owners.setdefault(partition, member.member_id) == member.member_id
+        assert {key[1]: owner for key, owner in group.owners.items()} == owners
+
+    def _check_readers(self) -> None:
+        """Among those whose word still counts nobody reads what another reads or may read."""
+        group = self.coordinator.group
+        readers: dict[int, str] = {}
+        for client in self.clients:
+            if client.generation <= 0 or client.epoch_now() != client.generation:
+                continue
+            for partition in client.owned:
+                assert readers.setdefault(partition, client.name) == client.name, "read twice"
+                if isinstance(group, ConsumerGroup):
+                    owner = group.owners.get((TOPIC_ID, partition))
+                    assert owner == client.member_id, "read without owning it"
+
+    def _check_deadlines(self) -> None:
+        group = self.coordinator.group
+        for client in self.clients:
+            if client.told_at is None or group is None or client.member_id not in group.members:
+                continue
+            if isinstance(group, ClassicGroup) and client.instance_id is not None:
+                continue  # its session decides
+            late_ms = self.coordinator.now - client.told_at - REBALANCE_MS
+            assert late_ms <= 0, f"{client.name} should be out since {late_ms} ms"
+
+    # Healing
+
+    def heal(self) -> None:
+        """No more faults; enough are alive, and have all the time they need."""
+        self.loss = 0.0
+        for number, client in enumerate(self.clients):
+            client.silent_until = client.stubborn_until = 0
+            if number < LIVING and not client.is_alive:
+                self.clients[number] = self._client(number)
+        for _ in range(HEALED_MS // 500):
+            for number in range(CLIENTS):
+                if number < LIVING and not self.clients[number].is_alive:  # fenced by a namesake
+                    self.clients[number] = self._client(number)
+                self.clients[number].act()
+                self.check()
+            self.coordinator.pass_time(500)
+            self.check()
+
+    def check_healed(self) -> None:
+        """Every living client has its part, in a group of the protocol that they speak."""
+        living = [client for client in self.clients if client.is_alive]
+        group = self.coordinator.group
+        if any(isinstance(client, ConsumerClient) for client in living):
+            assert isinstance(group, ConsumerGroup)
+            assert group.state_name == "Stable"
+            assert {client.generation for client in living} == {group.epoch}
+        else:
+            assert isinstance(group, ClassicGroup)
+            assert group.state is ClassicState.STABLE
+            assert {client.generation for client in living} == {group.generation}
+        assert group.members.keys() == {client.member_id for client in living}
+        owned = [partition for client in living for partition in client.owned]
+        assert sorted(owned) == list(range(PARTITIONS))
+        sizes = [len(client.owned) for client in living]
+        assert max(sizes) - min(sizes) <= (1 if isinstance(group, ConsumerGroup) else 2)
+
+    def run(self) -> None:
+        """Faults, then healing."""
+        for _ in range(STEPS):
+            self.step()
+        self.heal()
+        self.check_healed()

@@ -1,0 +1,195 @@
+"""Fixtures for all tests: the broker and registry of the run, and a registry that counts requests.
+
+Each test has topics and subjects of its own. `reading` reads the same framed events one by one and
+as a batch.
+"""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import pytest
+
+from penstock.client.registry import Registry
+from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.schemas.parse_cache import parse
+from penstock.serde.batch_serializers import BatchDeserializer
+from penstock.serde.contract import Contract
+from penstock.serde.errors import Undecodable
+from penstock.serde.frame import SchemaId, write_prefix
+from penstock.serde.serializers import Deserializer
+from penstock.testing.platform import Platform
+
+MakeTopic: TypeAlias = Callable[..., str]
+WRITER_ID = SchemaId(1)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(penstock: Platform) -> str:
+    return penstock.bootstrap
+
+
+@pytest.fixture(scope="session")
+def registry_url(penstock: Platform) -> str:
+    return penstock.registry_url
+
+
+@pytest.fixture
+def registry(registry_url: str) -> Iterator[Registry]:
+    with Registry(registry_url, client="tests") as registry:
+        yield registry
+
+
+@pytest.fixture
+def topic(penstock: Platform) -> str:
+    """A name nobody used before; the broker makes the topic when it is first written to."""
+    return penstock.name("topic")
+
+
+@pytest.fixture
+def make_topic(penstock: Platform) -> MakeTopic:
+    """Makes a topic with so many partitions."""
+
+    def make(partitions: int = 1, **settings: str) -> str:
+        return penstock.make_topic(partitions=partitions, settings=settings)
+
+    return make
+
+
+class CountingRegistry:
+    """A registry of fixed answers that counts who asks for what; it may be told to be ill."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.clients: set[str] = set()
+        self.answers: dict[str, Any] = {}
+        self.status = 200
+        self.gate = threading.Event()  # answers wait for it
+        self.gate.set()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.answer(self)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silent."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def answer(self, asked: BaseHTTPRequestHandler) -> None:
+        asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
+        path = asked.path.partition("?")[0]
+        self.asked[f"{asked.command} {path}"] += 1
+        self.clients.add(asked.headers["Penstock-Client"])
+        self.gate.wait(30)
+        found = self.answers.get(path)
+        status = self.status if found is not None else 404
+        body = found if status == 200 else {"error_code": status, "message": "told to"}
+        told = json.dumps(body).encode()
+        asked.send_response(status)
+        asked.send_header("Content-Length", str(len(told)))
+        asked.end_headers()
+        asked.wfile.write(told)
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def counting() -> Iterator[CountingRegistry]:
+    found = CountingRegistry()
+    yield found
+    found.stop()
+
+
+class Shelf:
+    """Stands where a registry would: one writer's schema under an id, and nothing to ask for."""
+
+    def __init__(self, writer: ParsedSchema) -> None:
+        self._writer = writer
+
+    def schema(self, key: Any) -> Any:
+        assert key == WRITER_ID
+        return SimpleNamespace(parsed=self._writer, rule_set=None)
+
+    def latest(self, subject: str) -> Any:
+        return SimpleNamespace(parsed=self._writer, rule_set=None)
+
+    def understand(self, source: Source) -> ParsedSchema:
+        return parse(source)
+
+    def refer(self, name: str, source: Source) -> Any:
+        raise AssertionError("no schema here refers to another")
+
+
+class Readings:
+    """What single reading and batch reading made of the same events."""
+
+    def __init__(
+        self,
+        writer: Source,
+        reader: Source,
+        payloads: Sequence[bytes],
+        message: str | None = None,
+        indexes: Sequence[int] | None = None,
+    ) -> None:
+        shelf: Any = Shelf(parse(writer))
+        framed = [write_prefix(WRITER_ID, indexes) + payload for payload in payloads]
+        contract = Contract(reader.text, type=reader.type, message=message)
+        one = Deserializer(shelf, "t", reader=contract, as_dicts=True)
+        many = BatchDeserializer(shelf, "t", reader=contract)
+        self.alone = [self._alone(one, content) for content in framed]
+        self.batch, self.wrongs = many.deserialize_many(framed)
+        reasons = {wrong.row: str(wrong.reason) for wrong in self.wrongs}
+        self.reasons = [reasons.get(row) for row in range(len(framed))]
+
+    def _alone(self, one: Deserializer, content: bytes) -> Any:
+        try:
+            return one.deserialize(content)
+        except Undecodable as refused:
+            return refused
+
+    @property
+    def reasons_alone(self) -> list[str | None]:
+        return [str(one.reason) if isinstance(one, Undecodable) else None for one in self.alone]
+
+    def rows(self) -> list[Any]:
+        """The rows of the batch; None for one that was refused."""
+        rows = self.batch.to_pylist(maps_as_pydicts="strict")
+        return [None if reason else row for row, reason in zip(rows, self.reasons, strict=True)]
+
+
+class Reading:
+    """What tests ask for by name."""
+
+    readings = Readings
+
+    @staticmethod
+    def avro(schema: Any) -> Source:
+        return Source(SchemaType.AVRO, json.dumps(schema))
+
+    @staticmethod
+    def json(schema: Any) -> Source:
+        return Source(SchemaType.JSON, json.dumps(schema))
+
+    @staticmethod
+    def protobuf(text: str) -> Source:
+        return Source(SchemaType.PROTOBUF, text)
+
+
+@pytest.fixture(scope="session")
+def reading() -> Reading:
+    return Reading()
