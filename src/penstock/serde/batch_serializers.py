@@ -32,10 +32,11 @@ from penstock.serde.batch_frames import (
     group_frames,
     lay_out,
 )
+from penstock.serde.column_codec import ColumnsReader, RowsWriter, all_wrong
 from penstock.serde.contract import Contract, Form, subject_name
 from penstock.serde.errors import Reason, Undecodable, Unencodable, UnknownSchema
+from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import Side, write_header, write_prefix
-from penstock.serde.language import ColumnsReader, Misfit, RowsWriter, all_wrong
 from penstock.serde.schema_source import Registration, SchemaSource, UnusableSchema
 from penstock.serde.serializers import Deserializer, Serializer
 

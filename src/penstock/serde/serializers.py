@@ -29,6 +29,7 @@ from penstock.serde.errors import (
     UnknownSchema,
     UnsupportedRule,
 )
+from penstock.serde.event_codec import EventDecoder, EventEncoder, Misfit, ReadAs
 from penstock.serde.frame import (
     BadFrame,
     Headers,
@@ -38,7 +39,6 @@ from penstock.serde.frame import (
     write_header,
     write_prefix,
 )
-from penstock.serde.language import EventDecoder, EventEncoder, Misfit, ReadAs
 from penstock.serde.schema_source import KnownSchema, Registration, SchemaSource, UnusableSchema
 
 DECODERS_MAX: Final = 1000  # then the oldest is made anew when it is met again

@@ -14,8 +14,8 @@ from penstock.serde.avro.columns import AvroRows
 from penstock.serde.avro.event import AvroDecoder, AvroEncoder
 from penstock.serde.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX, NESTING_MAX
 from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.event_codec import Misfit, ReadAs
 from penstock.serde.frame import BadFrame, Frame, SchemaId
-from penstock.serde.language import Misfit, ReadAs
 
 BEYOND = b"\x80\x80\x80\x80\x10"  # 2**31
 LEAST = b"\xff\xff\xff\xff\x0f"  # -2**31

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from penstock.columns.compiled import Int64s, read_only
 from penstock.schemas.json import JsonSchema, parse
 from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.event_codec import ReadAs
 from penstock.serde.frame import Frame, SchemaId
 from penstock.serde.json.batch import JsonDecoder
 from penstock.serde.json.event import JsonDecoder as OneDecoder
 from penstock.serde.json.types import columns_of
-from penstock.serde.language import ReadAs
 
 NUMBERS = st.integers(-(2**65), 2**65) | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=5)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.schemas.json import parse
+from penstock.serde.event_codec import Misfit
 from penstock.serde.json.columns import JsonRows
 from penstock.serde.json.event import JsonEncoder
 from penstock.serde.json.types import JsonColumns, columns_of
-from penstock.serde.language import Misfit
 
 NAMES = ("a", "b", "c")
 INTEGERS = st.one_of(

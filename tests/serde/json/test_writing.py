@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.schemas.json import JsonSchema, parse
+from penstock.serde.event_codec import Misfit
 from penstock.serde.json.arrow_values import NotPlain, values_of
 from penstock.serde.json.batch import rows_of
 from penstock.serde.json.columns import JsonRows
 from penstock.serde.json.event import JsonEncoder
 from penstock.serde.json.types import columns_of
-from penstock.serde.language import Misfit
 
 PREFIX = b"\x00\n\x00\n\x07"  # with what ends a line in it
 ANYTHING = parse("true")

@@ -17,7 +17,7 @@ from penstock.columns.protobuf.dict_program import ONEOFS_MAX
 from penstock.columns.protobuf.run import encode_dicts
 from penstock.columns.vm.slots import Limits, PayloadsTooLarge
 from penstock.schemas.protobuf import parse
-from penstock.serde.language import Misfit
+from penstock.serde.event_codec import Misfit
 from penstock.serde.protobuf.columns import ProtobufRows
 from penstock.serde.protobuf.compile_dicts import INSTRUCTIONS_MAX, compile_dicts
 from penstock.serde.protobuf.event import UNFIT, MessageTypes, as_dict, payload_of

@@ -15,8 +15,8 @@ from penstock.schemas.protobuf import parse as parse_protobuf
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import Undecodable
+from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import write_prefix
-from penstock.serde.language import Misfit
 from penstock.serde.protobuf.columns import ProtobufRows
 from penstock.serde.protobuf.event import DEPTH_MAX, MessageTypes, ProtobufEncoder
 from penstock.serde.protobuf.types import DURATION, TIMESTAMP, WRAPPERS

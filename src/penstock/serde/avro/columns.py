@@ -15,8 +15,9 @@ from penstock.serde.avro.compile_read import VALUE
 from penstock.serde.avro.event import REASONS, sized
 from penstock.serde.avro.event import AvroEncoder as OneEncoder
 from penstock.serde.batch_frames import FrameGroup, WrongRow
+from penstock.serde.column_codec import Part, all_wrong, decoded_parts, joined
 from penstock.serde.errors import Reason
-from penstock.serde.language import Misfit, Part, all_wrong, decoded_parts, joined
+from penstock.serde.event_codec import Misfit
 
 DECODERS_MAX: Final = 1000  # then they are made anew when they are met again
 

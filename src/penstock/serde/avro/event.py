@@ -23,8 +23,8 @@ from penstock.serde.avro.limits import NESTING_MAX
 from penstock.serde.avro.raw_values import RawValues
 from penstock.serde.avro.varints import Unreadable
 from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import BadFrame, Frame
-from penstock.serde.language import Misfit, ReadAs, Written
 
 REASONS: Final = {  # of the codes that are not Reason.UNDECODABLE
     "TRAILING": Reason.TRAILING_BYTES,

@@ -11,14 +11,15 @@ from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.model import ParsedSchema
 from penstock.serde.batch_frames import FrameGroup, WrongRow
+from penstock.serde.column_codec import Part, all_wrong, joined
 from penstock.serde.errors import Reason
+from penstock.serde.event_codec import Misfit
 from penstock.serde.json.arrow_values import NotPlain, values_of
 from penstock.serde.json.batch import JsonDecoder, rows_of
 from penstock.serde.json.event import JsonEncoder
 from penstock.serde.json.lines import framed, lines_of
 from penstock.serde.json.number_check import NumberCheck
 from penstock.serde.json.types import JsonColumns, columns_of
-from penstock.serde.language import Misfit, Part, all_wrong, joined
 
 ROWS_AT_ONCE: Final = 1000  # so that values and texts do not pile up
 _NO_ROWS: Final = np.empty(0, dtype=np.int64)

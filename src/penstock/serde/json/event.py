@@ -18,9 +18,9 @@ import msgspec
 from penstock.schemas.json import JsonSchema, validate
 from penstock.schemas.model import ParsedSchema
 from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import Frame
 from penstock.serde.json.number_check import NumberCheck
-from penstock.serde.language import Misfit, ReadAs, Written
 
 ENCODER: Final = msgspec.json.Encoder()
 DECODER: Final = msgspec.json.Decoder()

@@ -24,7 +24,7 @@ from penstock.columns.vm.slots import USUAL_LIMITS, Decoded, Encoded, Limits
 from penstock.protocol.varint import Buffer
 from penstock.serde.avro.compile_write import with_nulls
 from penstock.serde.avro.types import NotExpressible
-from penstock.serde.language import joined
+from penstock.serde.column_codec import joined
 from penstock.serde.protobuf.compile_read import compile_decoder, wanted_names
 from penstock.serde.protobuf.compile_write import compile_encoder
 from penstock.serde.protobuf.rows import RowReader, RowWriter

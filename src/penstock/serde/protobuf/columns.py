@@ -21,10 +21,11 @@ from penstock.columns.protobuf.run import encode_dicts
 from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.serde.batch_frames import FrameGroup, WrongRow
+from penstock.serde.column_codec import Part, all_wrong, decoded_parts, joined
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, Reason
+from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import BadFrame, read_indexes
-from penstock.serde.language import Misfit, Part, all_wrong, decoded_parts, joined
 from penstock.serde.protobuf.batch import ProtobufDecoder, Wrong
 from penstock.serde.protobuf.batch import ProtobufEncoder as BatchEncoder
 from penstock.serde.protobuf.compile_dicts import compile_dicts

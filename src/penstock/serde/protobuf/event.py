@@ -16,8 +16,8 @@ from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.compiler import missing_fields
 from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import BadFrame, Frame
-from penstock.serde.language import Misfit, ReadAs, Written
 from penstock.serde.protobuf.payload_check import Soundness, nests_freely
 
 EVENT_BYTES_MAX: Final = 64 << 20  # as batches have it
