@@ -129,7 +129,7 @@ class _Write:
         return self.end_offset <= partition.log.high_watermark
 
     def refuse(self, error: Refused | OSError) -> None:
-        """Keeps what the client is told, not the error: its frames hold buffers."""
+        """Keep the code and message for the response, not the error: its frames hold buffers."""
         if isinstance(error, OSError):
             error = Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}")
         indexes = error.indexes if isinstance(error, RefusedRecords) else ()
