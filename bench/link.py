@@ -18,7 +18,7 @@ from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import end_offsets
 from penstock.link.send_batches import produce
 from penstock.link.transactions import Handle, init_producer_id
-from penstock.model import Millis, Offset, Sequence, TopicPartition
+from penstock.model import Millis, Offset, SequenceNumber, TopicPartition
 from penstock.protocol.records import build_batch
 
 RECORDS, VALUE_BYTES, BATCH_RECORDS = 1_000_000, 200, 2_000
@@ -87,7 +87,7 @@ def prepared(handle: Handle) -> list[bytes]:
                 [(None, b"x" * VALUE_BYTES)] * BATCH_RECORDS,
                 producer_id=handle.producer_id,
                 producer_epoch=handle.producer_epoch,
-                base_sequence=Sequence(first),
+                base_sequence=SequenceNumber(first),
                 timestamp=now,
             )
         )

@@ -17,7 +17,7 @@ from crc32c import crc32c
 from bench.figures import Figure, report
 from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
-from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
 
@@ -127,7 +127,7 @@ def measure_open(folder: Path) -> Iterator[Figure]:
             timestamp=Millis(1),
             producer_id=ProducerId(1),
             producer_epoch=ProducerEpoch(0),
-            base_sequence=Sequence(0),
+            base_sequence=SequenceNumber(0),
         )
         log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=Millis(0))
         log.close(sync=False)

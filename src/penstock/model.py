@@ -3,17 +3,13 @@
 from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
-Offset = NewType(
-    "Offset", int
-)  # a place in a partition's log; `end_*` exclusive, `last_*` inclusive
+Offset = NewType("Offset", int)  # in a partition's log; `end_*` is exclusive, `last_*` inclusive
 LeaderEpoch = NewType("LeaderEpoch", int)  # counts the leaders a partition has had
 NodeId = NewType("NodeId", int)  # a broker; numbered from 1
 Millis = NewType("Millis", int)  # milliseconds: a time since the Unix epoch, or a span
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
-Sequence = NewType(
-    "Sequence", int
-)  # a producer's own record counter in one partition; wraps at 2**31
+SequenceNumber = NewType("SequenceNumber", int)  # a producer's count of records; wraps at 2**31
 TopicId = NewType("TopicId", UUID)
 
 NO_OFFSET: Final = Offset(-1)
@@ -21,7 +17,7 @@ NO_EPOCH: Final = LeaderEpoch(-1)
 NO_TIMESTAMP: Final = Millis(-1)
 NO_PRODUCER: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
-NO_SEQUENCE: Final = Sequence(-1)
+NO_SEQUENCE: Final = SequenceNumber(-1)
 
 
 class Moment(NamedTuple):

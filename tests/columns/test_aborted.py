@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.columns.open_batches import Limits, open_batches, open_pages
-from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
 
@@ -17,7 +17,7 @@ def written(producer: int, offset: int, *, transactional: bool = True) -> bytear
         base_offset=Offset(offset),
         producer_id=ProducerId(producer),
         producer_epoch=ProducerEpoch(0),
-        base_sequence=Sequence(0),
+        base_sequence=SequenceNumber(0),
         transactional=transactional,
     )
 

@@ -19,7 +19,7 @@ from penstock.columns.open_batches import open_batches
 from penstock.columns.partitioner import Unkeyed
 from penstock.columns.record_columns import HEADERS_TYPE
 from penstock.errors import ErrorCode, Refused
-from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId, Sequence
+from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import CorruptBatch, check_client_batch, read_header, seal
 from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record, build_batch, read_records
@@ -101,7 +101,7 @@ def test_a_batch_is_byte_for_byte_the_plain_builders(records: list[Record], code
         unkeyed=ONE,
         framing=Framing(codec=codec),
         stamp=Stamp(
-            ProducerId(7), ProducerEpoch(2), transactional=True, sequences={0: Sequence(11)}
+            ProducerId(7), ProducerEpoch(2), transactional=True, sequences={0: SequenceNumber(11)}
         ),
     )
     expected = build_batch(
@@ -109,7 +109,7 @@ def test_a_batch_is_byte_for_byte_the_plain_builders(records: list[Record], code
         codec=codec,
         producer_id=ProducerId(7),
         producer_epoch=ProducerEpoch(2),
-        base_sequence=Sequence(11),
+        base_sequence=SequenceNumber(11),
         transactional=True,
     )
     assert bytes(only(built)[0].content) == bytes(expected)
@@ -166,7 +166,7 @@ def test_a_row_that_just_fits_is_not_refused() -> None:
 
 def test_sequences_run_on_through_batches_and_start_over_after_the_last() -> None:
     arrow = pa.RecordBatch.from_pydict({"value": [b""] * 5})
-    stamp = Stamp(ProducerId(1), ProducerEpoch(0), sequences={0: Sequence(2**31 - 3)})
+    stamp = Stamp(ProducerId(1), ProducerEpoch(0), sequences={0: SequenceNumber(2**31 - 3)})
     built = build_batches(
         arrow,
         partition_count=1,

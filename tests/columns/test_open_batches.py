@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.columns.open_batches import Limits, Wanted, open_batches, open_pages
 from penstock.columns.record_columns import HEADERS_TYPE, RecordColumns
 from penstock.errors import Malformed
-from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import HEADER_BYTES, BatchHeader, read_header, seal, write_header
 from penstock.protocol.compression import Codec, compress
 from penstock.protocol.control_records import build_marker
@@ -164,7 +164,7 @@ def test_what_is_true_of_a_batch_can_be_had_per_row() -> None:
         base_offset=Offset(2),
         producer_id=ProducerId(9),
         producer_epoch=ProducerEpoch(1),
-        base_sequence=Sequence(5),
+        base_sequence=SequenceNumber(5),
         transactional=True,
     )
     facts = open_batches(first + second).batches

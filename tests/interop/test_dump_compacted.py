@@ -10,7 +10,7 @@ import pytest
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
-from penstock.model import LeaderEpoch, Millis, ProducerEpoch, ProducerId, Sequence
+from penstock.model import LeaderEpoch, Millis, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
@@ -29,7 +29,9 @@ PRODUCER: Final[dict[str, Any]] = {
 
 def history() -> Iterator[bytearray]:
     """Updates in every codec, a tombstone, an aborted transaction, a last sequence to be held."""
-    first = build_batch([(b"gone", b"1"), (b"gone", b"2")], base_sequence=Sequence(0), **PRODUCER)
+    first = build_batch(
+        [(b"gone", b"1"), (b"gone", b"2")], base_sequence=SequenceNumber(0), **PRODUCER
+    )
     yield first
     for codec in Codec:
         yield build_batch(
@@ -41,7 +43,7 @@ def history() -> Iterator[bytearray]:
         [(b"gone", None), (b"alive", b"3")], timestamp=Millis(NOW - 500), codec=Codec.LZ4
     )
     yield build_batch(
-        [(b"alive", b"aborted")], base_sequence=Sequence(2), transactional=True, **PRODUCER
+        [(b"alive", b"aborted")], base_sequence=SequenceNumber(2), transactional=True, **PRODUCER
     )
     yield build_marker(commit=False, coordinator_epoch=0, timestamp=Millis(NOW - 400), **PRODUCER)
     for number in range(200):  # enough bytes for some index entries

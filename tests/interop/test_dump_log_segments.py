@@ -7,7 +7,7 @@ import pytest
 
 from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
-from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
 from tests.support.apache_kafka import run_tool
@@ -38,7 +38,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> PartitionLog:
                 codec=number % 5,
                 producer_id=ProducerId(producer),
                 producer_epoch=ProducerEpoch(0),
-                base_sequence=Sequence(number * 3),
+                base_sequence=SequenceNumber(number * 3),
                 transactional=True,
             )
             append_batch(log, batch, leader_epoch=epoch, now=Millis(0))

@@ -14,7 +14,7 @@ import pytest
 from penstock.link import aio, blocking
 from penstock.link.routing import Operation, Routes, StreamOperation
 from penstock.link.settings import LinkSettings, read_bootstrap
-from penstock.model import Millis, Sequence
+from penstock.model import Millis, SequenceNumber
 from penstock.protocol.records import build_batch
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
@@ -161,7 +161,7 @@ def transactional_batch() -> Callable[..., bytes]:
                 [(None, value) for value in values],
                 producer_id=handle.producer_id,
                 producer_epoch=handle.producer_epoch,
-                base_sequence=Sequence(base_sequence),
+                base_sequence=SequenceNumber(base_sequence),
                 transactional=handle.transactional_id is not None,
                 # A partition soon forgets a producer whose records are old.
                 timestamp=Millis(int(time.time() * 1000)),

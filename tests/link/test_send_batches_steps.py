@@ -18,7 +18,7 @@ from penstock.link.operation import Begin, Drive, Finish, Pause
 from penstock.link.routing import Routes
 from penstock.link.send_batches import produce
 from penstock.link.settings import Address, LinkSettings, Unreachable
-from penstock.model import Millis, ProducerEpoch, ProducerId, Sequence, TopicPartition
+from penstock.model import Millis, ProducerEpoch, ProducerId, SequenceNumber, TopicPartition
 from penstock.protocol.batch import read_header
 from penstock.protocol.kio_codec import fill, response_type
 from penstock.protocol.messages.produce import (
@@ -145,7 +145,7 @@ def batch(sequence: int) -> bytes:
             [(None, b"%d" % sequence)],
             producer_id=ProducerId(9),
             producer_epoch=ProducerEpoch(0),
-            base_sequence=Sequence(sequence),
+            base_sequence=SequenceNumber(sequence),
         )
     )
 
@@ -177,7 +177,7 @@ def test_a_gap_in_the_sequences_is_refused_at_once() -> None:
 
 def test_without_a_producer_id_one_is_under_way_at_a_time() -> None:
     world = World([])
-    plain_batch = bytes(build_batch([(None, b"x")], base_sequence=Sequence(-1)))
+    plain_batch = bytes(build_batch([(None, b"x")], base_sequence=SequenceNumber(-1)))
     with pytest.raises(Refused):  # this log wants sequences; what counts is that one came
         world.run([plain_batch] * 5)
     assert world.under_way_most == 1

@@ -10,7 +10,7 @@ import time
 
 from penstock.link import blocking
 from penstock.link.send_batches import produce
-from penstock.model import Millis, ProducerEpoch, ProducerId, Sequence, TopicPartition
+from penstock.model import Millis, ProducerEpoch, ProducerId, SequenceNumber, TopicPartition
 from penstock.protocol.records import build_batch
 
 if __name__ == "__main__":
@@ -20,7 +20,7 @@ if __name__ == "__main__":
             [(None, f"{partition}:{number}".encode())],
             producer_id=ProducerId(int(producer_id)),
             producer_epoch=ProducerEpoch(int(producer_epoch)),
-            base_sequence=Sequence(number),
+            base_sequence=SequenceNumber(number),
             transactional=True,
             timestamp=Millis(int(time.time() * 1000)),
         )

@@ -17,7 +17,7 @@ from penstock.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
-    Sequence,
+    SequenceNumber,
 )
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch
@@ -91,7 +91,7 @@ def batch() -> Batch:
             timestamp=Millis(timestamp),
             producer_id=ProducerId(producer),
             producer_epoch=ProducerEpoch(epoch),
-            base_sequence=Sequence(sequence),
+            base_sequence=SequenceNumber(sequence),
             transactional=transactional,
         )
 

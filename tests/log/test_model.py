@@ -22,7 +22,7 @@ from penstock.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
-    Sequence,
+    SequenceNumber,
 )
 from penstock.protocol.batch import BatchHeader, iterate_headers, read_header
 from penstock.protocol.control_records import build_marker, read_marker
@@ -385,7 +385,7 @@ def sequenced(
         timestamp=Millis(clock),
         producer_id=known.producer_id,
         producer_epoch=ProducerEpoch(epoch),
-        base_sequence=Sequence((known.last_sequence + 1 if is_same else 0) + gap),
+        base_sequence=SequenceNumber((known.last_sequence + 1 if is_same else 0) + gap),
         transactional=transactional,
     )
 

@@ -5,7 +5,7 @@ import pytest
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.producer_snapshots import read_snapshot, write_snapshot
 from penstock.log.producer_state import Producer, ProducerTable, Staged
-from penstock.model import NO_OFFSET, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import NO_OFFSET, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.control_records import Marker, build_marker, read_marker
 from penstock.protocol.records import build_batch
@@ -27,7 +27,7 @@ def a_batch(
             timestamp=Millis(50),
             producer_id=ProducerId(producer),
             producer_epoch=ProducerEpoch(epoch),
-            base_sequence=Sequence(sequence),
+            base_sequence=SequenceNumber(sequence),
             transactional=transactional,
         )
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import Record, build_batch
@@ -32,7 +32,7 @@ def batches() -> dict[str, bytes]:
         RECORDS,
         producer_id=ProducerId(7),
         producer_epoch=ProducerEpoch(2),
-        base_sequence=Sequence(11),
+        base_sequence=SequenceNumber(11),
         transactional=True,
     )
     built["marker"] = build_marker(

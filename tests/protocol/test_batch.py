@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Malformed
-from penstock.model import LeaderEpoch, Millis, Offset, ProducerId, Sequence
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerId, SequenceNumber
 from penstock.protocol.batch import (
     CONTROL,
     CRC_FROM,
@@ -47,7 +47,7 @@ def test_a_header_reads_back_what_the_batch_was_built_from() -> None:
         timestamp=Millis(5),
         codec=4,
         producer_id=ProducerId(9),
-        base_sequence=Sequence(3),
+        base_sequence=SequenceNumber(3),
         leader_epoch=LeaderEpoch(6),
     )
     header = check_stored_batch(batch)
@@ -62,7 +62,7 @@ def test_a_header_reads_back_what_the_batch_was_built_from() -> None:
 
 
 def test_the_last_sequence_wraps_to_zero() -> None:
-    batch = build_batch([(b"k", b"v")] * 3, base_sequence=Sequence(2**31 - 1))
+    batch = build_batch([(b"k", b"v")] * 3, base_sequence=SequenceNumber(2**31 - 1))
     assert read_header(batch).last_sequence == 1
 
 

@@ -20,7 +20,7 @@ from penstock.link.transactions import (
     end_transaction,
     init_producer_id,
 )
-from penstock.model import Offset, Sequence, TopicPartition
+from penstock.model import Offset, SequenceNumber, TopicPartition
 from penstock.spark.batch_transaction import (
     ALREADY_WRITTEN,
     BatchName,
@@ -453,7 +453,7 @@ def test_sequences_that_a_task_died_with_are_nobody_elses(
 
 def test_a_turn_is_waited_for_and_sequences_go_round(tmp_path: Path) -> None:
     place = TopicPartition("orders", 0)
-    turns = Turns.begin(str(tmp_path), {place: Sequence(2**31 - 2)})
+    turns = Turns.begin(str(tmp_path), {place: SequenceNumber(2**31 - 2)})
     taken: list[int] = []
 
     def take() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.errors import Malformed
 from penstock.log.transaction_index import ABORTED_ENTRY, AbortedTransaction
-from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import Record, build_batch
@@ -31,7 +31,7 @@ def transactional(offset: int, *records: tuple[bytes, bytes | None], sequence: i
         *records,
         producer_id=P,
         producer_epoch=E,
-        base_sequence=Sequence(sequence),
+        base_sequence=SequenceNumber(sequence),
         transactional=True,
     )
 
@@ -124,7 +124,12 @@ def test_the_last_batch_of_the_range_stays_even_when_empty(compacted: Any) -> No
 
 def test_an_empty_batch_holds_a_live_producers_last_sequence(compacted: Any) -> None:
     held = batch(
-        0, (b"a", b"1"), (b"a", b"2"), producer_id=P, producer_epoch=E, base_sequence=Sequence(5)
+        0,
+        (b"a", b"1"),
+        (b"a", b"2"),
+        producer_id=P,
+        producer_epoch=E,
+        base_sequence=SequenceNumber(5),
     )
     compacted.segment(0, held, batch(2, (b"a", b"3")))
     live = ActiveProducer(P, E, Offset(1))

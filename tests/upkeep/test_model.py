@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
-from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, Sequence
+from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import BatchHeader, iterate_headers
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker, read_marker
@@ -110,7 +110,7 @@ class History:
             fields = {
                 "producer_id": producer,
                 "producer_epoch": ProducerEpoch(self._epochs[producer]),
-                "base_sequence": Sequence(self._sequences[producer]),
+                "base_sequence": SequenceNumber(self._sequences[producer]),
                 "transactional": transactional,
             }
             self._sequences[producer] += len(pairs)

@@ -34,7 +34,7 @@ from penstock.model import (
     Millis,
     ProducerEpoch,
     ProducerId,
-    Sequence,
+    SequenceNumber,
 )
 from penstock.protocol.batch import (
     HEADER_BYTES,
@@ -185,7 +185,7 @@ class Stamp:
     producer_id: ProducerId = NO_PRODUCER
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     transactional: bool = False
-    sequences: Mapping[int, Sequence] = field(default_factory=dict)
+    sequences: Mapping[int, SequenceNumber] = field(default_factory=dict)
     is_final: bool = True
 
 
@@ -201,7 +201,7 @@ class PartitionBatches(NamedTuple):
 
     batches: list[BuiltBatch]
     rows: Int64s
-    end_sequence: Sequence  # the next batch's; -1 without a producer
+    end_sequence: SequenceNumber  # the next batch's; -1 without a producer
 
 
 ANONYMOUS: Final = Stamp()
@@ -292,11 +292,11 @@ def _write(
 
 def _headed(
     cuts: list[_Cut], contents: Iterator[memoryview], framing: Framing, stamp: Stamp, partition: int
-) -> tuple[list[BuiltBatch], Sequence]:
+) -> tuple[list[BuiltBatch], SequenceNumber]:
     """One partition's batches, the next of `contents`, and the sequence after them."""
     sequence = NO_SEQUENCE
     if stamp.producer_id != NO_PRODUCER:
-        sequence = stamp.sequences.get(partition, Sequence(0))
+        sequence = stamp.sequences.get(partition, SequenceNumber(0))
     batches = []
     for cut in cuts:
         header = BatchHeader(
@@ -319,7 +319,7 @@ def _headed(
             seal(packed)
         batches.append(BuiltBatch(packed, cut.record_count))
         if sequence != NO_SEQUENCE:
-            sequence = Sequence((sequence + cut.record_count) & SEQUENCE_MASK)
+            sequence = SequenceNumber((sequence + cut.record_count) & SEQUENCE_MASK)
     return batches, sequence
 
 

@@ -24,7 +24,7 @@ from penstock.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
-    Sequence,
+    SequenceNumber,
 )
 from penstock.protocol.varint import Buffer
 
@@ -89,7 +89,7 @@ def read_snapshot(content: Buffer) -> list[Producer]:
         earlier = producers.get(producer_id)
         batches = earlier.batches if earlier is not None else ()
         if last_offset >= 0:
-            mark = BatchMark(Sequence(last_sequence), Offset(last_offset), delta)
+            mark = BatchMark(SequenceNumber(last_sequence), Offset(last_offset), delta)
             batches = (*batches, mark)
         producers[producer_id] = Producer(
             ProducerId(producer_id),

@@ -22,7 +22,7 @@ from penstock.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
-    Sequence,
+    SequenceNumber,
 )
 from penstock.protocol.batch import BatchHeader
 from penstock.protocol.control_records import Marker
@@ -37,7 +37,7 @@ _NO_COORDINATOR: Final = -1
 class BatchMark(NamedTuple):
     """One appended batch, as much of it as a retry can be recognised by."""
 
-    last_sequence: Sequence
+    last_sequence: SequenceNumber
     last_offset: Offset
     offset_delta: int
 
@@ -61,7 +61,7 @@ class Producer(NamedTuple):
     transaction_start: Offset = NO_OFFSET  # first offset of the open transaction
 
     @property
-    def last_sequence(self) -> Sequence:
+    def last_sequence(self) -> SequenceNumber:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
@@ -70,7 +70,7 @@ class ActiveProducer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    last_sequence: Sequence
+    last_sequence: SequenceNumber
     last_timestamp: Millis
     coordinator_epoch: int
     current_txn_start_offset: Offset
@@ -144,7 +144,7 @@ class Staged:
             check_sequence(producer, header)
         start = self._transaction_start(producer, header, base_offset, origin)
         mark = BatchMark(
-            Sequence(header.last_sequence),
+            SequenceNumber(header.last_sequence),
             Offset(base_offset + header.last_offset_delta),
             header.last_offset_delta,
         )

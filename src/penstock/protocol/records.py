@@ -21,8 +21,8 @@ from penstock.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
+    SequenceNumber,
 )
-from penstock.model import Sequence as ProducerSequence
 from penstock.protocol import batch as v2
 from penstock.protocol.compression import Codec, compress, decompress
 from penstock.protocol.varint import Buffer, read_varint, read_varlong, varint, varlong
@@ -57,7 +57,7 @@ def build_batch(
     level: int | None = None,
     producer_id: ProducerId = NO_PRODUCER,
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
-    base_sequence: ProducerSequence = NO_SEQUENCE,
+    base_sequence: SequenceNumber = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
     log_append_time: bool = False,

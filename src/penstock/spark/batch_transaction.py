@@ -43,7 +43,7 @@ from penstock.link.transactions import (
     unmarked_partitions,
     write_markers,
 )
-from penstock.model import Offset, Sequence, TopicPartition
+from penstock.model import Offset, SequenceNumber, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Written(NamedTuple):
 
     place: TopicPartition
     record_count: int
-    end_sequence: Sequence  # the next record's
+    end_sequence: SequenceNumber  # the next record's
     writer: str  # names the task, for people
 
 
@@ -121,7 +121,9 @@ class OpenTransaction:
 
     name: BatchName
     handle: Handle
-    sequences: dict[TopicPartition, Sequence] = field(default_factory=dict)  # the next of each
+    sequences: dict[TopicPartition, SequenceNumber] = field(
+        default_factory=dict
+    )  # the next of each
     offsets: dict[str, dict[TopicPartition, Offset]] = field(default_factory=dict)  # by group
     notes: dict[str, str] = field(default_factory=dict)  # that go with a group's offsets
     groups: set[str] = field(default_factory=set)  # whose offsets are in it
@@ -145,7 +147,7 @@ class OpenTransaction:
         return sum(one.record_count for one in writers.values())
 
     def note_turns(
-        self, written: Iterable[Written], end_sequences: Mapping[TopicPartition, Sequence]
+        self, written: Iterable[Written], end_sequences: Mapping[TopicPartition, SequenceNumber]
     ) -> int:
         """The same where tasks took turns: together they must have used what was given out.
 
@@ -155,7 +157,7 @@ class OpenTransaction:
         for one in written:
             counts[one.place] += one.record_count
         for place, end_sequence in end_sequences.items():
-            start = self.sequences.get(place, Sequence(0))
+            start = self.sequences.get(place, SequenceNumber(0))
             if (start + counts[place]) & SEQUENCE_MASK != end_sequence:
                 raise Refused(
                     ErrorCode.out_of_order_sequence_number,
@@ -336,12 +338,12 @@ def check_sequences(cluster: Cluster, transaction: OpenTransaction) -> None:
             )
 
 
-def sequence_of(producers: Iterable[ActiveProducer], handle: Handle) -> Sequence:
+def sequence_of(producers: Iterable[ActiveProducer], handle: Handle) -> SequenceNumber:
     """The next sequence of a handle in a partition, by what the partition tells; 0 at first."""
     for row in producers:
         if row.producer_id == handle.producer_id and row.producer_epoch == handle.producer_epoch:
-            return Sequence((row.last_sequence + 1) & SEQUENCE_MASK)
-    return Sequence(0)
+            return SequenceNumber((row.last_sequence + 1) & SEQUENCE_MASK)
+    return SequenceNumber(0)
 
 
 def _see_marked(cluster: Cluster, ended: Handle, places: Iterable[TopicPartition]) -> None:

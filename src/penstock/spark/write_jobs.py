@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pyarrow as pa
 
 from penstock.link.offsets import partitions_of
-from penstock.model import Sequence, TopicPartition
+from penstock.model import SequenceNumber, TopicPartition
 from penstock.spark.batch_transaction import Written
 from penstock.spark.connections import cluster, is_classic
 from penstock.spark.pack_rows import PACKED, PACKED_NAMES, Packer
@@ -37,7 +37,7 @@ class WriteFailed(Exception):
 
 @contextmanager
 def turns_for(
-    frame: "DataFrame", sequences: Mapping[TopicPartition, Sequence]
+    frame: "DataFrame", sequences: Mapping[TopicPartition, SequenceNumber]
 ) -> Iterator[Turns | None]:
     """Turns for the tasks of one job; None where they are not on one machine."""
     master = frame.sparkSession.conf.get("spark.master", "")
@@ -128,7 +128,7 @@ def _ran(
         # text is as long as a Java trace: the cause alone is passed on.
         raise WriteFailed(cause_of(str(failure))) from None
     return [
-        Written(TopicPartition(topic, partition), records, Sequence(end_sequence), writer)
+        Written(TopicPartition(topic, partition), records, SequenceNumber(end_sequence), writer)
         for topic, partition, records, end_sequence, writer in told
     ]
 

@@ -17,7 +17,7 @@ from penstock.columns.build_batches import PartitionBatches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.send_batches import produce
 from penstock.link.transactions import Handle, describe_producers
-from penstock.model import Sequence, TopicPartition
+from penstock.model import SequenceNumber, TopicPartition
 from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
 from penstock.spark.batch_transaction import (
     AGAIN,
@@ -48,7 +48,9 @@ class WriteTarget:
 
     properties: Mapping[str, str]
     handle: Handle
-    sequences: Mapping[TopicPartition, Sequence] = field(default_factory=dict)  # 0 where absent
+    sequences: Mapping[TopicPartition, SequenceNumber] = field(
+        default_factory=dict
+    )  # 0 where absent
     remedy: str = AGAIN  # told to who finds that another has written
     arrival: WorkArrives = field(default_factory=WorkArrives, compare=False)
 
@@ -60,7 +62,7 @@ class PartitionWriter:
         self._cluster = cluster(target.properties)
         self._target = target
         self._writer = writer
-        self._sequences: dict[TopicPartition, Sequence] = {}
+        self._sequences: dict[TopicPartition, SequenceNumber] = {}
         self._counts: dict[TopicPartition, int] = {}
         self._numbers: dict[tuple[TopicPartition, int], int] = {}  # of the last, by who packed it
         self._waiting: dict[TopicPartition, list[bytearray]] = {}
@@ -135,8 +137,8 @@ class PartitionWriter:
             if sequence_of(producers, self._target.handle) != self._first_sequence(place):
                 raise self._already_written(str(place))
 
-    def _first_sequence(self, place: TopicPartition) -> Sequence:
-        return self._target.sequences.get(place, Sequence(0))
+    def _first_sequence(self, place: TopicPartition) -> SequenceNumber:
+        return self._target.sequences.get(place, SequenceNumber(0))
 
     def _already_written(self, where: str) -> Refused:
         told = f"{self._writer}: {ALREADY_WRITTEN} {where}; {self._target.remedy}"
@@ -189,13 +191,15 @@ class TurnWriter:
                 end_sequence = turn.sequences[place]
                 self._written[place] = Written(place, total, end_sequence, self._writer)
 
-    def _stamped(self, some: PartitionBatches, sequence: Sequence) -> list[memoryview]:
+    def _stamped(self, some: PartitionBatches, sequence: SequenceNumber) -> list[memoryview]:
         for batch in some.batches:
             sequence = stamp(batch.content, self._handle, sequence)
         return [batch.content for batch in some.batches]
 
 
-def stamp(batch: bytearray | memoryview, handle: Handle, sequence: Sequence) -> Sequence:
+def stamp(
+    batch: bytearray | memoryview, handle: Handle, sequence: SequenceNumber
+) -> SequenceNumber:
     """Make a batch one of a transaction, and seal it; the sequence after it."""
     header = read_header(batch)
     stamped = header._replace(
@@ -206,4 +210,4 @@ def stamp(batch: bytearray | memoryview, handle: Handle, sequence: Sequence) -> 
     )
     write_header(batch, 0, stamped)
     seal(batch)
-    return Sequence((sequence + header.record_count) & SEQUENCE_MASK)
+    return SequenceNumber((sequence + header.record_count) & SEQUENCE_MASK)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.model import Sequence, TopicPartition
+from penstock.model import SequenceNumber, TopicPartition
 from penstock.spark.batch_transaction import SEQUENCE_MASK
 
 
@@ -28,7 +28,7 @@ class Turns:
     path: str
 
     @classmethod
-    def begin(cls, folder: str, sequences: Mapping[TopicPartition, Sequence]) -> "Turns":
+    def begin(cls, folder: str, sequences: Mapping[TopicPartition, SequenceNumber]) -> "Turns":
         """Turns of a job that starts at these sequences, at 0 where there is none."""
         path = Path(folder) / "turns"
         with path.open("xb") as file:
@@ -42,7 +42,7 @@ class Turns:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield Turn(file)
 
-    def end_sequences(self) -> dict[TopicPartition, Sequence]:
+    def end_sequences(self) -> dict[TopicPartition, SequenceNumber]:
         """How far each partition has been given out."""
         with self.turn() as turn:
             return turn.sequences
@@ -54,21 +54,21 @@ class Turn:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.sequences = {
-            TopicPartition(topic, partition): Sequence(sequence)
+            TopicPartition(topic, partition): SequenceNumber(sequence)
             for topic, partition, sequence in json.loads(file.read())
         }
 
-    def take(self, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, Sequence]:
+    def take(self, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, SequenceNumber]:
         """The first sequence for so many records in each place; they are nobody else's from now."""
-        first = {place: self.sequences.get(place, Sequence(0)) for place in counts}
+        first = {place: self.sequences.get(place, SequenceNumber(0)) for place in counts}
         for place, count in counts.items():
-            self.sequences[place] = Sequence((first[place] + count) & SEQUENCE_MASK)
+            self.sequences[place] = SequenceNumber((first[place] + count) & SEQUENCE_MASK)
         self._file.seek(0)
         _write(self._file, self.sequences)
         return first
 
 
-def _write(file: BinaryIO, sequences: Mapping[TopicPartition, Sequence]) -> None:
+def _write(file: BinaryIO, sequences: Mapping[TopicPartition, SequenceNumber]) -> None:
     rows = [[place.topic, place.partition, sequence] for place, sequence in sequences.items()]
     file.write(json.dumps(rows).encode())
     file.truncate()
