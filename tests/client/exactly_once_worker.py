@@ -11,7 +11,7 @@ import threading
 from penstock.client.commit_tracker import Commits
 from penstock.client.consumer import Consumer
 from penstock.client.producer import Producer
-from penstock.client.transaction import TransactionAborted
+from penstock.client.transaction import TransactionAbortedError
 
 SETTINGS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
 RECORDS_MAX = 7  # small, so that a kill falls into a transaction
@@ -45,7 +45,7 @@ def main(bootstrap: str, source: str, target: str, name: str) -> None:
                     for event in batch:
                         producer.send(event.value, partition=event.partition)
                         stop.wait(PACE_S)
-            except TransactionAborted:
+            except TransactionAbortedError:
                 continue
             copied += len(batch)
             sys.stdout.write(f"copied {copied}\n")

@@ -26,9 +26,9 @@ from penstock.serde.contract import Contract, Form
 from penstock.serde.errors import (
     ArgumentError,
     ClientError,
+    DecodeError,
     Reason,
-    RegistryUnavailable,
-    Undecodable,
+    RegistryUnavailableError,
 )
 
 MakeTopic = Callable[..., str]
@@ -153,7 +153,7 @@ def test_a_program_that_decides_for_itself_gets_what_was_before_first(
         while len(seen) < 2:
             batch = consumer.take_arrow(["id"], wait_s=20)
             seen += [] if batch is None else batch.values["id"].to_pylist()
-        with pytest.raises(Undecodable, match=f"{topic}-0 at 2"):
+        with pytest.raises(DecodeError, match=f"{topic}-0 at 2"):
             consumer.take_arrow(["id"], wait_s=20)
         while len(seen) < 4:
             batch = consumer.take_arrow(["id"], wait_s=20)
@@ -225,7 +225,7 @@ def test_a_registry_that_is_down_holds_batches_back_and_loses_none(
         Consumer(bootstrap, topic, topic, registry=down, registry_wait_s=0) as consumer,
     ):
         for _ in range(2):
-            with pytest.raises(RegistryUnavailable):
+            with pytest.raises(RegistryUnavailableError):
                 consumer.take_arrow(wait_s=20)
         assert consumer.quarantined == 0
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:

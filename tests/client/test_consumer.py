@@ -17,12 +17,18 @@ from penstock.client.decode_filter import OnUndecodable
 from penstock.client.flow_control import FlowLimits
 from penstock.client.producer import Producer
 from penstock.client.quarantine import Quarantined, quarantine_topic, read_envelope
-from penstock.client.quarantine_writer import QuarantineFailed
+from penstock.client.quarantine_writer import QuarantineError
 from penstock.client.registry import Registry
-from penstock.client.transaction import TransactionAborted
+from penstock.client.transaction import TransactionAbortedError
 from penstock.model import Offset, TopicPartition
 from penstock.serde.contract import Contract
-from penstock.serde.errors import ClientError, Reason, RegistryUnavailable, Stopped, Undecodable
+from penstock.serde.errors import (
+    ClientError,
+    ClosedError,
+    DecodeError,
+    Reason,
+    RegistryUnavailableError,
+)
 from penstock.serde.frame import SchemaId, write_prefix
 from penstock.serde.serializers import Serializer
 
@@ -228,7 +234,7 @@ def test_a_program_may_decide_for_itself(
     with raising as consumer:
         assert [event.offset for event in consumer.take(wait_s=20)][:1] == [0]
         offsets: list[int] = []
-        with pytest.raises(Undecodable, match=f"{topic}-0 at 1"):
+        with pytest.raises(DecodeError, match=f"{topic}-0 at 1"):
             consumer.take(wait_s=20)
         while not offsets:
             offsets = [event.offset for event in consumer.take(wait_s=20)]
@@ -253,9 +259,9 @@ def test_nothing_is_committed_past_what_could_not_be_put_aside(
     writer = consumer._sieve.quarantine  # noqa: SLF001 - there is no other way to break it
     record = writer.record
     writer.record = lambda origin, verdict: record(origin, verdict)._replace(topic=narrow)  # type: ignore[method-assign]  # as above
-    with pytest.raises(QuarantineFailed, match="Create the topic"):
+    with pytest.raises(QuarantineError, match="Create the topic"):
         next(consumer.events(idle_s=20))
-    with pytest.raises(QuarantineFailed):
+    with pytest.raises(QuarantineError):
         consumer.close()
     assert committed(bootstrap, topic, topic) < 0
 
@@ -271,7 +277,7 @@ def test_a_registry_that_is_down_holds_events_back_and_loses_none(
         Consumer(bootstrap, topic, topic, registry=down, registry_wait_s=0) as consumer,
     ):
         for _ in range(2):
-            with pytest.raises(RegistryUnavailable, match="Is it running"):
+            with pytest.raises(RegistryUnavailableError, match="Is it running"):
                 consumer.take(wait_s=20)
         assert consumer.quarantined == 0
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
@@ -289,7 +295,7 @@ def transform(consumer: Consumer, producer: Producer, *, fail_at: int) -> Iterat
                     if int(event.value) == fail_at and not failed:
                         failed = True
                         raise ArithmeticError
-        except (ArithmeticError, TransactionAborted):
+        except (ArithmeticError, TransactionAbortedError):
             continue
         yield len(batch)
 
@@ -364,8 +370,8 @@ def test_members_share_and_nothing_is_lost_when_one_leaves(
 def test_a_closed_consumer_says_so(bootstrap: str, topic: str) -> None:
     consumer = Consumer(bootstrap, topic, topic, flow=FlowLimits())
     consumer.close()
-    with pytest.raises(Stopped):
+    with pytest.raises(ClosedError):
         consumer.take()
-    with pytest.raises(Stopped):
+    with pytest.raises(ClosedError):
         consumer.seek(TopicPartition(topic, 0), Offset(0))
     consumer.close()

@@ -19,7 +19,7 @@ from penstock.columns.record_kernels_write import BytesLayout
 from penstock.model import Millis
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form
-from penstock.serde.errors import ClientError, DeliveryFailed, Stopped, Unencodable
+from penstock.serde.errors import ClientError, ClosedError, DeliveryError, EncodeError
 from penstock.serde.frame import Side
 from penstock.serde.serializers import Deserializer, Serializer
 
@@ -54,7 +54,7 @@ def test_events_are_written_under_a_contract(
         sent = producer.send({"id": 1}, key="a", headers=[("trace", b"x")], timestamp=Millis(1_000))
         assert sent.result(30) == Placed(topic, 0, 0, 1_000)  # type: ignore[arg-type]  # an Offset
         assert producer.send_many([{"id": 2}, {"id": 3}], keys=["b", "c"]).wait(30) == 2
-        with pytest.raises(Unencodable):
+        with pytest.raises(EncodeError):
             producer.send({"id": "no"})
         producer.send(None, key="a").result(30)
     values, keys = Deserializer(registry, topic), Deserializer(registry, topic, side=Side.KEY)
@@ -155,9 +155,9 @@ def test_an_event_among_many_that_does_not_fit_is_named_and_none_is_sent(
     rows[33]["tags"] = [7]
     contract = Contract(json.dumps(ORDERS))
     with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
-        with pytest.raises(Unencodable, match=r"event 33: .*tags"):
+        with pytest.raises(EncodeError, match=r"event 33: .*tags"):
             producer.send_many(rows)
-        with pytest.raises(Unencodable, match=r"event 3: .*tags"):
+        with pytest.raises(EncodeError, match=r"event 3: .*tags"):
             producer.send_many(rows[30:36])
         with pytest.raises(ClientError, match="columns"):
             producer.send_many(pa.RecordBatch.from_pylist([{"other": 1}] * 20))
@@ -214,10 +214,10 @@ def test_a_record_that_is_too_large_says_what_to_raise(bootstrap: str, topic: st
 def test_a_failed_delivery_is_told(bootstrap: str) -> None:
     settings = {"message.timeout.ms": 300, "socket.timeout.ms": 300}
     with Producer("127.0.0.1:1", "t", settings=settings) as producer:
-        with pytest.raises(DeliveryFailed, match="reachable"):
+        with pytest.raises(DeliveryError, match="reachable"):
             producer.send(b"x").result(30)
         sent = producer.send_many([b"x", b"y"])
-        with pytest.raises(DeliveryFailed, match="event 0"):
+        with pytest.raises(DeliveryError, match="event 0"):
             sent.wait(30)
         assert sorted(one.row or 0 for one in sent.failures) == [0, 1]
 
@@ -227,7 +227,7 @@ def test_a_value_without_a_contract_is_bytes_or_text(bootstrap: str, topic: str)
         with pytest.raises(ClientError, match="a contract"):
             producer.send({"id": 1})
         producer.send(memoryview(b"x")).result(30)
-    with pytest.raises(Stopped):
+    with pytest.raises(ClosedError):
         producer.send(b"late")
     with pytest.raises(ClientError, match="registry="):
         Producer(bootstrap, topic, value=Contract(ORDER))

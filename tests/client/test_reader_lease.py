@@ -17,7 +17,7 @@ from penstock.gate.registry_contracts import RegistryShelf
 from penstock.schemas.model import SchemaType, Source
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract, SubjectNames
-from penstock.serde.errors import ClientError, RegistryRefused
+from penstock.serde.errors import ClientError, RegistryRefusedError
 
 MakeTopic = Callable[..., str]
 WITH_COUPON = {
@@ -65,7 +65,7 @@ def test_a_running_consumer_keeps_the_field_it_uses(
         contract = Contract(json.dumps(WITHOUT))
         with (
             Producer(bootstrap, topic, registry=registry, value=contract) as producer,
-            pytest.raises(RegistryRefused, match="removing `coupon` breaks fraud-scorer 7"),
+            pytest.raises(RegistryRefusedError, match="removing `coupon` breaks fraud-scorer 7"),
         ):
             producer.send({"id": 1})
         assert consumer.quarantined == 0

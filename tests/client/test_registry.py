@@ -8,9 +8,9 @@ import pytest
 
 from penstock.client.registry import Registry
 from penstock.schemas.model import Reference, SchemaType, Source
-from penstock.serde.errors import RegistryRefused, RegistryUnavailable, UnknownSchema
+from penstock.serde.errors import RegistryRefusedError, RegistryUnavailableError, UnknownSchemaError
 from penstock.serde.frame import SchemaId
-from penstock.serde.schema_source import UnusableSchema
+from penstock.serde.schema_source import UnusableSchemaError
 
 
 class Counting(Protocol):
@@ -76,7 +76,7 @@ def test_what_is_cached_works_while_the_registry_is_down(counting: Counting) -> 
         registry.schema(SchemaId(1))
         counting.stop()
         assert registry.schema(SchemaId(1)).parsed.name == "Order"
-        with pytest.raises(RegistryUnavailable) as caught:
+        with pytest.raises(RegistryUnavailableError) as caught:
             registry.schema(SchemaId(2))
     assert caught.value.retriable
     assert counting.url in str(caught.value)
@@ -89,7 +89,7 @@ def test_a_registry_that_is_ill_is_tried_again_and_then_unavailable(counting: Co
     counting.answers["/schemas/ids/1"] = SCHEMA
     counting.status = 503
     with Registry(counting.url, attempts=3) as registry:
-        with pytest.raises(RegistryUnavailable, match="HTTP 503"):
+        with pytest.raises(RegistryUnavailableError, match="HTTP 503"):
             registry.schema(SchemaId(1))
         assert counting.asked["GET /schemas/ids/1"] == 3
         counting.status = 200
@@ -106,7 +106,7 @@ def test_another_node_is_asked_when_the_first_is_down(counting: Counting) -> Non
 def test_an_unknown_id_is_not_asked_for_again_for_a_while(counting: Counting) -> None:
     with Registry(counting.url) as registry:
         for _ in range(3):
-            with pytest.raises(UnknownSchema):
+            with pytest.raises(UnknownSchemaError):
                 registry.schema(SchemaId(5))
     assert counting.asked["GET /schemas/ids/5"] == 1
 
@@ -117,7 +117,7 @@ def test_an_answer_that_is_no_schema_is_unusable(counting: Counting) -> None:
     counting.answers["/schemas/ids/3"] = {"schema": "x", "schemaType": "COBOL"}
     with Registry(counting.url) as registry:
         for number in (1, 2, 3):
-            with pytest.raises(UnusableSchema):
+            with pytest.raises(UnusableSchemaError):
                 registry.schema(SchemaId(number))
 
 
@@ -125,7 +125,7 @@ def test_references_that_go_in_circles_are_refused(counting: Counting) -> None:
     circle = {"schema": ORDER, "references": [{"name": "A", "subject": "a", "version": 1}]}
     counting.answers["/schemas/ids/1"] = circle
     counting.answers["/subjects/a/versions/1"] = circle
-    with Registry(counting.url) as registry, pytest.raises(UnusableSchema, match="circles"):
+    with Registry(counting.url) as registry, pytest.raises(UnusableSchemaError, match="circles"):
         registry.schema(SchemaId(1))
 
 
@@ -137,7 +137,7 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 def test_a_real_registry_gives_ids_back_and_forth(registry: Registry, topic: str) -> None:
     subject, source = f"{topic}-value", Source(SchemaType.AVRO, ORDER)
-    with pytest.raises(UnknownSchema):
+    with pytest.raises(UnknownSchemaError):
         registry.look_up(subject, source)
     registered = registry.register(subject, source)
     assert registry.look_up(subject, source) == registered
@@ -165,6 +165,6 @@ def test_references_are_fetched_with_their_references(registry: Registry, topic:
 def test_an_incompatible_schema_is_refused_with_what_to_do(registry: Registry, topic: str) -> None:
     registry.register(topic, Source(SchemaType.AVRO, ORDER))
     changed = ORDER.replace("long", "string")
-    with pytest.raises(RegistryRefused, match="compatible") as caught:
+    with pytest.raises(RegistryRefusedError, match="compatible") as caught:
         registry.register(topic, Source(SchemaType.AVRO, changed))
     assert caught.value.code in (409, 40901)

@@ -20,7 +20,7 @@ from penstock.schemas.avro import parse
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import SchemaType, Source
 from penstock.schemas.readers import Reader
-from penstock.serde.errors import RegistryUnavailable
+from penstock.serde.errors import RegistryUnavailableError
 
 Write = Callable[..., Path]
 MakeOrder = Callable[..., str]
@@ -84,7 +84,7 @@ def test_a_registry_that_is_not_there_cannot_be_asked(tmp_path: Path, order: Mak
         result = ask(api, tmp_path / "new.avsc", order("a:int"), "orders-value")
         assert result.status is Status.UNCHECKED
         assert "Is it running" in result.error
-        with pytest.raises(RegistryUnavailable):
+        with pytest.raises(RegistryUnavailableError):
             api.subjects()
 
 

@@ -14,7 +14,7 @@ from penstock.protocol.records import Record, build_batch
 from penstock.schemas.model import SchemaType
 from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer, to_arrow
 from penstock.serde.contract import Contract, Form
-from penstock.serde.errors import Reason, Undecodable, Unencodable
+from penstock.serde.errors import DecodeError, EncodeError, Reason
 from penstock.serde.frame import Headers, SchemaId, write_prefix
 from penstock.serde.serializers import Deserializer, Framed, SerdeStats, Serializer
 
@@ -144,7 +144,7 @@ def test_no_values_and_only_nulls_are_batches_too(registry: Registry, topic: str
 
 def test_a_row_that_does_not_fit_is_named(registry: Registry, topic: str) -> None:
     write = BatchSerializer(registry, topic, contract(FIRST))
-    with pytest.raises(Unencodable, match="row 1"):
+    with pytest.raises(EncodeError, match="row 1"):
         write.serialize_many([{"id": 1, "tags": []}, {"id": None, "tags": []}])
 
 
@@ -237,7 +237,7 @@ def test_protobuf_frames_that_lead_elsewhere_are_wrong(registry: Registry, topic
     one_by_one = Deserializer(registry, topic, as_dicts=True)
     for wrong in wrongs:
         if wrong.row != 1:  # by itself, it is what it is
-            with pytest.raises(Undecodable) as refused:
+            with pytest.raises(DecodeError) as refused:
                 one_by_one.deserialize(values[wrong.row])
             assert refused.value.reason is wrong.reason
 
@@ -255,7 +255,7 @@ def test_a_string_of_proto2_that_is_no_text_is_refused_alone_and_in_a_batch(
     assert [(wrong.row, wrong.reason) for wrong in wrongs] == [(1, Reason.UNDECODABLE)]
     one = Deserializer(registry, topic, as_dicts=True)
     assert one.deserialize(sound) == {"name": "a"}
-    with pytest.raises(Undecodable, match="not UTF-8"):
+    with pytest.raises(DecodeError, match="not UTF-8"):
         one.deserialize(rotten)
 
 
@@ -301,7 +301,7 @@ def test_json_rows_are_validated_and_typed(registry: Registry, topic: str) -> No
     assert write.serialize_many(batch.slice(0, 2)).contents() == encoded.contents()
     two = BatchDeserializer(registry, topic, columns=["extra", "id"]).deserialize_many(values[:2])
     assert two.batch.to_pylist() == [{"extra": "[1,{}]", "id": 1}, {"extra": None, "id": 2**53 + 1}]
-    with pytest.raises(Unencodable, match="row 1"):
+    with pytest.raises(EncodeError, match="row 1"):
         write.serialize_many([{"id": 1}, {"id": "x"}])
 
 

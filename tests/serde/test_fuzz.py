@@ -12,7 +12,7 @@ from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType, Source
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.frame import SchemaId
 from penstock.serde.schema_source import KnownSchema, Registration
 from penstock.serde.serializers import Deserializer, Serializer
@@ -118,7 +118,7 @@ def read_all(count: int, seed: int) -> Counter[str]:
         try:
             read.deserialize(content)
             outcomes["read"] += 1
-        except Undecodable as wrong:
+        except DecodeError as wrong:
             outcomes[wrong.reason] += 1
     registry.close()
     return outcomes
@@ -153,7 +153,7 @@ def refusal(read: Deserializer, content: bytes) -> Reason | None:
     """Why it is not read; None if it is."""
     try:
         read.deserialize(content)
-    except Undecodable as wrong:
+    except DecodeError as wrong:
         return wrong.reason
     return None
 

@@ -12,7 +12,7 @@ from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import ClientError, Reason, Undecodable, UnsupportedRule
+from penstock.serde.errors import ClientError, DecodeError, Reason, UnsupportedRuleError
 from penstock.serde.frame import SchemaId, write_prefix
 from penstock.serde.serializers import Deserializer, Serializer
 
@@ -72,9 +72,9 @@ def test_a_schema_with_a_write_rule_is_not_written_with(
     registry: Registry, topic: str, contract: Contract, rule: dict[str, Any]
 ) -> None:
     register(registry, topic, domainRules=[rule])
-    with pytest.raises(UnsupportedRule, match=f"nothing was written.*'{rule['name']}'"):
+    with pytest.raises(UnsupportedRuleError, match=f"nothing was written.*'{rule['name']}'"):
         Serializer(registry, topic, contract).serialize(VALUE)
-    with pytest.raises(UnsupportedRule, match=rule["name"]):
+    with pytest.raises(UnsupportedRuleError, match=rule["name"]):
         BatchSerializer(registry, topic, contract).serialize_many([VALUE] * 20)
 
 
@@ -82,7 +82,7 @@ def test_ignoring_failures_does_not_let_a_value_out_without_its_rule(
     registry: Registry, topic: str
 ) -> None:
     with_rule(registry, topic, onFailure="NONE,NONE")
-    with pytest.raises(UnsupportedRule, match="enc"):
+    with pytest.raises(UnsupportedRuleError, match="enc"):
         Serializer(registry, topic).serialize(VALUE)
 
 
@@ -91,13 +91,13 @@ def test_a_rule_that_the_settings_of_the_subject_add_is_not_ignored(
 ) -> None:
     settings = {"overrideRuleSet": {"domainRules": [ENCRYPT]}}
     registry.http.send("PUT", f"/config/{topic}-value", "config", body=settings)
-    with pytest.raises(UnsupportedRule, match="enc"):
+    with pytest.raises(UnsupportedRuleError, match="enc"):
         Serializer(registry, topic, Contract(json.dumps(PERSON))).serialize(VALUE)
 
 
 def test_an_encoding_rule_is_not_ignored_either(registry: Registry, topic: str) -> None:
     register(registry, topic, encodingRules=[{**ENCRYPT, "type": "ENCRYPT_PAYLOAD"}])
-    with pytest.raises(UnsupportedRule, match="ENCRYPT_PAYLOAD"):
+    with pytest.raises(UnsupportedRuleError, match="ENCRYPT_PAYLOAD"):
         Serializer(registry, topic).serialize(VALUE)
 
 
@@ -146,7 +146,7 @@ def test_reading_follows_on_failure(
         if is_read:
             assert one.deserialize(content) == VALUE
             continue
-        with pytest.raises(Undecodable, match="the rule 'enc'") as found:
+        with pytest.raises(DecodeError, match="the rule 'enc'") as found:
             one.deserialize(content)
         assert found.value.reason is Reason.UNUSABLE_SCHEMA
     if is_read:
@@ -168,7 +168,7 @@ def test_events_are_not_read_as_a_version_that_migrates_them(
     }
     register(registry, topic, newer, migrationRules=[UPGRADE])
     assert Deserializer(registry, topic).deserialize(content) == VALUE, "as it was written"
-    with pytest.raises(Undecodable, match="rename"):
+    with pytest.raises(DecodeError, match="rename"):
         Deserializer(registry, topic, reader=Contract()).deserialize(content)
     (wrong,) = BatchDeserializer(registry, topic).deserialize_many([content]).wrongs
     assert "rename" in wrong.detail
@@ -183,9 +183,9 @@ def test_producers_and_consumers_refuse_alike(
     topic = make_topic()
     schema_id = with_rule(registry, topic, onFailure="ERROR")
     with Producer(bootstrap, topic, value=Contract(), registry=registry) as producer:
-        with pytest.raises(UnsupportedRule, match="enc"):
+        with pytest.raises(UnsupportedRuleError, match="enc"):
             producer.send(VALUE)
-        with pytest.raises(UnsupportedRule, match="enc"):
+        with pytest.raises(UnsupportedRuleError, match="enc"):
             producer.send_many([VALUE] * 20)
     with Producer(bootstrap, topic) as producer:
         producer.send(write_prefix(SchemaId(schema_id)) + PAYLOAD).result(30)

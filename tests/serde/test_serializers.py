@@ -24,11 +24,11 @@ from penstock.serde.avro.limits import NESTING_MAX
 from penstock.serde.contract import Contract, Form, SubjectNames
 from penstock.serde.errors import (
     ClientError,
+    DecodeError,
+    EncodeError,
     Reason,
-    RegistryUnavailable,
-    Undecodable,
-    Unencodable,
-    UnknownSchema,
+    RegistryUnavailableError,
+    UnknownSchemaError,
 )
 from penstock.serde.frame import SchemaId, Side, read_frame, write_prefix
 from penstock.serde.protobuf.event import MessageTypes, own
@@ -210,18 +210,18 @@ def test_a_reader_sees_events_through_its_own_schema(registry: Registry, topic: 
     read = Deserializer(registry, topic, reader=avro(document))
     assert read.deserialize(content) == {"number": 7.0, "coupon": "none"}
     document["fields"] = [{"name": "missing", "type": "string"}]
-    with pytest.raises(Undecodable) as caught:
+    with pytest.raises(DecodeError) as caught:
         Deserializer(registry, topic, reader=avro(document)).deserialize(content)
     assert caught.value.reason is Reason.UNRESOLVABLE
     wrong_language = Deserializer(registry, topic, reader=json_contract())
-    with pytest.raises(Undecodable, match="to be read as JSON"):
+    with pytest.raises(DecodeError, match="to be read as JSON"):
         wrong_language.deserialize(content)
 
 
 def test_the_latest_version_is_written_and_read_without_a_schema(
     registry: Registry, topic: str
 ) -> None:
-    with pytest.raises(UnknownSchema):
+    with pytest.raises(UnknownSchemaError):
         Serializer(registry, topic).serialize(EVENT)
     Serializer(registry, topic, avro()).prepare()
     content = Serializer(registry, topic).serialize(EVENT).content
@@ -230,7 +230,7 @@ def test_the_latest_version_is_written_and_read_without_a_schema(
 
 def test_nothing_is_registered_where_somebody_else_decides(registry: Registry, topic: str) -> None:
     contract = Contract(json.dumps(ORDER), auto_register=False)
-    with pytest.raises(UnknownSchema):
+    with pytest.raises(UnknownSchemaError):
         Serializer(registry, topic, contract).serialize(EVENT)
     Serializer(registry, topic, avro()).prepare()
     assert Serializer(registry, topic, contract).serialize(EVENT).content
@@ -266,7 +266,7 @@ def test_the_subject_follows_the_strategy(registry: Registry, topic: str, tmp_pa
 def test_a_value_that_does_not_fit_is_not_written(
     registry: Registry, topic: str, change: dict[str, Any]
 ) -> None:
-    with pytest.raises(Unencodable) as caught:
+    with pytest.raises(EncodeError) as caught:
         Serializer(registry, topic, avro()).serialize({**EVENT, **change})
     assert f"{topic}-value" in str(caught.value)
 
@@ -281,11 +281,11 @@ def test_values_that_do_not_fit_other_languages_are_not_written(
         {"name": "a", "b": 1},
         {"name": float("nan")},
     ):
-        with pytest.raises(Unencodable):
+        with pytest.raises(EncodeError):
             as_json.serialize(value)
     as_proto = Serializer(registry, f"{topic}-p", proto())
     for wrong in ({"nope": 1}, {"sizes": ["a"]}, {"id": 5}, "text"):
-        with pytest.raises(Unencodable):
+        with pytest.raises(EncodeError):
             as_proto.serialize(wrong)
 
 
@@ -314,7 +314,7 @@ def test_what_cannot_be_read_says_why_and_is_counted(registry: Registry, topic: 
     }
     read = Deserializer(registry, topic)
     for reason, wrong in bad.items():
-        with pytest.raises(Undecodable) as caught:
+        with pytest.raises(DecodeError) as caught:
             read.deserialize(wrong)
         assert caught.value.reason is reason
         assert read.stats.errors[f"{topic}-value", reason] == 1
@@ -326,7 +326,7 @@ def test_what_cannot_be_read_says_why_and_is_counted(registry: Registry, topic: 
         (as_json[:5] + b'{"name":1}', Reason.RULE_VIOLATED),
         (as_json[:5] + b"[" * 100_000, Reason.UNDECODABLE),
     ):
-        with pytest.raises(Undecodable) as caught:
+        with pytest.raises(DecodeError) as caught:
             read.deserialize(wrong)
         assert caught.value.reason is reason
 
@@ -342,19 +342,19 @@ def test_a_few_bytes_cannot_ask_for_everything(registry: Registry, topic: str) -
     assert short is not None
     assert read.deserialize(short) == {"next": {"next": None}}
     for levels in (NESTING_MAX + 1, 100_000):
-        with pytest.raises(Undecodable, match="nested"):
+        with pytest.raises(DecodeError, match="nested"):
             read.deserialize(short[:5] + b"\x02" * levels + b"\x00")
     nothings = Serializer(registry, f"{topic}-n", avro({"type": "array", "items": "null"}))
     few = nothings.serialize([None, None]).content
     assert few is not None
     assert read.deserialize(few) == [None, None]
-    with pytest.raises(Undecodable, match="items"):
+    with pytest.raises(DecodeError, match="items"):
         read.deserialize(few[:5] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00")
 
 
 def test_an_event_with_a_new_schema_waits_for_the_registry_and_is_not_bad() -> None:
     with Registry("http://127.0.0.1:1", attempts=1) as registry:
         read = Deserializer(registry, "t")
-        with pytest.raises(RegistryUnavailable):
+        with pytest.raises(RegistryUnavailableError):
             read.deserialize(write_prefix(SchemaId(1)))
         assert not read.stats.errors

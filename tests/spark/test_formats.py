@@ -10,7 +10,7 @@ from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract
-from penstock.serde.errors import Unencodable
+from penstock.serde.errors import EncodeError
 from penstock.spark.pack_rows import Encoder
 from penstock.spark.write_options import WriteRequest, prepared
 from penstock.testing.platform import Platform
@@ -59,5 +59,5 @@ def test_a_sink_asserts_formats_if_its_contract_does(
     if not assert_formats:
         assert len(list(encoder.encode(rows))) == 1
         return
-    with pytest.raises(Unencodable, match="date-time"):
+    with pytest.raises(EncodeError, match="date-time"):
         list(encoder.encode(rows))

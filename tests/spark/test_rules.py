@@ -12,7 +12,7 @@ from penstock.client.registry import Registry
 from penstock.errors import Refused
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import UnsupportedRule
+from penstock.serde.errors import UnsupportedRuleError
 from penstock.serde.frame import Side
 from penstock.spark.pack_rows import check_columns
 from penstock.spark.read_options import Coding
@@ -40,9 +40,9 @@ def test_a_sink_refuses_a_schema_with_a_write_rule(
 ) -> None:
     register(registry, topic, mode="WRITE")
     request = WriteRequest(properties={}, topic=topic, schema=schema, registry_url=registry_url)
-    with pytest.raises(UnsupportedRule, match="positive"):
+    with pytest.raises(UnsupportedRuleError, match="positive"):
         prepared(request)
-    with pytest.raises(UnsupportedRule, match="positive"):
+    with pytest.raises(UnsupportedRuleError, match="positive"):
         check_columns(request.plan(["id"]), pa.schema({"id": pa.int64()}))
 
 

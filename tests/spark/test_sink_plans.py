@@ -15,7 +15,7 @@ from penstock.protocol.compression import Codec
 from penstock.schemas.model import SchemaType
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import ClientError, RegistryRefused, UnknownSchema
+from penstock.serde.errors import ClientError, RegistryRefusedError, UnknownSchemaError
 from penstock.serde.frame import Side
 from penstock.serde.serializers import Deserializer, Serializer
 from penstock.spark.connections import kafka_properties
@@ -127,9 +127,9 @@ def test_an_incompatible_schema_stops_the_job_before_it_starts(
 ) -> None:
     topic = make_topic(1)
     Serializer(registry, topic, Contract(ORDER)).prepare()
-    with pytest.raises(RegistryRefused):
+    with pytest.raises(RegistryRefusedError):
         exactly_once(topic, schema=NARROW, registry=registry_url, bootstrap_servers=bootstrap)
-    with pytest.raises(UnknownSchema):
+    with pytest.raises(UnknownSchemaError):
         exactly_once(
             make_topic(1),
             schema=Contract(ORDER, auto_register=False),

@@ -28,7 +28,7 @@ from penstock.protocol.records import Record, build_batch
 from penstock.schemas.model import SchemaType
 from penstock.serde import batch_serializers
 from penstock.serde.contract import Contract, Form
-from penstock.serde.errors import RegistryUnavailable
+from penstock.serde.errors import RegistryUnavailableError
 from penstock.serde.frame import SchemaKey, Side
 from penstock.serde.serializers import Serializer
 from penstock.spark import connections, decode_rows, exactly_once, read_task
@@ -355,7 +355,7 @@ def test_a_registry_that_is_away_is_an_error_that_says_where(topic: Topic) -> No
         partitions = reader.partitions()
     with pytest.raises(UnreadableRecord, match=f"{topic.name}-0 from offset 0 on: the schema reg"):
         rows(reader, partitions, schema)
-    with pytest.raises(RegistryUnavailable, match=rf"could not be asked.*{topic.name}-value"):
+    with pytest.raises(RegistryUnavailableError, match=rf"could not be asked.*{topic.name}-value"):
         read_schema({**topic.decoded, "registry": "http://127.0.0.1:9"})
 
 
@@ -370,7 +370,7 @@ def test_a_registry_that_comes_back_in_mid_task_was_waited_for(
     def away_at_first(registry: Registry, key: SchemaKey) -> Any:
         asked.append(key)
         if len(asked) < 3:
-            raise RegistryUnavailable(registry.url, f"schema {key}", "connection refused")
+            raise RegistryUnavailableError(registry.url, f"schema {key}", "connection refused")
         return ask(registry, key)
 
     monkeypatch.setattr(Registry, "schema", away_at_first)

@@ -19,7 +19,7 @@ from penstock.schemas.model import ParsedSchema, SchemaType, Source
 from penstock.schemas.parse_cache import parse
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import Undecodable
+from penstock.serde.errors import DecodeError
 from penstock.serde.frame import SchemaId, write_prefix
 from penstock.serde.serializers import Deserializer
 from penstock.testing.platform import Platform
@@ -159,12 +159,12 @@ class Readings:
     def _alone(self, one: Deserializer, content: bytes) -> Any:
         try:
             return one.deserialize(content)
-        except Undecodable as refused:
+        except DecodeError as refused:
             return refused
 
     @property
     def reasons_alone(self) -> list[str | None]:
-        return [str(one.reason) if isinstance(one, Undecodable) else None for one in self.alone]
+        return [str(one.reason) if isinstance(one, DecodeError) else None for one in self.alone]
 
     def rows(self) -> list[Any]:
         """The rows of the batch; None for one that was refused."""

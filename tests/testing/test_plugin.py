@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer as PlainProducer
 
-from penstock.serde.errors import DeliveryFailed
+from penstock.serde.errors import DeliveryError
 
 if TYPE_CHECKING:
     from penstock.testing.platform import Platform
@@ -101,7 +101,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room(
     penstock_producer().send(b"kept").result(SOON_S)
     penstock.fill_disk()
     refused = penstock_producer(settings=IMPATIENT).send(b"lost")
-    with pytest.raises(DeliveryFailed):
+    with pytest.raises(DeliveryError):
         refused.result(SOON_S)
     penstock.free_disk()
     penstock_producer().send(b"room again").result(SOON_S)

@@ -28,7 +28,7 @@ RegistryUrl = Annotated[
 ]
 
 
-class RegistryRefused(Exception):
+class RegistryRefusedError(Exception):
     """The registry declined: its code, and its words."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -44,18 +44,18 @@ class RegistryLink:
         self._client = client
 
     def ask(self, method: str, *segments: object, body: Any = None, **options: Any) -> Any:
-        """One request; RegistryRefused when it is declined."""
+        """One request; RegistryRefusedError when it is declined."""
         path = "/" + "/".join(quote(str(segment), safe="") for segment in segments)
         answer = self._client.request(method, path, json=body, params=options)
         try:
             document = answer.json()
         except ValueError:
-            raise RegistryRefused(answer.status_code, 0, "the answer is not JSON") from None
+            raise RegistryRefusedError(answer.status_code, 0, "the answer is not JSON") from None
         if answer.is_success:
             return document
         code = document.get("error_code", 0) if isinstance(document, dict) else 0
         said = document.get("message", "") if isinstance(document, dict) else ""
-        raise RegistryRefused(answer.status_code, code, said)
+        raise RegistryRefusedError(answer.status_code, code, said)
 
     def version(self, subject: str, version: str) -> dict[str, Any]:
         """One version of a subject."""
@@ -87,7 +87,7 @@ def reaching(url: str) -> Iterator[RegistryLink]:
     try:
         with httpx.Client(base_url=url, timeout=WAIT_S * 3, headers=headers) as client:
             yield RegistryLink(client)
-    except RegistryRefused as refusal:
+    except RegistryRefusedError as refusal:
         fail(f"{refusal} ({refusal.code})")
     except InvalidSchema as wrong:
         fail(f"that is not a schema: {wrong}")

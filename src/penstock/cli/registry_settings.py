@@ -7,7 +7,7 @@ set; the scope is a subject, a context (`:.name:`), or "" for the registry.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from penstock.cli.registry_link import NOT_FOUND, RegistryLink, RegistryRefused
+from penstock.cli.registry_link import NOT_FOUND, RegistryLink, RegistryRefusedError
 
 GLOBAL: Final = ""
 _READ_AS, _WRITTEN_AS = "compatibilityLevel", "compatibility"  # one setting, two names in the API
@@ -59,7 +59,7 @@ def set_mode(link: RegistryLink, scope: str, mode: str | None) -> None:
 def _own(link: RegistryLink, kind: str, scope: str) -> dict[str, Any] | None:
     try:
         return dict(link.ask("GET", *_path(kind, scope)))
-    except RegistryRefused as refusal:
+    except RegistryRefusedError as refusal:
         if refusal.status != NOT_FOUND:
             raise
         return None

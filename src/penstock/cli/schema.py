@@ -12,7 +12,7 @@ from penstock.cli.connect import REFUSED, AsJson, fail, show_json, show_table
 from penstock.cli.registry_link import (
     LOCAL,
     RegistryLink,
-    RegistryRefused,
+    RegistryRefusedError,
     RegistryUrl,
     reaching,
     schema_body,
@@ -147,7 +147,7 @@ def _explained(link: RegistryLink, subject: str, body: dict[str, Any]) -> list[s
     try:
         earlier = link.parsed(link.version(subject, "latest"))
         return _changes(explain(link.parsed(body), earlier, _policy(link, subject)))
-    except RegistryRefused:
+    except RegistryRefusedError:
         return []
 
 
@@ -351,7 +351,7 @@ def _bring_in(link: RegistryLink, documents: list[dict[str, Any]]) -> None:
         for one in documents:
             try:
                 link.ask("POST", "subjects", one["subject"], "versions", body=_importable(one))
-            except RegistryRefused as refusal:
+            except RegistryRefusedError as refusal:
                 if refusal.code != INVALID_SCHEMA or not one.get("references"):
                     raise
                 postponed.append(one)

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from penstock.client.metrics import ClientMetrics
     from penstock.client.producer import KEY_HASH, Producer, RoundRobin, Sticky
     from penstock.client.registry import Registry
-    from penstock.client.transaction import TransactionAborted
+    from penstock.client.transaction import TransactionAbortedError
     from penstock.schemas.readers import Reader
     from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer
     from penstock.serde.contract import Contract, Form, SubjectNames
     from penstock.serde.errors import (
         ArgumentError,
         ClientError,
-        DeliveryFailed,
+        DecodeError,
+        DeliveryError,
+        EncodeError,
         Reason,
-        RegistryRefused,
-        RegistryUnavailable,
-        Undecodable,
-        Unencodable,
-        UnsupportedRule,
+        RegistryRefusedError,
+        RegistryUnavailableError,
+        UnsupportedRuleError,
         WaitTimeoutError,
     )
     from penstock.serde.serializers import Deserializer, Serializer
@@ -53,13 +53,13 @@ _HOMES: Final = {
     "penstock.serde.errors": (
         "ArgumentError",
         "ClientError",
-        "DeliveryFailed",
+        "DeliveryError",
         "Reason",
-        "RegistryRefused",
-        "RegistryUnavailable",
-        "Undecodable",
-        "Unencodable",
-        "UnsupportedRule",
+        "RegistryRefusedError",
+        "RegistryUnavailableError",
+        "DecodeError",
+        "EncodeError",
+        "UnsupportedRuleError",
         "WaitTimeoutError",
     ),
     "penstock.client.event": ("Event",),
@@ -68,7 +68,7 @@ _HOMES: Final = {
     "penstock.client.metrics": ("ClientMetrics",),
     "penstock.client.producer": ("KEY_HASH", "Producer", "RoundRobin", "Sticky"),
     "penstock.client.registry": ("Registry",),
-    "penstock.client.transaction": ("TransactionAborted",),
+    "penstock.client.transaction": ("TransactionAbortedError",),
     "penstock.schemas.readers": ("Reader",),
     "penstock.serde.batch_serializers": ("BatchDeserializer", "BatchSerializer"),
     "penstock.serde.contract": ("Contract", "Form", "SubjectNames"),
@@ -89,8 +89,10 @@ __all__ = [
     "Commits",
     "Consumer",
     "Contract",
-    "DeliveryFailed",
+    "DecodeError",
+    "DeliveryError",
     "Deserializer",
+    "EncodeError",
     "Event",
     "EventBatch",
     "FlowLimits",
@@ -100,16 +102,14 @@ __all__ = [
     "Reader",
     "Reason",
     "Registry",
-    "RegistryRefused",
-    "RegistryUnavailable",
+    "RegistryRefusedError",
+    "RegistryUnavailableError",
     "RoundRobin",
     "Serializer",
     "Sticky",
     "SubjectNames",
-    "TransactionAborted",
-    "Undecodable",
-    "Unencodable",
-    "UnsupportedRule",
+    "TransactionAbortedError",
+    "UnsupportedRuleError",
     "WaitTimeoutError",
 ]
 

@@ -25,7 +25,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from penstock.client.poll_thread import Intake, end_offsets, offset_of, places_by_partition
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.model import Offset, TopicPartition
-from penstock.serde.errors import Rebalanced
+from penstock.serde.errors import RebalancedError
 
 
 class Commits(StrEnum):
@@ -81,10 +81,10 @@ class Progress:
             self.settled()
 
     def positions(self) -> list[KafkaPartition]:
-        """For a transaction: what comes after all that was handed over. Raises Rebalanced."""
+        """For a transaction: what comes after all that was handed over. Raises RebalancedError."""
         with self._lock:
             if self._is_torn:
-                raise Rebalanced(
+                raise RebalancedError(
                     "partitions went to another member of the group while their events were being "
                     "handled; it will handle them"
                 )

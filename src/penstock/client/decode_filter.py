@@ -19,7 +19,7 @@ from penstock.client.quarantine import Origin, quarantine_topic, verdict_on
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.model import Millis
-from penstock.serde.errors import ClientError, RegistryUnavailable, Undecodable
+from penstock.serde.errors import ClientError, DecodeError, RegistryUnavailableError
 from penstock.serde.frame import Side
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Sieve:
             try:
                 done.append((message, self._read(origin_of(message))))
             except ClientError as failure:
-                is_over = isinstance(failure, Undecodable) and not done
+                is_over = isinstance(failure, DecodeError) and not done
                 return Sifted(done, messages[number + is_over :], failure)
         return Sifted(done, (), None)
 
@@ -102,11 +102,11 @@ class Sieve:
             return SiftedColumns(messages, batch, (), None)
         readable = dict(enumerate(messages))
         for row, reason, detail, schema in wrongs:
-            wrong = Undecodable(reason, detail, schema=schema, subject=f"{topic}-{Side.VALUE}")
+            wrong = DecodeError(reason, detail, schema=schema, subject=f"{topic}-{Side.VALUE}")
             try:
                 self._put_aside(origin_of(messages[row]), UndecodableSide(Side.VALUE, wrong))
             except ClientError as failure:
-                is_over = isinstance(failure, Undecodable) and row == 0
+                is_over = isinstance(failure, DecodeError) and row == 0
                 before = [one for place, one in readable.items() if place < row]
                 rest = messages[row + is_over :]
                 return SiftedColumns(messages[:row], batch.among(before), rest, failure)
@@ -131,7 +131,7 @@ class Sieve:
         while True:
             try:
                 return read()
-            except RegistryUnavailable as failure:
+            except RegistryUnavailableError as failure:
                 if time.monotonic() >= deadline_s:
                     raise
                 self._lines.log("registry", logging.WARNING, "events wait: %s", failure)
@@ -164,8 +164,8 @@ class Sieve:
         )  # fmt: skip
 
 
-def _placed(wrong: Undecodable, origin: Origin) -> Undecodable:
+def _placed(wrong: DecodeError, origin: Origin) -> DecodeError:
     where = f"{origin.topic}-{origin.partition} at {origin.offset}"
-    return Undecodable(
+    return DecodeError(
         wrong.reason, f"{where}: {wrong.detail}", schema=wrong.schema, subject=wrong.subject
     )

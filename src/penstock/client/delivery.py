@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
-from penstock.client.kafka_errors import KafkaFailed, connected, explained
+from penstock.client.kafka_errors import BrokerError, connected, explained
 from penstock.model import Millis, Offset, TopicPartition
-from penstock.serde.errors import ArgumentError, DeliveryFailed, Stopped, WaitTimeoutError
+from penstock.serde.errors import ArgumentError, ClosedError, DeliveryError, WaitTimeoutError
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Deliveries:
         self._changed = threading.Condition(self._lock)
         self.sent = 0
         self.delivered = 0
-        self.failures: list[DeliveryFailed] = []
+        self.failures: list[DeliveryError] = []
         self._last_offsets: dict[tuple[str | None, int | None], int | None] = {}
 
     @property
@@ -134,7 +134,7 @@ class Outbox:
     def put(self, record: Outgoing, on_delivery: OnDelivery) -> None:
         """Send a record; `on_delivery` is told what became of it, on a thread of its own."""
         if self._stopping.is_set():
-            raise Stopped("it was closed; nothing can be sent any more")
+            raise ClosedError("it was closed; nothing can be sent any more")
         more: dict[str, Any] = {}
         if record.headers:
             more["headers"] = _header_pairs(record)
@@ -156,22 +156,22 @@ class Outbox:
                     raise self._stuck(record.topic) from None
                 self._poll()
             except KafkaException as failure:
-                raise KafkaFailed(failure.args[0], f"sending to {record.topic}") from None
+                raise BrokerError(failure.args[0], f"sending to {record.topic}") from None
             except (TypeError, ValueError, OverflowError) as wrong:
                 raise ArgumentError(
                     f"the record for {record.topic} cannot be sent: {wrong}. The topic is text, "
                     "partition and timestamp are integers, header values are bytes"
                 ) from None
 
-    def _stuck(self, topic: str) -> DeliveryFailed:
+    def _stuck(self, topic: str) -> DeliveryError:
         told = (
             f"the queue is full and nothing left it for {QUEUE_WAIT_S:.0f} s. "
             f"Is {self._bootstrap} reachable?"
         )
-        return DeliveryFailed(topic, told, retriable=True)
+        return DeliveryError(topic, told, retriable=True)
 
     def send(self, record: Outgoing) -> "Future[Placed]":
-        """Send a record; the future tells where it is, or raises DeliveryFailed."""
+        """Send a record; the future tells where it is, or raises DeliveryError."""
         future: Future[Placed] = Future()
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -192,9 +192,9 @@ class Outbox:
         try:
             found = self.kafka.list_topics(topic, timeout=10).topics[topic]
         except KafkaException as failure:
-            raise KafkaFailed(failure.args[0], f"asking for the partitions of {topic}") from None
+            raise BrokerError(failure.args[0], f"asking for the partitions of {topic}") from None
         if found.error is not None:
-            raise KafkaFailed(found.error, f"asking for the partitions of {topic}")
+            raise BrokerError(found.error, f"asking for the partitions of {topic}")
         if len(self._partition_counts) >= TOPICS_MAX:
             self._partition_counts.clear()
         self._partition_counts[topic] = (len(found.partitions), now_s)
@@ -205,14 +205,14 @@ class Outbox:
         try:
             return int(self.kafka.flush(timeout_s))
         except KafkaException as failure:
-            raise KafkaFailed(failure.args[0], "waiting for deliveries") from None
+            raise BrokerError(failure.args[0], "waiting for deliveries") from None
 
     def close(self, timeout_s: float = CLOSE_WAIT_S) -> None:
         """Deliver what is under way, and stop."""
         if not self._stopping.is_set():
             try:
                 self.flush(timeout_s)
-            except KafkaFailed as failure:
+            except BrokerError as failure:
                 logger.warning("closing: %s", failure)
             self._stopping.set()
             self._thread.join()
@@ -247,6 +247,6 @@ def _placed(message: Message) -> Placed:
     return Placed(topic, partition, place, Millis(message.timestamp()[1]))
 
 
-def _failed(error: KafkaError, message: Message, row: int | None = None) -> DeliveryFailed:
+def _failed(error: KafkaError, message: Message, row: int | None = None) -> DeliveryError:
     topic = message.topic() or "?"
-    return DeliveryFailed(topic, explained(error), retriable=bool(error.retriable()), row=row)
+    return DeliveryError(topic, explained(error), retriable=bool(error.retriable()), row=row)

@@ -13,7 +13,7 @@ from penstock.client.quarantine import Origin
 from penstock.client.registry import Registry
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.serde.contract import Contract
-from penstock.serde.errors import Undecodable
+from penstock.serde.errors import DecodeError
 from penstock.serde.frame import Side
 from penstock.serde.serializers import Deserializer
 
@@ -39,7 +39,7 @@ class Event:
 class UndecodableSide(Exception):
     """Which half of a record could not be read, and why."""
 
-    def __init__(self, side: Side, wrong: Undecodable) -> None:
+    def __init__(self, side: Side, wrong: DecodeError) -> None:
         super().__init__(str(wrong))
         self.side = side
         self.wrong = wrong
@@ -71,7 +71,7 @@ class Reading:
         return iter(list(self._deserializers.values()))
 
     def event(self, origin: Origin) -> Event:
-        """The event; raises UndecodableSide, or RegistryUnavailable for no fault of the event."""
+        """The event. Raises UndecodableSide, or RegistryUnavailableError: retry later."""
         return Event(
             origin.topic,
             origin.partition,
@@ -87,7 +87,7 @@ class Reading:
             return content
         try:
             return self.deserializer(origin.topic, side).deserialize(content, origin.headers)
-        except Undecodable as wrong:
+        except DecodeError as wrong:
             raise UndecodableSide(side, wrong) from None
 
     def deserializer(self, topic: str, side: Side) -> Deserializer:

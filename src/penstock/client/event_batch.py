@@ -103,7 +103,7 @@ class ColumnReading:
     def read(
         self, topic: str, messages: Sequence[Message]
     ) -> tuple[EventBatch, Sequence[WrongRow]]:
-        """A row per record; raises RegistryUnavailable for no fault of theirs."""
+        """A row per record; raises RegistryUnavailableError for no fault of theirs."""
         one = self._deserializers.get(topic)
         if one is None:
             one = self._deserializers[topic] = BatchDeserializer(

@@ -50,7 +50,7 @@ _REACH: Final = (
 _Client = TypeVar("_Client")
 
 
-class KafkaFailed(ClientError):
+class BrokerError(ClientError):
     """The cluster declined, or could not be reached."""
 
     def __init__(self, error: KafkaError, doing: str) -> None:

@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.flow_control import RECORD_OVERHEAD_BYTES, Flow
 from penstock.client.kafka_errors import (
-    KafkaFailed,
+    BrokerError,
     KafkaReports,
     connected,
     ends_reading,
@@ -31,7 +31,7 @@ from penstock.client.kafka_errors import (
 )
 from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.model import Offset, TopicPartition
-from penstock.serde.errors import ArgumentError, Stopped, WaitTimeoutError
+from penstock.serde.errors import ArgumentError, ClosedError, WaitTimeoutError
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Intake:
         self._queue: deque[Message] = deque()
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._ends: dict[TopicPartition, Offset] = {}  # to be stored, and so committed
-        self._failure: KafkaFailed | None = None
+        self._failure: BrokerError | None = None
         self._largest_bytes = 1 << 20  # of a record, until one was seen
         self._started_s = 0.0
         self._was_assigned = False  # at least once, perhaps nothing
@@ -101,7 +101,7 @@ class Intake:
             if not taken and self._failure is not None:
                 raise self._failure
             if not taken and self._stopping.is_set():
-                raise Stopped("the consumer was closed")
+                raise ClosedError("the consumer was closed")
             return Taken(taken, self.flow.epoch)
 
     def _has_news(self) -> bool:
@@ -141,7 +141,7 @@ class Intake:
         )
         for place in answers or ():
             if place.error is not None:
-                raise KafkaFailed(place.error, f"committing {place.topic}")
+                raise BrokerError(place.error, f"committing {place.topic}")
 
     def group_metadata(self) -> Any:
         """Who we are in the group, or were a moment ago; in that case the broker declines."""
@@ -162,19 +162,19 @@ class Intake:
             with self._changed:
                 self._changed.notify_all()
                 for _, future in self._commands:
-                    future.set_exception(Stopped("the consumer was closed"))
+                    future.set_exception(ClosedError("the consumer was closed"))
                 self._commands.clear()
 
     def _on_thread(self, command: Callable[[], _Answer], doing: str) -> _Answer:
         future: Future[_Answer] = Future()
         with self._changed:
             if self._stopping.is_set():
-                raise Stopped("the consumer was closed")
+                raise ClosedError("the consumer was closed")
             self._commands.append((command, future))
         try:
             return future.result(_COMMAND_S)
         except KafkaException as failure:
-            raise KafkaFailed(failure.args[0], doing) from None
+            raise BrokerError(failure.args[0], doing) from None
         except TimeoutError:
             raise WaitTimeoutError(f"{doing} took longer than {_COMMAND_S:.0f} s") from None
 
@@ -186,7 +186,7 @@ class Intake:
                 self._fetch()
                 self._report_waiting()
             except KafkaException as failure:
-                self._fail(KafkaFailed(failure.args[0], "reading"))
+                self._fail(BrokerError(failure.args[0], "reading"))
                 time.sleep(_POLL_S)
 
     def _obey(self) -> None:
@@ -241,7 +241,7 @@ class Intake:
             if error is None:
                 records.append(message)
             elif ends_reading(error):
-                self._fail(KafkaFailed(error, f"reading {message.topic() or ''}"))
+                self._fail(BrokerError(error, f"reading {message.topic() or ''}"))
             elif is_unknown_topic(error):
                 self._report_unknown(message.topic() or "")
             else:
@@ -274,7 +274,7 @@ class Intake:
                 self._reports.last_error or "the group has not assigned partitions",
             )  # fmt: skip
 
-    def _fail(self, failure: KafkaFailed) -> None:
+    def _fail(self, failure: BrokerError) -> None:
         with self._changed:
             self._failure = failure
             self._changed.notify_all()

@@ -127,9 +127,9 @@ class Producer(Closing):
         partition: int | None = None,
         timestamp: Millis | None = None,
     ) -> "Future[Placed]":
-        """Send one event; the future tells where it is, or raises DeliveryFailed.
+        """Send one event; the future tells where it is, or raises DeliveryError.
 
-        None as the value deletes the key in a compacted topic. Raises Unencodable at once if the
+        None as the value deletes the key in a compacted topic. Raises EncodeError at once if the
         value does not fit the contract.
         """
         framed = self.values.serialize(value)
@@ -147,7 +147,7 @@ class Producer(Closing):
 
         `values` are dicts (any iterable of them), or an Arrow batch or table with a column per
         field; a None among them deletes its key. They are written MANY_ROWS at a time, as vectors,
-        which is several times faster than `send` for each: if one does not fit, Unencodable says
+        which is several times faster than `send` for each: if one does not fit, EncodeError says
         which, and none of those is sent.
         """
         deliveries = Deliveries()

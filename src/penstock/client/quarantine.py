@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.frame import Headers, Side
 
 SUFFIX: Final = ".quarantine"
@@ -69,7 +69,7 @@ def quarantine_topic(topic: str) -> str:
 
 
 def verdict_on(
-    wrong: Undecodable, side: Side, *, client: str, at: Millis, reader: str | None = None
+    wrong: DecodeError, side: Side, *, client: str, at: Millis, reader: str | None = None
 ) -> Verdict:
     """What a failed reading says."""
     return Verdict(

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from penstock.client.delivery import Deliveries, Outbox, Outgoing
 from penstock.client.kafka_errors import connected, reach_of
 from penstock.client.quarantine import Origin, Verdict, quarantine_topic, write_envelope
-from penstock.serde.errors import ClientError, DeliveryFailed
+from penstock.serde.errors import ClientError, DeliveryError
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _TOPIC_SETTINGS: Final = {
 _ADMIN_S: Final = 10.0
 
 
-class QuarantineFailed(ClientError):
+class QuarantineError(ClientError):
     """An event could neither be read nor be put aside; nothing was committed past it."""
 
     retriable = True
@@ -74,7 +74,7 @@ class QuarantineWriter:
         return Outgoing(topic, origin.key, origin.value, headers)
 
     def settle(self) -> None:
-        """Wait until all that was put is there; raises QuarantineFailed if some of it is not.
+        """Wait until all that was put is there; raises QuarantineError if some of it is not.
 
         Once that was raised it is raised for ever: offsets past a lost event must not be stored.
         """
@@ -82,7 +82,7 @@ class QuarantineWriter:
             return
         try:
             self._deliveries.wait(SETTLE_S)
-        except (DeliveryFailed, TimeoutError) as failure:
+        except (DeliveryError, TimeoutError) as failure:
             raise _not_put("quarantine", str(failure)) from failure
         self._deliveries = Deliveries()
 
@@ -107,8 +107,8 @@ class QuarantineWriter:
         self._known_topics.add(topic)
 
 
-def _not_put(topic: str, why: str) -> QuarantineFailed:
-    return QuarantineFailed(
+def _not_put(topic: str, why: str) -> QuarantineError:
+    return QuarantineError(
         f"an unreadable event could not be put into {topic}: {why}. Create the topic and let this "
         "client write to it, or read with on_undecodable=OnUndecodable.SKIP or RAISE."
     )

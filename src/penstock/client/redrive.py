@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.delivery import Outbox, Outgoing
 from penstock.client.event import Reading, UndecodableSide
-from penstock.client.kafka_errors import KafkaFailed, connection_settings
+from penstock.client.kafka_errors import BrokerError, connection_settings
 from penstock.client.poll_thread import offset_of, partition_of
 from penstock.client.quarantine import (
     Origin,
@@ -178,7 +178,7 @@ def _superseded(
                 key = (partition_of(message), message.key())
                 if key in keys and (key[0], offset_of(message)) not in places:
                     newest[key] = offset_of(message)
-        except UnknownTopic:
+        except UnknownTopicError:
             continue
     return {
         _place_of(origin)
@@ -246,7 +246,7 @@ def _records(event: Returning, quarantine: str, to: str | None) -> Iterator[Outg
         yield Outgoing(quarantine, None, None, marker, place.partition)
 
 
-class UnknownTopic(ClientError):
+class UnknownTopicError(ClientError):
     """A topic that is to be read does not exist."""
 
 
@@ -269,7 +269,7 @@ def _records_of(
     try:
         known = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
         if known.error is not None:
-            raise UnknownTopic(f"{topic} does not exist: nothing was ever put into quarantine")
+            raise UnknownTopicError(f"{topic} does not exist: nothing was ever put into quarantine")
         left = {TopicPartition(topic, number) for number in known.partitions}
         if starts is not None:
             left &= starts.keys()
@@ -290,8 +290,8 @@ def _records_of(
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
                     left.discard(partition_of(message))
                 else:
-                    raise KafkaFailed(error, f"reading {topic}")
+                    raise BrokerError(error, f"reading {topic}")
     except KafkaException as failure:
-        raise KafkaFailed(failure.args[0], f"reading {topic}") from None
+        raise BrokerError(failure.args[0], f"reading {topic}") from None
     finally:
         consumer.close()

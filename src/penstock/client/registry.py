@@ -2,7 +2,7 @@
 
 Two caches, schema -> id and id -> parsed schema, bounded, shared by all threads of the process: a
 cold process asks once for each schema however many threads want it. While the registry is down,
-what is cached goes on working and the rest raises RegistryUnavailable, which is worth a retry.
+what is cached goes on working and the rest raises RegistryUnavailableError, which is worth a retry.
 
 Works with any registry that speaks Confluent's API.
 """
@@ -25,9 +25,9 @@ from penstock.closing import Closing
 from penstock.schemas.identity import RuleSet, fingerprint
 from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, Source
 from penstock.schemas.parse_cache import parse
-from penstock.serde.errors import RegistryUnavailable, UnknownSchema
+from penstock.serde.errors import RegistryUnavailableError, UnknownSchemaError
 from penstock.serde.frame import SchemaId, SchemaKey
-from penstock.serde.schema_source import KnownSchema, Registration, UnusableSchema
+from penstock.serde.schema_source import KnownSchema, Registration, UnusableSchemaError
 
 CHARACTERS_MAX: Final = 64 << 20  # of schema texts that are remembered
 IDS_MAX: Final = 10_000
@@ -73,7 +73,7 @@ class Registry(Closing):
         self.http = RegistryHttp(
             urls, client=client, auth=auth, timeout_s=timeout_s, attempts=attempts, clock=clock
         )
-        lasting = (UnknownSchema, UnusableSchema)
+        lasting = (UnknownSchemaError, UnusableSchemaError)
         self._schemas: SingleFlight[SchemaKey, KnownSchema] = SingleFlight(
             characters_max, _characters, clock, lasting=lasting, refusal_s=refusal_s
         )
@@ -88,7 +88,7 @@ class Registry(Closing):
             _characters,
             clock,
             answer_s=latest_s,
-            passing=(RegistryUnavailable,),
+            passing=(RegistryUnavailableError,),
             refusal_s=refusal_s,
         )
 
@@ -120,7 +120,7 @@ class Registry(Closing):
         return self._identify(subject, source, normalize=normalize, register=True)
 
     def look_up(self, subject: str, source: Source, *, normalize: bool = False) -> Registration:
-        """The id of a schema that is registered under a subject; raises UnknownSchema if not."""
+        """The id of a schema registered under a subject; raises UnknownSchemaError if it is not."""
         return self._identify(subject, source, normalize=normalize, register=False)
 
     def latest(self, subject: str, *, fresh: bool = False) -> KnownSchema:
@@ -222,7 +222,7 @@ class Registry(Closing):
         try:
             return parse(source, imports, strict=False)
         except InvalidSchema as wrong:
-            raise UnusableSchema(42201, f"the schema cannot be understood: {wrong}") from None
+            raise UnusableSchemaError(42201, f"the schema cannot be understood: {wrong}") from None
 
     def _imports(self, source: Source) -> dict[str, str]:
         """Everything a schema reaches, what imports nothing first."""
@@ -237,7 +237,9 @@ class Registry(Closing):
             if reference.name in texts:
                 continue
             if reference.name in path or len(path) > REFERENCES_MAX or len(texts) > REFERENCES_MAX:
-                raise UnusableSchema(42201, f"the references go in circles: {' -> '.join(path)}")
+                raise UnusableSchemaError(
+                    42201, f"the references go in circles: {' -> '.join(path)}"
+                )
             found = self._document(reference.subject, reference.version)
             self._collect(found.source.references, texts, (*path, reference.name))
             texts[reference.name] = found.source.text

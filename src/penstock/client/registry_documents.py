@@ -6,7 +6,7 @@ from typing import Any
 from penstock.schemas import rules
 from penstock.schemas.identity import RuleSet
 from penstock.schemas.model import Reference, SchemaType, Source
-from penstock.serde.schema_source import UnusableSchema
+from penstock.serde.schema_source import UnusableSchemaError
 
 
 def schema_body(source: Source) -> dict[str, Any]:
@@ -27,7 +27,9 @@ def read_source(document: Mapping[str, Any]) -> Source:
         kind = SchemaType(document.get("schemaType") or "AVRO")
         return Source(kind, str(document["schema"]), references)
     except (KeyError, TypeError, ValueError) as wrong:
-        raise UnusableSchema(50005, f"the registry's answer is not understood: {wrong}") from None
+        raise UnusableSchemaError(
+            50005, f"the registry's answer is not understood: {wrong}"
+        ) from None
 
 
 def read_rule_set(document: Mapping[str, Any]) -> RuleSet | None:
@@ -35,4 +37,6 @@ def read_rule_set(document: Mapping[str, Any]) -> RuleSet | None:
     try:
         return rules.read_rule_set(document)
     except (AttributeError, TypeError, ValueError) as wrong:
-        raise UnusableSchema(50005, f"the schema's rules are not understood: {wrong}") from None
+        raise UnusableSchemaError(
+            50005, f"the schema's rules are not understood: {wrong}"
+        ) from None

@@ -15,7 +15,12 @@ from urllib.parse import quote
 
 import httpx
 
-from penstock.serde.errors import ArgumentError, RegistryRefused, RegistryUnavailable, UnknownSchema
+from penstock.serde.errors import (
+    ArgumentError,
+    RegistryRefusedError,
+    RegistryUnavailableError,
+    UnknownSchemaError,
+)
 
 TIMEOUT_S: Final = 10.0
 ATTEMPTS: Final = 3
@@ -111,7 +116,7 @@ class RegistryHttp:
                     self._preferred = index
                     return _understood(answer, about)
                 cause = answer
-        raise RegistryUnavailable(",".join(self.urls), about, cause)
+        raise RegistryUnavailableError(",".join(self.urls), about, cause)
 
     def close(self) -> None:
         """Close its connections."""
@@ -154,17 +159,19 @@ def _understood(answer: httpx.Response, about: str) -> Any:
     if answer.is_success and told is not None:
         return told
     if answer.is_success:
-        raise RegistryRefused(50005, f"the answer about {about} is not JSON: is this a registry?")
+        raise RegistryRefusedError(
+            50005, f"the answer about {about} is not JSON: is this a registry?"
+        )
     document = told if isinstance(told, dict) else {}
     code = int(document.get("error_code") or answer.status_code)
     message = f"{about}: {document.get('message') or answer.reason_phrase}"
     if code in _ABSENT:
-        raise UnknownSchema(code, message)
-    raise RegistryRefused(code, message, _ADVICE.get(code, ""))
+        raise UnknownSchemaError(code, message)
+    raise RegistryRefusedError(code, message, _ADVICE.get(code, ""))
 
 
 def as_object(told: Any, about: str) -> dict[str, Any]:
     """An answer that has members."""
     if not isinstance(told, dict):
-        raise RegistryRefused(50005, f"the answer about {about} is not a JSON object")
+        raise RegistryRefusedError(50005, f"the answer about {about} is not a JSON object")
     return told

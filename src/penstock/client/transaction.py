@@ -1,8 +1,8 @@
 """One transaction after another of one producer, as a `with` block.
 
-Leaves by one of three doors: committed; aborted, and the error that was raised inside goes on; or
-aborted because the broker said so (TransactionAborted: do it again). A producer that was fenced
-cannot go on at all.
+A block ends in one of three ways: committed; aborted, and the error raised inside propagates; or
+aborted by the broker (TransactionAbortedError: run the block again). A fenced producer cannot
+continue.
 
 What a transaction needs of a consumer: where it is, and how to go back there.
 
@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.client.commit_tracker import Progress
 from penstock.client.decode_filter import Sieve
 from penstock.client.delivery import Outbox, Outgoing
-from penstock.client.kafka_errors import KafkaFailed, explained
+from penstock.client.kafka_errors import BrokerError, explained
 from penstock.client.poll_thread import Intake
-from penstock.serde.errors import ClientError, Rebalanced
+from penstock.serde.errors import ClientError, RebalancedError
 
 
 class Offsets(Protocol):
@@ -55,7 +55,7 @@ WAIT_S: Final = 60.0
 ATTEMPTS: Final = 5
 
 
-class TransactionAborted(ClientError):
+class TransactionAbortedError(ClientError):
     """The broker wants it undone. Nothing of it is visible; do it again."""
 
     retriable = True
@@ -87,7 +87,7 @@ class Transaction:
             self._kafka.begin_transaction()
         except KafkaException as failure:
             self._lock.release()
-            raise KafkaFailed(failure.args[0], f"beginning a transaction of {self._id}") from None
+            raise BrokerError(failure.args[0], f"beginning a transaction of {self._id}") from None
         return self
 
     def __exit__(
@@ -113,17 +113,19 @@ class Transaction:
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
             if error.fatal():
-                raise KafkaFailed(error, f"committing a transaction of {self._id}") from None
+                raise BrokerError(error, f"committing a transaction of {self._id}") from None
             self._abort()
             raise self._undone(explained(error)) from None
-        except Rebalanced as reason:
+        except RebalancedError as reason:
             self._abort()
             raise self._undone(str(reason)) from None
         if consumer is not None:
             consumer.settled()
 
-    def _undone(self, why: str) -> TransactionAborted:
-        return TransactionAborted(f"the transaction of {self._id} was undone ({why}); do it again")
+    def _undone(self, why: str) -> TransactionAbortedError:
+        return TransactionAbortedError(
+            f"the transaction of {self._id} was undone ({why}); do it again"
+        )
 
     def _add(self, consumer: Offsets) -> None:
         """Offsets, and what belongs in quarantine, become part of the transaction."""
@@ -141,7 +143,7 @@ class Transaction:
         try:
             self._retried(lambda: self._kafka.abort_transaction(WAIT_S))
         except KafkaException as failure:
-            raise KafkaFailed(failure.args[0], f"undoing a transaction of {self._id}") from None
+            raise BrokerError(failure.args[0], f"undoing a transaction of {self._id}") from None
         finally:
             if self._consumer is not None:
                 self._consumer.rewind()

@@ -16,7 +16,7 @@ from penstock.client.registry_http import quoted
 from penstock.gate.check import Proposal
 from penstock.gate.contracts import CannotCheck, Tally, WriterTally
 from penstock.serde.contract import Contract
-from penstock.serde.errors import ClientError, Undecodable, UnknownSchema
+from penstock.serde.errors import ClientError, DecodeError, UnknownSchemaError
 from penstock.serde.frame import BadFrame, Headers, SchemaKey, Side, read_frame
 from penstock.serde.serializers import Deserializer
 
@@ -69,7 +69,7 @@ class _Trying:
         """A label and a sentence; None if the event is read as it was written."""
         try:
             seen = self._proposed.deserialize(content, headers)
-        except Undecodable as wrong:
+        except DecodeError as wrong:
             return str(wrong.reason), wrong.detail
         if not hasattr(seen, "ListFields"):  # no Protobuf message
             return None
@@ -134,7 +134,7 @@ def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
             subject,
         )
         return f"version {found['version']} (id {schema.id or key})"
-    except UnknownSchema:
+    except UnknownSchemaError:
         return f"id {key}, not of {subject}"
     except ClientError:
         return f"id {key}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.client.registry_http import RegistryHttp, as_object, quoted
 from penstock.closing import Closing
 from penstock.gate.contracts import CannotCheck
-from penstock.serde.errors import UnknownSchema
+from penstock.serde.errors import UnknownSchemaError
 
 TIMEOUT_S: Final = 30.0
 
@@ -37,7 +37,7 @@ class RegistryApi(Closing):
         """The numbers of live versions, in order; empty if there is no such subject."""
         try:
             return sorted(int(one) for one in self._ask("GET", _path(subject, "versions")))
-        except UnknownSchema:
+        except UnknownSchemaError:
             return []
 
     def version(self, subject: str, number: int) -> dict[str, Any] | None:
@@ -45,14 +45,14 @@ class RegistryApi(Closing):
         path = _path(subject, "versions", str(number))
         try:
             return self._object("GET", path, query={"deleted": "true"})
-        except UnknownSchema:
+        except UnknownSchemaError:
             return None
 
     def look_up(self, subject: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """The version that has this schema; None if none has."""
         try:
             return self._object("POST", _path(subject), body=body)
-        except UnknownSchema:
+        except UnknownSchemaError:
             return None
 
     def register(self, subject: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,14 +69,14 @@ class RegistryApi(Closing):
 
     def delete_version(self, subject: str, number: int) -> None:
         """Hide one version; one that is gone already is fine."""
-        with suppress(UnknownSchema):
+        with suppress(UnknownSchemaError):
             self._ask("DELETE", _path(subject, "versions", str(number)))
 
     def delete_subject(self, subject: str) -> bool:
         """Hide a subject; False if there was none."""
         try:
             self._ask("DELETE", _path(subject))
-        except UnknownSchema:
+        except UnknownSchemaError:
             return False
         return True
 
@@ -85,7 +85,7 @@ class RegistryApi(Closing):
         query = {} if own else {"defaultToGlobal": "true"}
         try:
             return self._object("GET", f"/config/{quoted(subject)}", query=query)
-        except UnknownSchema:
+        except UnknownSchemaError:
             return None
 
     def set_config(self, subject: str, settings: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@
 
 Values are grouped by the schema that wrote them and each group is read as a whole. Rows keep their
 order; one that cannot be read is null in every column and has its reason among the wrongs. What the
-registry cannot be asked for now raises RegistryUnavailable.
+registry cannot be asked for now raises RegistryUnavailableError.
 """
 
 import time
@@ -34,10 +34,10 @@ from penstock.serde.batch_frames import (
 )
 from penstock.serde.column_codec import ColumnsReader, RowsWriter, all_wrong
 from penstock.serde.contract import Contract, Form, subject_name
-from penstock.serde.errors import Reason, Undecodable, Unencodable, UnknownSchema
+from penstock.serde.errors import DecodeError, EncodeError, Reason, UnknownSchemaError
 from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import Side, write_header, write_prefix
-from penstock.serde.schema_source import Registration, SchemaSource, UnusableSchema
+from penstock.serde.schema_source import Registration, SchemaSource, UnusableSchemaError
 from penstock.serde.serializers import Deserializer, Serializer
 
 __all__ = [
@@ -95,7 +95,7 @@ class BatchSerializer:
         return self._one.subject
 
     def serialize_many(self, rows: Rows) -> Encoded:
-        """All rows, or Unencodable that names the first one that does not fit."""
+        """All rows, or EncodeError that names the first one that does not fit."""
         start_s = time.perf_counter()
         registration, schema = self._one.prepare()
         if self._writer is None or self._writer[0] is not schema:
@@ -105,7 +105,7 @@ class BatchSerializer:
         try:
             buffer, offsets = writer.write(rows, prefix)
         except Misfit as wrong:
-            raise Unencodable(self._one.subject, schema.type, str(wrong)) from None
+            raise EncodeError(self._one.subject, schema.type, str(wrong)) from None
         self.stats.note(len(offsets) - 1, time.perf_counter() - start_s)
         return Encoded(buffer, offsets, headers)
 
@@ -171,7 +171,7 @@ class BatchDeserializer:
         return self._columns_reader(schema).empty.schema
 
     def deserialize_many(self, values: Values, headers: RowHeaders = None) -> ReadBatch:
-        """The values as columns; raises RegistryUnavailable, never for a value's own fault.
+        """The values as columns; raises RegistryUnavailableError, never for a value's own fault.
 
         Values are bytes, confluent-kafka's messages, Arrow, or places of opened records. `headers`
         are the records' own, a list of pairs or None per value: a schema named there goes before
@@ -257,7 +257,7 @@ class BatchDeserializer:
         reader = protobuf_event.own(schema)
         if self._contract.schema is None and len(reader.file.messages) > 1:
             subject = subject_name(self._contract.names, self._one.topic, self._side, None)
-            with suppress(UnknownSchema, UnusableSchema, InvalidSchema):
+            with suppress(UnknownSchemaError, UnusableSchemaError, InvalidSchema):
                 first = self._registry.version(subject, 1).parsed.name
                 if first is not None and reader.has_message(first):
                     return first
@@ -294,11 +294,11 @@ class BatchDeserializer:
             writer = self._registry.schema(group.schema)
             self._one.check_rules(writer)
             return writer.parsed
-        except Undecodable as failure:
+        except DecodeError as failure:
             wrongs += all_wrong(group, failure.reason, failure.detail)
-        except UnknownSchema as failure:
+        except UnknownSchemaError as failure:
             wrongs += all_wrong(group, Reason.UNKNOWN_SCHEMA, str(failure))
-        except (UnusableSchema, InvalidSchema) as failure:
+        except (UnusableSchemaError, InvalidSchema) as failure:
             wrongs += all_wrong(group, Reason.UNUSABLE_SCHEMA, str(failure))
         return None
 

@@ -1,17 +1,17 @@
-"""What can go wrong between a program and its events, and which of it is worth a retry.
+"""What can go wrong between a program and its events, and which errors are worth a retry.
 
 ClientError
-    RegistryUnavailable   nobody answers: try again; what was asked before goes on working
-    RegistryRefused       the registry understood and declined, with its code
-        UnknownSchema     ... because it has no such id, subject or version
-    Undecodable           these bytes cannot be read, now or later: quarantine them
-    UnsupportedRule       the schema has a rule that this client does not run: nothing is written
-    Unencodable           this value does not fit the schema: mend the value or the schema
-    DeliveryFailed        the broker did not take a record
-    ArgumentError         an argument or setting cannot be used; also a ValueError
-    WaitTimeoutError      the time the caller allowed is over; also a TimeoutError
-    Rebalanced            partitions went to another member: what was read of them is its now
-    Stopped               used after `close()`
+    RegistryUnavailableError  the registry cannot be reached: retry; cached schemas still work
+    RegistryRefusedError      the registry declined a request, with its code
+        UnknownSchemaError    ... because it has no such id, subject or version
+    DecodeError               these bytes cannot be read, now or later: quarantine them
+    UnsupportedRuleError      the schema has a rule that this client cannot run: nothing is written
+    EncodeError               this value does not fit the schema: fix the value or the schema
+    DeliveryError             a record was not written
+    ArgumentError             an argument or setting is invalid; also a ValueError
+    WaitTimeoutError          the time that the caller allowed is over; also a TimeoutError
+    RebalancedError           partitions moved to another member of the group
+    ClosedError               used after `close()`
 """
 
 from enum import StrEnum
@@ -41,7 +41,7 @@ class ClientError(Exception):
     retriable = False
 
 
-class RegistryUnavailable(ClientError):
+class RegistryUnavailableError(ClientError):
     """The registry could not be asked. What is cached goes on working; ask again later."""
 
     retriable = True
@@ -56,7 +56,7 @@ class RegistryUnavailable(ClientError):
         self.cause = cause
 
 
-class RegistryRefused(ClientError):
+class RegistryRefusedError(ClientError):
     """The registry declined; `code` is one of its own, such as 40901 for incompatible."""
 
     def __init__(self, code: int, message: str, advice: str = "") -> None:
@@ -65,11 +65,11 @@ class RegistryRefused(ClientError):
         self.message = message
 
 
-class UnknownSchema(RegistryRefused):
+class UnknownSchemaError(RegistryRefusedError):
     """The registry has no such id, GUID, subject or version."""
 
 
-class Undecodable(ClientError):
+class DecodeError(ClientError):
     """One event's key or value cannot be read; `reason` says what kind of wrong it is."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Undecodable(ClientError):
         self.subject = subject
 
 
-class Unencodable(ClientError):
+class EncodeError(ClientError):
     """A value that the schema does not allow."""
 
     def __init__(self, subject: str, type: SchemaType, detail: str) -> None:
@@ -96,12 +96,12 @@ class Unencodable(ClientError):
         self.type = type
         self.detail = detail
 
-    def at_row(self, row: int) -> "Unencodable":
+    def at_row(self, row: int) -> "EncodeError":
         """The same, of one event among many; the first is 0."""
-        return Unencodable(self.subject, self.type, f"event {row}: {self.detail}")
+        return EncodeError(self.subject, self.type, f"event {row}: {self.detail}")
 
 
-class UnsupportedRule(ClientError):
+class UnsupportedRuleError(ClientError):
     """The schema to write with has an active rule, and this client runs no rules."""
 
     def __init__(self, subject: str, rule: Rule) -> None:
@@ -114,7 +114,7 @@ class UnsupportedRule(ClientError):
         self.rule = rule.name
 
 
-class DeliveryFailed(ClientError):
+class DeliveryError(ClientError):
     """A record that was not written, or not known to be."""
 
     def __init__(
@@ -137,11 +137,11 @@ class WaitTimeoutError(ClientError, TimeoutError):
     retriable = True
 
 
-class Rebalanced(ClientError):
+class RebalancedError(ClientError):
     """What was read was given to another member of the group before it could be committed."""
 
     retriable = True
 
 
-class Stopped(ClientError):
+class ClosedError(ClientError):
     """Used after it was closed."""

@@ -33,7 +33,7 @@ class EventDecoder(Protocol):
     """Reads what one schema wrote, as another may see it."""
 
     def decode(self, frame: Frame) -> Any:
-        """The value; raises Undecodable or BadFrame."""
+        """The value; raises DecodeError or BadFrame."""
 
 
 class ReadAs(NamedTuple):

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.serde.contract import Contract
-from penstock.serde.errors import ArgumentError, ClientError, Unencodable
+from penstock.serde.errors import ArgumentError, ClientError, EncodeError
 from penstock.serde.frame import Side
 from penstock.serde.schema_source import SchemaSource
 from penstock.serde.serializers import Framed, Serializer
@@ -65,7 +65,7 @@ def writer_for(
 class ManyWriter:
     """One side of many records: as vectors where the contract allows it, else one by one.
 
-    All rows of a call are written, or none: Unencodable names the first that does not fit.
+    All rows of a call are written, or none: EncodeError names the first that does not fit.
     """
 
     def __init__(self, one: SideWriter) -> None:
@@ -79,7 +79,7 @@ class ManyWriter:
             return self._one_by_one(rows, first_row)
         try:
             return self._as_vector(one, rows)
-        except Unencodable:
+        except EncodeError:
             self._one_by_one(rows, first_row)  # it says more about what is wrong, and where
             raise
 
@@ -108,7 +108,7 @@ class ManyWriter:
         for number, row in enumerate(events_of(rows)):
             try:
                 framed.append(self._one.serialize(row))
-            except Unencodable as wrong:
+            except EncodeError as wrong:
                 raise wrong.at_row(first_row + number) from None
         return framed
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from penstock.schemas.identity import RuleSet
 from penstock.schemas.model import ParsedSchema, Reference, Source
-from penstock.serde.errors import RegistryRefused
+from penstock.serde.errors import RegistryRefusedError
 from penstock.serde.frame import SchemaId, SchemaKey
 
 
@@ -33,7 +33,7 @@ class KnownSchema:
     rule_set: RuleSet | None = None
 
 
-class UnusableSchema(RegistryRefused):
+class UnusableSchemaError(RegistryRefusedError):
     """The registry has it, and it cannot be parsed here."""
 
 
@@ -53,7 +53,7 @@ class SchemaSource(Protocol):
         """The id of a schema under a subject; registers it if it is new there."""
 
     def look_up(self, subject: str, source: Source, *, normalize: bool = False) -> Registration:
-        """The id of a schema that is registered under a subject; raises UnknownSchema if not."""
+        """The id of a schema registered under a subject; raises UnknownSchemaError if it is not."""
 
     def understand(self, source: Source) -> ParsedSchema:
         """Parse a schema of the program's own, with its references from here."""

@@ -23,11 +23,11 @@ from penstock.schemas.rules import RuleMode, blocking_rule, described
 from penstock.serde.contract import Contract, Form, subject_name
 from penstock.serde.errors import (
     ArgumentError,
+    DecodeError,
+    EncodeError,
     Reason,
-    Undecodable,
-    Unencodable,
-    UnknownSchema,
-    UnsupportedRule,
+    UnknownSchemaError,
+    UnsupportedRuleError,
 )
 from penstock.serde.event_codec import EventDecoder, EventEncoder, Misfit, ReadAs
 from penstock.serde.frame import (
@@ -39,7 +39,12 @@ from penstock.serde.frame import (
     write_header,
     write_prefix,
 )
-from penstock.serde.schema_source import KnownSchema, Registration, SchemaSource, UnusableSchema
+from penstock.serde.schema_source import (
+    KnownSchema,
+    Registration,
+    SchemaSource,
+    UnusableSchemaError,
+)
 
 DECODERS_MAX: Final = 1000  # then the oldest is made anew when it is met again
 ERROR_LABELS_MAX: Final = 1000
@@ -143,7 +148,7 @@ class Serializer:
         try:
             payload, indexes = writing.encoder.encode(value)
         except Misfit as wrong:
-            raise Unencodable(self.subject, writing.schema.type, str(wrong)) from None
+            raise EncodeError(self.subject, writing.schema.type, str(wrong)) from None
         framed = self._framed(writing.registration, payload, indexes)
         self.stats.note(1, time.perf_counter() - start_s)
         return framed
@@ -185,7 +190,7 @@ class Serializer:
             return
         rule = blocking_rule(registration.rule_set, RuleMode.WRITE)
         if rule is not None:
-            raise UnsupportedRule(self.subject, rule)
+            raise UnsupportedRuleError(self.subject, rule)
 
     def _own_schema(self) -> ParsedSchema:
         if self._schema is None:
@@ -250,7 +255,7 @@ class Deserializer:
         return f"{self.topic}-{self.side}"
 
     def deserialize(self, content: bytes | None, headers: Headers | None = None) -> Any:
-        """The value. Raises Undecodable for this event's fault, RegistryUnavailable for others'."""
+        """The value. Raises DecodeError, or RegistryUnavailableError: retry later."""
         if content is None:
             return None
         start_s = time.perf_counter()
@@ -261,11 +266,11 @@ class Deserializer:
             value = self._decoder(key).decode(frame)
         except BadFrame as wrong:
             raise self._undecodable(wrong.kind, str(wrong), key) from None
-        except UnknownSchema as wrong:
+        except UnknownSchemaError as wrong:
             raise self._undecodable(Reason.UNKNOWN_SCHEMA, str(wrong), key) from None
-        except (UnusableSchema, InvalidSchema) as wrong:
+        except (UnusableSchemaError, InvalidSchema) as wrong:
             raise self._undecodable(Reason.UNUSABLE_SCHEMA, str(wrong), key) from None
-        except Undecodable as wrong:
+        except DecodeError as wrong:
             raise self._undecodable(wrong.reason, wrong.detail, key) from None
         self.stats.note(1, time.perf_counter() - start_s)
         return value
@@ -290,10 +295,10 @@ class Deserializer:
         writer = protobuf_event.own(schema)
         return protobuf_event.named_message(writer, frame, plain_indexes=plain)[0]
 
-    def _undecodable(self, reason: Reason, detail: str, key: SchemaKey | None) -> Undecodable:
+    def _undecodable(self, reason: Reason, detail: str, key: SchemaKey | None) -> DecodeError:
         self.stats.note_error(self.subject, reason)
         named = None if key is None else str(key)
-        return Undecodable(reason, detail, schema=named, subject=self.subject)
+        return DecodeError(reason, detail, schema=named, subject=self.subject)
 
     def _decoder(self, key: SchemaKey) -> EventDecoder:
         known_writer, latest = self.registry.schema(key), self._latest_reader()
@@ -310,7 +315,7 @@ class Deserializer:
         return decoder
 
     def check_rules(self, writer: KnownSchema) -> None:
-        """Raise Undecodable if a rule should run on events of this schema and may not fail."""
+        """Raise DecodeError if a rule should run on events of this schema and may not fail."""
         _check_read_rules(writer, self._latest_reader())
 
     def _latest_reader(self) -> KnownSchema | None:
@@ -335,7 +340,7 @@ class Deserializer:
             assert source is not None, "a reader with a schema has its source"
             try:
                 self._reader_schema = self.registry.understand(source)
-            except UnusableSchema as wrong:  # the program's fault, not that of each event
+            except UnusableSchemaError as wrong:  # the program's fault, not that of each event
                 raise ArgumentError(f"the reader's schema cannot be used: {wrong}") from None
         return self._reader_schema
 
@@ -354,7 +359,7 @@ def _check_read_rules(writer: KnownSchema, latest: KnownSchema | None) -> None:
         if rule is None and latest.guid != writer.guid:
             rule = blocking_rule(latest.rule_set, RuleMode.UPGRADE)
     if rule is not None:
-        raise Undecodable(
+        raise DecodeError(
             Reason.UNUSABLE_SCHEMA,
             f"the schema has the rule {described(rule)}, which this client does not run",
         )

@@ -20,7 +20,7 @@ from penstock.model import TopicPartition
 from penstock.protocol.batch import LOG_APPEND_TIME
 from penstock.serde.batch_serializers import BatchDeserializer, ReadBatch
 from penstock.serde.contract import Contract
-from penstock.serde.errors import ClientError, Reason, RegistryUnavailable
+from penstock.serde.errors import ClientError, Reason, RegistryUnavailableError
 from penstock.serde.frame import ID_MAGIC, PREFIX_BYTES, Side
 from penstock.spark import spark_columns as own
 from penstock.spark.connections import registry
@@ -192,7 +192,7 @@ class RowMaker:
                 lambda: read.deserialize_many(values, headers),
                 decoding.registry_wait_ms,
             )
-        except RegistryUnavailable as away:
+        except RegistryUnavailableError as away:
             raise UnreadableRecord(
                 f"{self._partition} from offset {records.offsets[0]} on: {away} It was waited for"
                 f" {decoding.registry_wait_ms} ms (option registryWaitMs)."
@@ -248,7 +248,7 @@ def patiently(read: Callable[[], ReadBatch], wait_ms: int) -> ReadBatch:
     while True:
         try:
             return read()
-        except RegistryUnavailable:
+        except RegistryUnavailableError:
             if time.monotonic() + pause_s > deadline:
                 raise
         time.sleep(pause_s)

@@ -16,7 +16,7 @@ from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import Reference, SchemaType
 from penstock.schemas.rules import RuleMode, blocking_rule, described
 from penstock.serde.contract import Contract, SubjectNames, subject_name
-from penstock.serde.errors import UnknownSchema
+from penstock.serde.errors import UnknownSchemaError
 from penstock.serde.frame import Side
 from penstock.spark.read_options import Coding
 
@@ -61,7 +61,7 @@ def _registered(
             if told.isdecimal()
             else registry.latest(subject, fresh=True)  # a new query has the columns of now
         )
-    except UnknownSchema as unknown:
+    except UnknownSchemaError as unknown:
         raise SchemaMissing(
             ErrorCode.invalid_config,
             f"topic {topic}: {unknown}. Register a schema under {subject}, give readerSchema as"

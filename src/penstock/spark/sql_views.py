@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ErrorCode, Refused
 from penstock.serde.contract import SubjectNames, subject_name
-from penstock.serde.errors import UnknownSchema
+from penstock.serde.errors import UnknownSchemaError
 from penstock.serde.frame import Side
 from penstock.spark import connections, positions
 from penstock.spark.connections import kafka_properties, reached
@@ -73,6 +73,6 @@ def _has_schema(registry_url: str, topic: str) -> bool:
     try:
         subject = subject_name(SubjectNames.TOPIC, topic, Side.VALUE, None)
         connections.registry(registry_url).latest(subject)
-    except UnknownSchema:
+    except UnknownSchemaError:
         return False
     return True

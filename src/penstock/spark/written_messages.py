@@ -12,7 +12,7 @@ from penstock.link.blocking import Cluster
 from penstock.link.fetch_range import Chunk, FetchSettings, OffsetGone, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of, start_offsets
 from penstock.model import Offset
-from penstock.serde.errors import Undecodable
+from penstock.serde.errors import DecodeError
 from penstock.serde.frame import Headers, Side
 from penstock.serde.serializers import Deserializer
 
@@ -39,7 +39,7 @@ def written_messages(
     for record in sorted(_last_records(brokers, topic, side, isolation), reverse=True):
         try:
             message = read.deserialize(record.content, record.headers)
-        except Undecodable:
+        except DecodeError:
             continue  # an event that nobody can read says nothing
         if hasattr(message, "DESCRIPTOR"):
             names[message.DESCRIPTOR.full_name] = None

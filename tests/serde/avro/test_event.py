@@ -13,7 +13,7 @@ from penstock.serde.avro import batch as avro_batches
 from penstock.serde.avro.columns import AvroRows
 from penstock.serde.avro.event import AvroDecoder, AvroEncoder
 from penstock.serde.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX, NESTING_MAX
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import Misfit, ReadAs
 from penstock.serde.frame import BadFrame, Frame, SchemaId
 
@@ -49,7 +49,7 @@ def test_an_int_has_32_bits(shape: str, more: bool) -> None:
     kind, before, after = SHAPES[shape]
     decoder = AvroDecoder(schema(kind), ReadAs(schema(kind, more=more)))
     assert "-2147483648" in str(decoded(decoder, before + LEAST + after))
-    with pytest.raises((Undecodable, BadFrame)) as refused:
+    with pytest.raises((DecodeError, BadFrame)) as refused:
         decoded(decoder, before + BEYOND + after)
     wrong: Any = refused.value
     assert (wrong.kind if isinstance(wrong, BadFrame) else wrong.reason) is Reason.UNDECODABLE
@@ -114,7 +114,7 @@ def is_read_in_a_batch(
 def is_read_alone(writer: AvroSchema, payload: bytes, reader: AvroSchema | None = None) -> bool:
     try:
         decoded(AvroDecoder(writer, ReadAs(reader)), payload)
-    except (Undecodable, BadFrame):
+    except (DecodeError, BadFrame):
         return False
     return True
 

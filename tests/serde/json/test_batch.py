@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.columns.compiled import Int64s, read_only
 from penstock.schemas.json import JsonSchema, parse
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import ReadAs
 from penstock.serde.frame import Frame, SchemaId
 from penstock.serde.json.batch import JsonDecoder
@@ -63,7 +63,7 @@ def one_by_one(schema: JsonSchema, payload: bytes) -> Any:
     frame = Frame(SchemaId(1), payload, 0, payload)
     try:
         return OneDecoder(schema, ReadAs()).decode(frame)
-    except Undecodable as refused:
+    except DecodeError as refused:
         return refused.reason
 
 

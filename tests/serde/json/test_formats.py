@@ -13,7 +13,7 @@ from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import Reason, Undecodable, Unencodable
+from penstock.serde.errors import DecodeError, EncodeError, Reason
 from penstock.serde.frame import write_prefix
 from penstock.serde.serializers import Deserializer, Serializer
 
@@ -55,12 +55,12 @@ def test_a_contract_may_assert_formats(registry: Registry, topic: str, draft: st
     strict = contract(draft, assert_formats=True)
     content = Serializer(registry, topic, contract(draft)).serialize(NAIVE).content
     assert content is not None
-    with pytest.raises(Unencodable, match="date-time"):
+    with pytest.raises(EncodeError, match="date-time"):
         Serializer(registry, topic, strict).serialize(NAIVE)
-    with pytest.raises(Unencodable, match=r"row 1: .*date-time"):
+    with pytest.raises(EncodeError, match=r"row 1: .*date-time"):
         BatchSerializer(registry, topic, strict).serialize_many([AWARE, NAIVE])
     for reader in (strict, Contract(assert_formats=True)):
-        with pytest.raises(Undecodable, match="date-time") as found:
+        with pytest.raises(DecodeError, match="date-time") as found:
             Deserializer(registry, topic, reader=reader).deserialize(content)
         assert found.value.reason is Reason.RULE_VIOLATED
         (wrong,) = BatchDeserializer(registry, topic, reader=reader).deserialize_many([content])[1]
@@ -81,7 +81,7 @@ def test_a_consumer_need_not_validate(
     kept = OnUndecodable.RAISE
     with (
         Consumer(bootstrap, topic, f"{topic}-a", registry=registry, on_undecodable=kept) as strict,
-        pytest.raises(Undecodable, match="rule_violated"),
+        pytest.raises(DecodeError, match="rule_violated"),
     ):
         strict.take(1, wait_s=20)
     with Consumer(

@@ -14,7 +14,7 @@ from penstock.schemas.model import SchemaType
 from penstock.schemas.protobuf import parse as parse_protobuf
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
-from penstock.serde.errors import Undecodable
+from penstock.serde.errors import DecodeError
 from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import write_prefix
 from penstock.serde.protobuf.columns import ProtobufRows
@@ -158,7 +158,7 @@ def test_only_the_named_message_is_read_in_both_ways(
     one = Deserializer(registry, topic, reader=contract, as_dicts=True)
     assert one.deserialize(head) == {"title": "t"}
     for content in contents:
-        with pytest.raises(Undecodable, match=r"written as q.Order, to be read as q.Head"):
+        with pytest.raises(DecodeError, match=r"written as q.Order, to be read as q.Head"):
             one.deserialize(content)
 
 

@@ -22,7 +22,7 @@ from penstock.serde.avro.event_skipping import WriteLimits
 from penstock.serde.avro.limits import NESTING_MAX
 from penstock.serde.avro.raw_values import RawValues
 from penstock.serde.avro.varints import Unreadable
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import BadFrame, Frame
 
@@ -74,7 +74,7 @@ class AvroDecoder:
     def __init__(self, writer: AvroSchema, wanted: ReadAs) -> None:
         reader = wanted.schema
         if reader is not None and not isinstance(reader, AvroSchema):
-            raise Undecodable(Reason.UNRESOLVABLE, f"written as AVRO, to be read as {reader.type}")
+            raise DecodeError(Reason.UNRESOLVABLE, f"written as AVRO, to be read as {reader.type}")
         self._reader = EventReader(writer.root, None if reader is None else reader.root)
         self._is_raw = writer.root.kind is Kind.BYTES
 

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.schemas.json import JsonSchema, validate
 from penstock.schemas.model import ParsedSchema
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import Frame
 from penstock.serde.json.number_check import NumberCheck
@@ -69,25 +69,25 @@ class JsonDecoder:
     def __init__(self, writer: JsonSchema, wanted: ReadAs) -> None:
         reader = wanted.schema
         if reader is not None and not isinstance(reader, JsonSchema):
-            raise Undecodable(Reason.UNRESOLVABLE, f"written as JSON, to be read as {reader.type}")
+            raise DecodeError(Reason.UNRESOLVABLE, f"written as JSON, to be read as {reader.type}")
         self._schema = own(writer if reader is None else reader, wanted.assert_formats)
         self._numbers = NumberCheck(self._schema)
         self._validate = wanted.validate
 
     def decode(self, frame: Frame) -> Any:
-        """The value; raises Undecodable or BadFrame."""
+        """The value; raises DecodeError or BadFrame."""
         payload = frame.payload()
         try:
             value = DECODER.decode(payload)
         except UNREADABLE as wrong:
-            raise Undecodable(Reason.UNDECODABLE, f"not JSON: {wrong}") from None
+            raise DecodeError(Reason.UNDECODABLE, f"not JSON: {wrong}") from None
         if self._validate:
             violated = validate(self._schema, value)
             if violated is not None:
-                raise Undecodable(Reason.RULE_VIOLATED, violated)
+                raise DecodeError(Reason.RULE_VIOLATED, violated)
             misfit = self._numbers.misfit(payload, value)
             if misfit is not None:
-                raise Undecodable(Reason.UNDECODABLE, misfit)
+                raise DecodeError(Reason.UNDECODABLE, misfit)
         return value
 
 

@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.message import DecodeError, EncodeError, Message
+from google.protobuf.message import DecodeError as UpbDecodeError
+from google.protobuf.message import EncodeError, Message
 
 from penstock.schemas.model import InvalidSchema, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.compiler import missing_fields
-from penstock.serde.errors import Reason, Undecodable
+from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import BadFrame, Frame
 from penstock.serde.protobuf.payload_check import Soundness, nests_freely
@@ -76,7 +77,7 @@ def is_read_again(message_type: Any, payload: bytes) -> bool:
     """Whether upb reads what it wrote: it writes messages that are nested too deep for it."""
     try:
         message_type.FromString(payload)
-    except DecodeError:
+    except UpbDecodeError:
         return False
     return True
 
@@ -87,7 +88,7 @@ class ProtobufDecoder:
     def __init__(self, writer: ProtobufSchema, wanted: ReadAs) -> None:
         reader = wanted.schema
         if reader is not None and not isinstance(reader, ProtobufSchema):
-            raise Undecodable(
+            raise DecodeError(
                 Reason.UNRESOLVABLE, f"written as PROTOBUF, to be read as {reader.type}"
             )
         self._writer = writer
@@ -97,18 +98,18 @@ class ProtobufDecoder:
         self._soundness: dict[str, Soundness] = {}
 
     def decode(self, frame: Frame) -> Any:
-        """A message, or a dict if that is wanted; raises Undecodable or BadFrame."""
+        """A message, or a dict if that is wanted; raises DecodeError or BadFrame."""
         name, payload = named_message(self._writer, frame, plain_indexes=self._wanted.plain_indexes)
         message_type = self._type_of(name)
         if len(payload) > EVENT_BYTES_MAX:
-            raise Undecodable(Reason.UNDECODABLE, f"more than {EVENT_BYTES_MAX} bytes")
+            raise DecodeError(Reason.UNDECODABLE, f"more than {EVENT_BYTES_MAX} bytes")
         try:
             message = message_type.FromString(payload)
-        except DecodeError as wrong:
-            raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {wrong}") from None
+        except UpbDecodeError as wrong:
+            raise DecodeError(Reason.UNDECODABLE, f"not a {name}: {wrong}") from None
         unsound = self._soundness_of(message_type).wrong(message)
         if unsound is not None:
-            raise Undecodable(Reason.UNDECODABLE, f"not a {name}: {unsound}")
+            raise DecodeError(Reason.UNDECODABLE, f"not a {name}: {unsound}")
         return as_dict(message) if self._wanted.as_dicts else message
 
     def _soundness_of(self, message_type: Any) -> Soundness:
@@ -122,13 +123,13 @@ class ProtobufDecoder:
         wanted = self._wanted.message_type
         only = self._wanted.message_name if wanted is None else wanted.DESCRIPTOR.full_name
         if only is not None and only != name:
-            raise Undecodable(Reason.UNRESOLVABLE, f"written as {name}, to be read as {only}")
+            raise DecodeError(Reason.UNRESOLVABLE, f"written as {name}, to be read as {only}")
         if wanted is not None:
             return wanted
         try:
             return self._types.named(name)
         except KeyError:
-            raise Undecodable(
+            raise DecodeError(
                 Reason.UNRESOLVABLE, f"the reader's schema has no message {name}"
             ) from None
 
