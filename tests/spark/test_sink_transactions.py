@@ -28,7 +28,6 @@ from penstock.spark.batch_transaction import (
     Outcome,
     Superseded,
     Written,
-    java_hash,
     transact,
 )
 from penstock.spark.connections import cluster as kept_cluster
@@ -380,12 +379,6 @@ def test_several_frames_and_offsets_are_one_batch(
     assert visible(cluster, sink.topic) == list(range(20))
     assert visible(cluster, other.topic) == list(range(5))
     assert cluster.run(committed_offsets(group))[source].offset == 41
-
-
-def test_a_text_has_the_hash_that_java_gives_it() -> None:
-    assert java_hash("") == 0
-    assert java_hash("a") == 97
-    assert java_hash("polygenelubricants") == 0  # -2**31 in Java
 
 
 class TurnSink(Sink):

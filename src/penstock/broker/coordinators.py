@@ -32,6 +32,7 @@ from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId
 from penstock.model import Moment
 from penstock.protocol.control_records import Marker
+from penstock.protocol.java_hash import java_hash
 
 NAME_BYTES_MAX: Final = 2**15 - 1  # lengths have 16 bits in the log
 _KEPT_MAX: Final = 10_000  # names whose machine is remembered
@@ -131,12 +132,7 @@ def partition_of(key: str, partition_count: int) -> int:
     if len(key) > NAME_BYTES_MAX or len(key.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         told = f"a group or transactional id of more than {NAME_BYTES_MAX} bytes"
         raise Refused(ErrorCode.invalid_request, told)
-    units = key.encode("utf-16-be", "surrogatepass")
-    hashed = 0
-    for position in range(0, len(units), 2):
-        unit = units[position] << 8 | units[position + 1]
-        hashed = (31 * hashed + unit) & 0xFFFFFFFF
-    return (hashed & 0x7FFFFFFF) % partition_count
+    return java_hash(key) % partition_count
 
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

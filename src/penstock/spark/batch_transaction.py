@@ -44,6 +44,7 @@ from penstock.link.transactions import (
     write_markers,
 )
 from penstock.model import Offset, SequenceNumber, TopicPartition
+from penstock.protocol.java_hash import java_hash
 
 logger = logging.getLogger(__name__)
 
@@ -404,12 +405,3 @@ def _offsets_logs(cluster: Cluster, groups: Iterable[str]) -> set[TopicPartition
             raise
         return set()  # no group has ever committed anything
     return {TopicPartition(_OFFSETS_TOPIC, java_hash(group) % count) for group in wanted}
-
-
-def java_hash(text: str) -> int:
-    """Java's hash of a text, made positive as Kafka does."""
-    hashed = 0
-    units = text.encode("utf-16-be")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
-    return hashed & 0x7FFFFFFF
