@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bench.figures import LIMIT, Figure, report
-from penstock.schemas.compatibility import Earlier, Level, check
-from penstock.schemas.model import Policy, SchemaType, Source
+from penstock.schemas.compatibility import EarlierVersion, Level, check
+from penstock.schemas.model import Policy, SchemaText, SchemaType
 from penstock.schemas.parse_cache import SchemaCache, parse
 
 VERSIONS = 50
@@ -31,7 +31,9 @@ def measure_language(
     language: SchemaType, version: Callable[[int], str], peer_ms: float
 ) -> Iterator[Figure]:
     """The three states a registry can be in, in one language. The peer knows Avro only."""
-    parse(Source(language, SMALL[language]))  # its parser is loaded; it has seen nothing of this
+    parse(
+        SchemaText(language, SMALL[language])
+    )  # its parser is loaded; it has seen nothing of this
     texts = [version(number) for number in range(VERSIONS)]
     cache = SchemaCache()
     cold_ms = measure_check(cache, language, version(VERSIONS), texts)
@@ -106,12 +108,16 @@ def measure_check(
     """Milliseconds for parsing all that is not known yet, and the check."""
     started = time.process_time()
     earlier = [  # what is stored was checked when it came
-        Earlier(number, cache.parse(Source(language, text), strict=False))
+        EarlierVersion(number, cache.parse(SchemaText(language, text), strict=False))
         for number, text in enumerate(texts, start=1)
     ]
-    schema = cache.parse(Source(language, proposed))
+    schema = cache.parse(SchemaText(language, proposed))
     verdict = check(
-        Level.FULL_TRANSITIVE, schema, earlier, Policy.LENIENT, unreadable=cache.unreadable
+        Level.FULL_TRANSITIVE,
+        schema,
+        earlier,
+        Policy.LENIENT,
+        incompatibilities=cache.incompatibilities,
     )
     assert verdict.is_compatible
     return (time.process_time() - started) * 1000

@@ -44,7 +44,7 @@ from penstock.link.blocking import Cluster
 from penstock.link.send_batches import produce
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 from penstock.schemas.avro import parse
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.avro.batch import AvroEncoder
 from penstock.serde.frame import write_prefix
 from penstock.spark.planning import Position
@@ -234,7 +234,7 @@ class World:
         with Registry(registry_url) as registry:
             for text in (V1, V2):
                 for topic in ("orders", "few"):
-                    source = Source(SchemaType.AVRO, text)
+                    source = SchemaText(SchemaType.AVRO, text)
                     registered = registry.register(f"{topic}-value", source)
                 self.ids.append(registered.id)
                 self._frames.append(framed(text, write_prefix(registered.id), orders))

@@ -29,7 +29,7 @@ from penstock.link.blocking import Cluster
 from penstock.link.send_batches import produce
 from penstock.model import Millis, TopicPartition
 from penstock.schemas.avro import parse
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.avro.batch import AvroEncoder
 from penstock.serde.frame import write_prefix
 from penstock.spark.changelog import Changelog
@@ -149,7 +149,7 @@ def fill(bootstrap: str, registry_url: str) -> None:
     """All sales, a little out of order."""
     make_topic(bootstrap, "sales", partitions=PARTITIONS)
     with Registry(registry_url, client="bench") as registry:
-        registered = registry.register("sales-value", Source(SchemaType.AVRO, SCHEMA))
+        registered = registry.register("sales-value", SchemaText(SchemaType.AVRO, SCHEMA))
     encoder, chance = AvroEncoder(parse(SCHEMA)), np.random.default_rng(7)
     stores = np.array([f"store-{number:03}" for number in range(STORES)])
     with Cluster(bootstrap) as cluster:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.contract import app, show_plan
-from penstock.gate.change_plan import Plan
+from penstock.gate.change_plan import ChangePlan
 from penstock.node.http_process import HttpOptions, command_line
 from penstock.testing.embedded import EmbeddedBroker
 
@@ -171,7 +171,7 @@ def test_a_plan_that_would_be_refused_changes_nothing(folder: Path, registry_url
 def test_a_plan_lists_only_some_of_the_subjects_it_leaves_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    plan = Plan((), tuple(f"other-{number}" for number in range(300)))
+    plan = ChangePlan((), tuple(f"other-{number}" for number in range(300)))
     show_plan(plan, as_json=False, applied=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "  300 subjects are not in the folder and are left alone:"

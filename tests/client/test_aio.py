@@ -11,7 +11,7 @@ from penstock.client.commit_tracker import Commits
 from penstock.client.delivery import Outgoing
 from penstock.client.metrics import ClientMetrics
 from penstock.client.registry import Registry
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.contract import Contract
 
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
@@ -93,7 +93,7 @@ def test_a_transaction_in_an_event_loop_is_all_or_nothing(
 def test_the_registry_is_asked_off_the_loop(registry: Registry, topic: str) -> None:
     async def work() -> None:
         asked = AsyncRegistry(registry)
-        registered = await asked.register(topic, Source(SchemaType.AVRO, ORDER))
+        registered = await asked.register(topic, SchemaText(SchemaType.AVRO, ORDER))
         assert (await asked.schema(registered.id)).guid == registered.guid
         assert (await asked.latest(topic)).version == 1
 

@@ -35,7 +35,7 @@ from penstock.client.redrive import Selection, redrive
 from penstock.client.registry import Registry
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ArgumentError, Reason
@@ -112,7 +112,7 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     topic = make_topic()
     # A schema nobody has yet gets the last id; the one that is registered next, the id after it.
     fresh_schema = {"type": "fixed", "name": f"{topic.replace('-', '_')}_last", "size": 9}
-    last = registry.register(f"{topic}-last", Source(SchemaType.AVRO, json.dumps(fresh_schema)))
+    last = registry.register(f"{topic}-last", SchemaText(SchemaType.AVRO, json.dumps(fresh_schema)))
     coming = write_prefix(SchemaId(last.id + 1)) + b"\x02"
     with Producer(bootstrap, topic) as producer:
         for value in (b"rubbish", coming):
@@ -133,7 +133,7 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     sending = ("quarantine", "redrive", topic, *reach, "-r", registry_url)
     assert "0 would be sent back" in penstock(*sending).stdout
     late = {"type": "fixed", "name": topic.replace("-", "_"), "size": 1}
-    registry.register(f"{topic}-new", Source(SchemaType.AVRO, json.dumps(late)))
+    registry.register(f"{topic}-new", SchemaText(SchemaType.AVRO, json.dumps(late)))
     assert "1 would be sent back" in penstock(*sending).stdout
     assert "0 would be" in penstock(*sending, "--reason", "not_framed").stdout
     assert "1 sent back" in penstock(*sending, "--apply").stdout

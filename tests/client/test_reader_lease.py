@@ -13,8 +13,8 @@ from penstock.client.producer import Producer
 from penstock.client.reader_lease import ReaderLease, today_utc
 from penstock.client.registry import Registry
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
-from penstock.schemas.model import SchemaType, Source
+from penstock.gate.registry_contracts import RegistryContracts
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract, SubjectNames
 from penstock.serde.errors import ClientError, RegistryRefusedError
@@ -33,12 +33,12 @@ FRAUD = Reader("fraud-scorer", "7", "risk team", fields=("coupon",))
 DAY = date(2026, 6, 1)
 
 
-def source(document: object) -> Source:
-    return Source(SchemaType.AVRO, json.dumps(document))
+def source(document: object) -> SchemaText:
+    return SchemaText(SchemaType.AVRO, json.dumps(document))
 
 
 def readers(registry: Registry, subject: str) -> list[Reader]:
-    return RegistryShelf(RegistryApi(registry.http)).readers(subject)
+    return RegistryContracts(RegistryApi(registry.http)).readers(subject)
 
 
 def wait_until(holds: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from penstock.client.registry import Registry
-from penstock.schemas.model import Reference, SchemaType, Source
+from penstock.schemas.model import Reference, SchemaText, SchemaType
 from penstock.serde.errors import RegistryRefusedError, RegistryUnavailableError, UnknownSchemaError
 from penstock.serde.frame import SchemaId
 from penstock.serde.schema_source import UnusableSchemaError
@@ -37,7 +37,7 @@ def test_a_cold_process_asks_once_per_schema_however_many_threads_ask(counting: 
         counting.answers[f"/subjects/s{number}/versions"] = {"id": number, "guid": SCHEMA["guid"]}
     counting.gate.clear()
     registry = Registry(counting.url, client="order-service 3")
-    source = Source(SchemaType.AVRO, ORDER)
+    source = SchemaText(SchemaType.AVRO, ORDER)
 
     def work() -> None:
         for number in range(5):
@@ -136,7 +136,7 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 
 def test_a_real_registry_gives_ids_back_and_forth(registry: Registry, topic: str) -> None:
-    subject, source = f"{topic}-value", Source(SchemaType.AVRO, ORDER)
+    subject, source = f"{topic}-value", SchemaText(SchemaType.AVRO, ORDER)
     with pytest.raises(UnknownSchemaError):
         registry.look_up(subject, source)
     registered = registry.register(subject, source)
@@ -152,19 +152,19 @@ def test_references_are_fetched_with_their_references(registry: Registry, topic:
     money = '{"type":"record","name":"Money","fields":[{"name":"cents","type":"long"}]}'
     line = '{"type":"record","name":"Line","fields":[{"name":"price","type":"Money"}]}'
     order = '{"type":"record","name":"O","fields":[{"name":"l","type":"Line"}]}'
-    registry.register(f"{topic}-money", Source(SchemaType.AVRO, money))
+    registry.register(f"{topic}-money", SchemaText(SchemaType.AVRO, money))
     to_money = (Reference("Money", f"{topic}-money", 1),)
-    registry.register(f"{topic}-line", Source(SchemaType.AVRO, line, to_money))
+    registry.register(f"{topic}-line", SchemaText(SchemaType.AVRO, line, to_money))
     to_line = (Reference("Line", f"{topic}-line", 1),)
-    registered = registry.register(topic, Source(SchemaType.AVRO, order, to_line))
+    registered = registry.register(topic, SchemaText(SchemaType.AVRO, order, to_line))
     found = registry.schema(registered.id)
     assert list(found.imports) == ["Money", "Line"]
     assert "cents" in found.parsed.formatted("resolved")
 
 
 def test_an_incompatible_schema_is_refused_with_what_to_do(registry: Registry, topic: str) -> None:
-    registry.register(topic, Source(SchemaType.AVRO, ORDER))
+    registry.register(topic, SchemaText(SchemaType.AVRO, ORDER))
     changed = ORDER.replace("long", "string")
     with pytest.raises(RegistryRefusedError, match="compatible") as caught:
-        registry.register(topic, Source(SchemaType.AVRO, changed))
+        registry.register(topic, SchemaText(SchemaType.AVRO, changed))
     assert caught.value.code in (409, 40901)

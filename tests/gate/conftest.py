@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.gate.folder import FolderShelf
+from penstock.gate.folder import ContractFolder
 from penstock.gate.registry_api import RegistryApi
 from penstock.testing.platform import Platform
 
@@ -47,8 +47,8 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def shelve(write: Write) -> Callable[[dict[str, str]], FolderShelf]:
-    return lambda files: FolderShelf(write(files))
+def shelve(write: Write) -> Callable[[dict[str, str]], ContractFolder]:
+    return lambda files: ContractFolder(write(files))
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.gate.check import Gate, Order, Result, Status, exit_status
-from penstock.gate.folder import FolderShelf
-from penstock.gate.proposals import Question, answer
+from penstock.gate.check import CheckResult, CheckStatus, Gate, UpgradeOrder, exit_status
+from penstock.gate.folder import ContractFolder
+from penstock.gate.proposals import CheckRequest, check_proposed
 from penstock.gate.reports import as_github, as_json, as_junit, as_text
 from penstock.schemas.compatibility import Level
 
@@ -20,8 +20,8 @@ MakeOrder = Callable[..., str]
 TODAY = date(2026, 6, 1)
 
 
-def ask(proposed: Path, **more: Any) -> list[Result]:
-    return answer(Question(proposed, **more), Gate(TODAY))
+def ask(proposed: Path, **more: Any) -> list[CheckResult]:
+    return check_proposed(CheckRequest(proposed, **more), Gate(TODAY))
 
 
 def test_a_folder_is_checked_against_its_own_earlier_versions(
@@ -36,13 +36,16 @@ def test_a_folder_is_checked_against_its_own_earlier_versions(
         }
     )
     bad, good = ask(folder)
-    assert (bad.status, good.status) == (Status.BREAKING, Status.COMPATIBLE)
+    assert (bad.status, good.status) == (CheckStatus.BREAKING, CheckStatus.COMPATIBLE)
     assert exit_status([bad, good]) == 1
     (finding,) = bad.findings
     assert (finding.path, finding.before, finding.after) == ("/fields/1", None, 'b: "int"')
     assert bad.passes == (Level.NONE, Level.FORWARD, Level.FORWARD_TRANSITIVE)
-    assert (bad.forced_order, bad.safe_order) == (Order.CONSUMERS_FIRST, Order.PRODUCERS_FIRST)
-    assert good.safe_order is Order.ANY
+    assert (bad.forced_order, bad.safe_order) == (
+        UpgradeOrder.CONSUMERS_FIRST,
+        UpgradeOrder.PRODUCERS_FIRST,
+    )
+    assert good.safe_order is UpgradeOrder.ANY
 
 
 def test_a_break_comes_with_an_event_that_fails(write: Write, order: MakeOrder) -> None:
@@ -73,10 +76,10 @@ def test_a_transitive_level_looks_at_all_versions(write: Write, order: MakeOrder
         "a/v2.avsc": order("a:int"),
         "a/v3.avsc": order("a:int", "c:int=0"),
     }
-    assert ask(write(files))[0].status is Status.COMPATIBLE
+    assert ask(write(files))[0].status is CheckStatus.COMPATIBLE
     files["a/contract.toml"] = 'compatibility = "BACKWARD_TRANSITIVE"'
     (result,) = ask(write(files))
-    assert (result.status, result.against) == (Status.BREAKING, 1)
+    assert (result.status, result.against) == (CheckStatus.BREAKING, 1)
 
 
 def test_a_file_is_checked_for_a_subject_of_a_folder(
@@ -85,10 +88,10 @@ def test_a_file_is_checked_for_a_subject_of_a_folder(
     folder = write({"a/v1.avsc": order("a:int"), "b/v1.avsc": "{"})
     proposed = tmp_path / "new.avsc"
     proposed.write_text(order("a:string"))
-    (result,) = ask(proposed, subject="a", base=FolderShelf(folder))
-    assert result.status is Status.BREAKING
-    (result,) = ask(proposed, subject="a", base=FolderShelf(folder), level=Level.NONE)
-    assert result.status is Status.COMPATIBLE
+    (result,) = ask(proposed, subject="a", base=ContractFolder(folder))
+    assert result.status is CheckStatus.BREAKING
+    (result,) = ask(proposed, subject="a", base=ContractFolder(folder), level=Level.NONE)
+    assert result.status is CheckStatus.COMPATIBLE
 
 
 def test_a_file_in_a_folder_of_contracts_says_what_it_is(write: Write, order: MakeOrder) -> None:
@@ -101,14 +104,14 @@ def test_a_file_in_a_folder_of_contracts_says_what_it_is(write: Write, order: Ma
     )
     (result,) = ask(folder / "a" / "v2.avsc")
     assert (result.subject, result.against) == ("a", 1)
-    assert result.status is Status.BREAKING
+    assert result.status is CheckStatus.BREAKING
 
 
 def test_a_file_without_a_place_cannot_be_checked(tmp_path: Path) -> None:
     lonely = tmp_path / "new.avsc"
     lonely.write_text('"int"')
     (result,) = ask(lonely)
-    assert result.status is Status.UNCHECKED
+    assert result.status is CheckStatus.UNCHECKED
     assert "--subject" in result.error
     assert exit_status([result]) == 2
 
@@ -118,7 +121,7 @@ def test_what_cannot_be_read_does_not_keep_the_rest_from_being_checked(
 ) -> None:
     folder = write({"a/v1.avsc": "{", "b/v1.avsc": order("a:int")})
     wrong, right = ask(folder)
-    assert (wrong.status, right.status) == (Status.UNCHECKED, Status.COMPATIBLE)
+    assert (wrong.status, right.status) == (CheckStatus.UNCHECKED, CheckStatus.COMPATIBLE)
     assert "a/v1.avsc is not a valid AVRO schema" in wrong.error
 
 
@@ -129,15 +132,15 @@ def test_another_reference_of_a_published_version_is_a_break(write: Write) -> No
     files = {"money/v1.avsc": money, "money/v2.avsc": money, "order/v1.avsc": order}
     published = write({**files, "order/contract.toml": entry + "1"}, "published")
     proposed = write({**files, "order/contract.toml": entry + "2"}, "proposed")
-    result = ask(proposed, base=FolderShelf(published))[1]
+    result = ask(proposed, base=ContractFolder(published))[1]
     assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
 
 
 def test_a_published_version_that_was_changed_is_a_break(write: Write, order: MakeOrder) -> None:
     published = write({"a/v1.avsc": order("a:int")}, "published")
     proposed = write({"a/v1.avsc": order("a:long")}, "proposed")
-    (result,) = ask(proposed, base=FolderShelf(published))
-    assert result.status is Status.BREAKING
+    (result,) = ask(proposed, base=ContractFolder(published))
+    assert result.status is CheckStatus.BREAKING
     assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
     assert "v2" in as_text([result])
 
@@ -148,8 +151,8 @@ def test_a_schema_that_is_there_already_is_no_change(
     folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("b:int=0")})
     again = tmp_path / "again.avsc"
     again.write_text(order("a:int"))
-    (result,) = ask(again, subject="a", base=FolderShelf(folder))
-    assert (result.status, result.is_known) == (Status.COMPATIBLE, True)
+    (result,) = ask(again, subject="a", base=ContractFolder(folder))
+    assert (result.status, result.is_known) == (CheckStatus.COMPATIBLE, True)
 
 
 def readers_files(order: MakeOrder) -> dict[str, str]:
@@ -166,8 +169,8 @@ def test_removing_a_field_breaks_the_reader_that_uses_it(write: Write, order: Ma
     (result,) = ask(write(readers_files(order)))
     assert result.findings == ()  # BACKWARD allows it
     fraud, shipping = result.readers
-    assert result.status is Status.BREAKING
-    assert (fraud.status, shipping.status) == (Status.BREAKING, Status.COMPATIBLE)
+    assert result.status is CheckStatus.BREAKING
+    assert (fraud.status, shipping.status) == (CheckStatus.BREAKING, CheckStatus.COMPATIBLE)
     assert "removing `coupon` breaks fraud-scorer 7" in as_text([result])
 
 
@@ -175,11 +178,11 @@ def test_a_reader_that_expired_counts_no_more(write: Write, order: MakeOrder) ->
     files = readers_files(order)
     files["orders-value/readers/fraud-scorer.toml"] += "\nexpires = 2026-05-31"
     (result,) = ask(write(files))
-    assert result.status is Status.COMPATIBLE
+    assert result.status is CheckStatus.COMPATIBLE
     assert "expired on 2026-05-31" in as_text([result])
     reader = "orders-value/readers/fraud-scorer.toml"
     files[reader] = files[reader].replace("05-31", "06-01")
-    assert ask(write(files))[0].status is Status.BREAKING
+    assert ask(write(files))[0].status is CheckStatus.BREAKING
 
 
 def test_a_reader_with_its_own_old_schema_is_checked_though_the_latest_would_do(
@@ -209,9 +212,9 @@ def test_a_reader_of_some_fields_does_not_mind_the_others(write: Write, order: M
         "a/contract.toml": 'compatibility = "NONE"',
         "a/readers/r.toml": 'fields = ["a"]',
     }
-    assert ask(write(files))[0].status is Status.COMPATIBLE
+    assert ask(write(files))[0].status is CheckStatus.COMPATIBLE
     files["a/readers/r.toml"] = 'fields = ["b"]'
-    assert ask(write(files))[0].status is Status.BREAKING
+    assert ask(write(files))[0].status is CheckStatus.BREAKING
 
 
 def test_the_other_languages_are_checked_alike(write: Write) -> None:
@@ -225,7 +228,7 @@ def test_the_other_languages_are_checked_alike(write: Write) -> None:
         }
     )
     for result in ask(folder):
-        assert result.status is Status.BREAKING
+        assert result.status is CheckStatus.BREAKING
         assert result.showings[0].evidence.fails is not None
 
 
@@ -233,14 +236,14 @@ def test_another_language_is_a_break(write: Write) -> None:
     folder = write({"a/v1.avsc": '"int"', "a/v2.json": "{}"})
     (result,) = ask(folder)
     assert [one.kind for one in result.findings] == ["DIFFERENT_SCHEMA_TYPE"]
-    assert result.safe_order is Order.NONE
+    assert result.safe_order is UpgradeOrder.NONE
 
 
 def test_what_the_rules_allow_and_no_reader_reads_is_told(write: Write) -> None:
     proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
     folder = write({"p/v1.proto": proto.format("int64"), "p/v2.proto": proto.format("int32")})
     (result,) = ask(folder)
-    assert result.status is Status.COMPATIBLE
+    assert result.status is CheckStatus.COMPATIBLE
     assert "beware" in as_text([result])
 
 
@@ -259,7 +262,7 @@ def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
         }
     )
     result = next(one for one in ask(folder) if one.subject == "order")
-    assert result.status is Status.BREAKING
+    assert result.status is CheckStatus.BREAKING
     assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.findings]
 
 
@@ -272,7 +275,7 @@ def test_a_renumbered_enum_is_reported_although_the_rules_allow_it(write: Write)
         }
     )
     (result,) = ask(folder)
-    assert result.status is Status.COMPATIBLE, "the registry's rules allow it"
+    assert result.status is CheckStatus.COMPATIBLE, "the registry's rules allow it"
     shown = as_text([result])
     assert "beware" in shown
     assert "written as PAID, read as SENT" in shown
@@ -287,7 +290,7 @@ def test_a_rule_that_is_stricter_than_the_data_says_so(write: Write) -> None:
         }
     )
     (result,) = ask(folder)
-    assert result.status is Status.BREAKING
+    assert result.status is CheckStatus.BREAKING
     shown = as_text([result])
     assert "the rules refuse this, and no event was found that breaks" in shown
     assert "counter-example" not in shown
@@ -310,14 +313,14 @@ def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
 
 
 @pytest.fixture
-def results(write: Write, order: MakeOrder) -> list[Result]:
+def results(write: Write, order: MakeOrder) -> list[CheckResult]:
     files = readers_files(order)
     files["broken/v1.avsc"] = "{"
     files["fine/v1.avsc"] = order("a:int")
     return ask(write(files))
 
 
-def test_json_says_everything(results: list[Result]) -> None:
+def test_json_says_everything(results: list[CheckResult]) -> None:
     document = json.loads(as_json(results))
     assert document["status"] == 1
     by_subject = {one["subject"]: one for one in document["results"]}
@@ -327,7 +330,7 @@ def test_json_says_everything(results: list[Result]) -> None:
     assert bytes.fromhex(by_subject["fine"]["events"][0]["reads"]["bytes"])
 
 
-def test_github_gets_one_line_per_annotation(results: list[Result]) -> None:
+def test_github_gets_one_line_per_annotation(results: list[CheckResult]) -> None:
     lines = as_github(results).splitlines()
     assert all(line.startswith(("::error ", "::notice ", "::warning ")) for line in lines)
     errors = [line for line in lines if line.startswith("::error")]
@@ -335,7 +338,7 @@ def test_github_gets_one_line_per_annotation(results: list[Result]) -> None:
     assert any("file=" in line and "v2.avsc" in line for line in errors)
 
 
-def test_junit_is_xml_with_failures_and_errors(results: list[Result]) -> None:
+def test_junit_is_xml_with_failures_and_errors(results: list[CheckResult]) -> None:
     suite = ElementTree.fromstring(as_junit(results))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     assert [case.get("name") for case in suite] == ["broken", "fine", "orders-value"]
@@ -350,5 +353,5 @@ def test_formats_are_asserted_in_events_on_request(write: Write) -> None:
     )
     for asserts_formats in (False, True):
         gate = Gate(TODAY, asserts_formats=asserts_formats)
-        (result,) = answer(Question(folder), gate)
+        (result,) = check_proposed(CheckRequest(folder), gate)
         assert ("beware" in as_text([result])) is asserts_formats

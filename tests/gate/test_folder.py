@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.gate.contracts import CannotCheck
-from penstock.gate.folder import FolderShelf
+from penstock.gate.contracts import CannotCheckError
+from penstock.gate.folder import ContractFolder
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Policy, Reference
 
-Shelve = Callable[[dict[str, str]], FolderShelf]
+Shelve = Callable[[dict[str, str]], ContractFolder]
 Order = Callable[..., str]
 
 
@@ -132,18 +132,18 @@ def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(shelve: Shelve, order:
 )
 def test_a_mistake_is_named_with_its_file(files: dict[str, str], said: str, shelve: Shelve) -> None:
     shelf = shelve(files)
-    with pytest.raises(CannotCheck) as wrong:
+    with pytest.raises(CannotCheckError) as wrong:
         ask_all(shelf)
     assert said in str(wrong.value)
 
 
-def ask_all(shelf: FolderShelf) -> list[Any]:
+def ask_all(shelf: ContractFolder) -> list[Any]:
     return [(shelf.versions(one), shelf.terms(one), shelf.readers(one)) for one in shelf.subjects()]
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(CannotCheck, match="is not a folder"):
-        FolderShelf(tmp_path / "nothing")
+    with pytest.raises(CannotCheckError, match="is not a folder"):
+        ContractFolder(tmp_path / "nothing")
 
 
 def test_references_in_a_circle_are_refused(shelve: Shelve) -> None:
@@ -156,5 +156,5 @@ def test_references_in_a_circle_are_refused(shelve: Shelve) -> None:
             "b/contract.toml": reference.format("a"),
         }
     )
-    with pytest.raises(CannotCheck, match="in circles"):
+    with pytest.raises(CannotCheckError, match="in circles"):
         shelf.versions("a")

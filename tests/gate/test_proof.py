@@ -33,7 +33,7 @@ AVRO_NAMES = [case["name"] for case in AVRO_CASES]
 
 
 def evidence(writer: ParsedSchema, reader: ParsedSchema, seed: int = 1) -> Evidence:
-    return prove(writer, reader, reader.unreadable(writer), seed=seed)
+    return prove(writer, reader, reader.incompatibilities(writer), seed=seed)
 
 
 def record(*fields: dict[str, Any], name: str = "Order") -> str:
@@ -103,7 +103,7 @@ LOGICAL_CHANGES: dict[str, tuple[Any, Any, str | None, str | None]] = {
 def test_events_are_read_with_the_logical_types_of_their_reader(name: str) -> None:
     before, after, seen, failure = LOGICAL_CHANGES[name]
     old, new = (parse_avro(record(field("x", kind))) for kind in (before, after))
-    assert not new.unreadable(old)  # the rules allow it
+    assert not new.incompatibilities(old)  # the rules allow it
     found = evidence(old, new)
     assert (found.fails.failure if found.fails else None) == failure
     if seen is not None:
@@ -235,14 +235,14 @@ def test_a_place_is_what_both_sides_say_there(
     old: list[Any], new: list[Any], writer: str | None, reader: str | None
 ) -> None:
     before, after = parse_avro(record(*old)), parse_avro(record(*new))
-    (difference,) = after.unreadable(before)
+    (difference,) = after.incompatibilities(before)
     place = locate(before, after, difference)
     assert (place.writer, place.reader) == (writer, reader)
 
 
 def test_a_place_in_protobuf_is_a_field_by_its_number() -> None:
     old, new = protobuf("int32 a = 1;", "proto3"), protobuf("string b = 1;", "proto3")
-    (difference,) = new.unreadable(old)
+    (difference,) = new.incompatibilities(old)
     assert locate(old, new, difference) == ("int32 a = 1", "string b = 1", ("b",))
 
 
@@ -272,7 +272,7 @@ def test_a_narrowed_json_schema_has_an_event_that_fails(old: Any, new: Any, nest
             for one in (old, new)
         )
     writer, reader = parse_json(json.dumps(old)), parse_json(json.dumps(new))
-    assert reader.unreadable(writer)
+    assert reader.incompatibilities(writer)
     found = evidence(writer, reader)
     assert found.fails is not None, found
     assert evidence(writer, writer).fails is None
@@ -309,7 +309,7 @@ IS_X = {"properties": {"a": {"const": "x"}}, "required": ["a"]}
 )
 def test_an_event_that_breaks_is_found_behind_not_if_and_patterns(old: Any, new: Any) -> None:
     writer, reader = (parse_json(json.dumps(one)) for one in (old, new))
-    assert reader.unreadable(writer)
+    assert reader.incompatibilities(writer)
     assert evidence(writer, reader).fails is not None
 
 

@@ -14,11 +14,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 )
 
 from penstock.client.registry import Registry
-from penstock.gate.contracts import CannotCheck, Tally
-from penstock.gate.proposals import Question, read_proposal
+from penstock.gate.contracts import CannotCheckError, RecordedResult
+from penstock.gate.proposals import CheckRequest, read_proposal
 from penstock.gate.recorded import try_recorded
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_contracts import RegistryContracts
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form
 from penstock.serde.serializers import Serializer
@@ -54,9 +54,11 @@ def fill(bootstrap: str, registry_url: str, topic: str, order: MakeOrder) -> Cal
     return write
 
 
-def tried(bootstrap: str, registry_url: str, topic: str, path: Path, most: int = 1000) -> Tally:
+def tried(
+    bootstrap: str, registry_url: str, topic: str, path: Path, most: int = 1000
+) -> RecordedResult:
     with RegistryApi(registry_url) as api, Registry(registry_url) as registry:
-        proposal = read_proposal(Question(path, f"{topic}-value", RegistryShelf(api)))
+        proposal = read_proposal(CheckRequest(path, f"{topic}-value", RegistryContracts(api)))
         return try_recorded(bootstrap, topic, most, registry, proposal)
 
 
@@ -207,7 +209,7 @@ def test_an_empty_topic_has_nothing_to_object(
 ) -> None:
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    assert tried(bootstrap, registry_url, topic, path) == Tally(topic)
+    assert tried(bootstrap, registry_url, topic, path) == RecordedResult(topic)
 
 
 def test_a_topic_that_is_not_there_cannot_be_tried(
@@ -215,5 +217,5 @@ def test_a_topic_that_is_not_there_cannot_be_tried(
 ) -> None:
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    with pytest.raises(CannotCheck, match="no topic nowhere"):
+    with pytest.raises(CannotCheckError, match="no topic nowhere"):
         tried(bootstrap, registry_url, "nowhere", path)

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from penstock.client.registry_documents import schema_body
-from penstock.gate.change_plan import Kind, Plan, Planner, in_order
-from penstock.gate.check import Gate, Result, Status
-from penstock.gate.contracts import CannotCheck, reader_subject
-from penstock.gate.folder import FolderShelf
-from penstock.gate.proposals import Question, answer
+from penstock.gate.change_plan import ChangePlan, PlanAction, Planner, in_order
+from penstock.gate.check import CheckResult, CheckStatus, Gate
+from penstock.gate.contracts import CannotCheckError, reader_subject
+from penstock.gate.folder import ContractFolder
+from penstock.gate.proposals import CheckRequest, check_proposed
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_contracts import RegistryContracts
 from penstock.gate.registry_readers import declare_reader, leased, retire_reader
 from penstock.schemas.avro import parse
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.readers import Reader
 from penstock.serde.errors import RegistryUnavailableError
 
@@ -29,21 +29,21 @@ COUPON = 'coupon:["null","string"]=null'
 
 
 def avro(text: str) -> dict[str, Any]:
-    return schema_body(Source(SchemaType.AVRO, text))
+    return schema_body(SchemaText(SchemaType.AVRO, text))
 
 
-def ask(api: RegistryApi, path: Path, text: str, subject: str) -> Result:
+def ask(api: RegistryApi, path: Path, text: str, subject: str) -> CheckResult:
     path.write_text(text)
-    (result,) = answer(Question(path, subject, RegistryShelf(api)), Gate(TODAY))
+    (result,) = check_proposed(CheckRequest(path, subject, RegistryContracts(api)), Gate(TODAY))
     return result
 
 
-def planned(api: RegistryApi, folder: Path) -> tuple[Planner, Plan]:
-    planner = Planner(FolderShelf(folder), api, Gate(TODAY), TODAY)
+def planned(api: RegistryApi, folder: Path) -> tuple[Planner, ChangePlan]:
+    planner = Planner(ContractFolder(folder), api, Gate(TODAY), TODAY)
     return planner, planner.plan()
 
 
-def applied(api: RegistryApi, folder: Path) -> Plan:
+def applied(api: RegistryApi, folder: Path) -> ChangePlan:
     planner, plan = planned(api, folder)
     for action in plan.actions:
         planner.apply(action)
@@ -56,17 +56,17 @@ def test_a_file_is_checked_against_a_subject_and_its_level(
     api.register(subject, avro(order("a:int")))
     path = tmp_path / "new.avsc"
     breaking = ask(api, path, order("a:int", "b:int"), subject)
-    assert (breaking.status, breaking.level) == (Status.BREAKING, Level.BACKWARD)
+    assert (breaking.status, breaking.level) == (CheckStatus.BREAKING, Level.BACKWARD)
     api.set_config(subject, {"compatibility": "FORWARD"})
     fine = ask(api, path, order("a:int", "b:int"), subject)
-    assert (fine.status, fine.level, fine.against) == (Status.COMPATIBLE, Level.FORWARD, 1)
+    assert (fine.status, fine.level, fine.against) == (CheckStatus.COMPATIBLE, Level.FORWARD, 1)
 
 
 def test_a_subject_nobody_has_takes_anything(
     api: RegistryApi, subject: str, order: MakeOrder, tmp_path: Path
 ) -> None:
     result = ask(api, tmp_path / "new.avsc", order("a:int"), subject)
-    assert (result.status, result.against) == (Status.COMPATIBLE, None)
+    assert (result.status, result.against) == (CheckStatus.COMPATIBLE, None)
 
 
 def test_versions_of_another_compatibility_group_are_not_compared(
@@ -76,13 +76,13 @@ def test_versions_of_another_compatibility_group_are_not_compared(
     for major, text in (("1", order("a:string")), ("2", order("a:int"))):
         api.register(subject, avro(text) | {"metadata": {"properties": {"major": major}}})
     result = ask(api, tmp_path / "new.avsc", order("a:int", "b:int=0"), subject)
-    assert result.status is Status.COMPATIBLE
+    assert result.status is CheckStatus.COMPATIBLE
 
 
 def test_a_registry_that_is_not_there_cannot_be_asked(tmp_path: Path, order: MakeOrder) -> None:
     with RegistryApi("http://127.0.0.1:9") as api:
         result = ask(api, tmp_path / "new.avsc", order("a:int"), "orders-value")
-        assert result.status is Status.UNCHECKED
+        assert result.status is CheckStatus.UNCHECKED
         assert "Is it running" in result.error
         with pytest.raises(RegistryUnavailableError):
             api.subjects()
@@ -95,13 +95,15 @@ def test_removing_a_field_breaks_a_reader_declared_in_the_registry(
     fraud = Reader("fraud-scorer", "7", "risk", fields=("coupon",), only_fields=True)
     assert declare_reader(api, subject, leased(fraud, TODAY), TODAY)
     result = ask(api, tmp_path / "new.avsc", order("id:long"), subject)
-    assert result.status is Status.BREAKING
+    assert result.status is CheckStatus.BREAKING
     (found,) = result.readers
     assert found.reader.title == "fraud-scorer 7"
     assert found.reader.last_day == TODAY + timedelta(days=30)
     assert retire_reader(api, subject, "fraud-scorer")
     assert not retire_reader(api, subject, "fraud-scorer")
-    assert ask(api, tmp_path / "new.avsc", order("id:long"), subject).status is Status.COMPATIBLE
+    assert (
+        ask(api, tmp_path / "new.avsc", order("id:long"), subject).status is CheckStatus.COMPATIBLE
+    )
 
 
 def test_a_reader_is_renewed_when_half_of_its_lease_is_over(
@@ -121,7 +123,7 @@ def test_a_reader_may_change_its_schema_as_it_likes(
 ) -> None:
     for text in (order("a:int"), order("b:string")):
         assert declare_reader(api, subject, Reader("r", schema=parse(text)), TODAY)
-    (kept,) = RegistryShelf(api).readers(subject)
+    (kept,) = RegistryContracts(api).readers(subject)
     assert kept.schema is not None
     assert kept.schema.canonical == parse(order("b:string")).canonical
     assert kept.last_day is None
@@ -133,7 +135,7 @@ def test_readers_of_one_subject_are_not_those_of_another(
     reader = Reader("r", schema=parse(order("a:int")))
     declare_reader(api, f"{subject}/x", reader, TODAY)
     declare_reader(api, f":.eu:{subject}", reader, TODAY)
-    shelf = RegistryShelf(api)
+    shelf = RegistryContracts(api)
     assert shelf.readers(subject) == []
     assert [one.name for one in shelf.readers(f"{subject}/x")] == ["r"]
     assert [one.name for one in shelf.readers(f":.eu:{subject}")] == ["r"]
@@ -141,9 +143,9 @@ def test_readers_of_one_subject_are_not_those_of_another(
 
 
 def test_a_reader_of_nothing_needs_a_schema(api: RegistryApi, subject: str) -> None:
-    with pytest.raises(CannotCheck, match="give its schema"):
+    with pytest.raises(CannotCheckError, match="give its schema"):
         declare_reader(api, subject, Reader("r"), TODAY)
-    with pytest.raises(CannotCheck, match="no name for a reader"):
+    with pytest.raises(CannotCheckError, match="no name for a reader"):
         reader_subject(subject, "a/b")
 
 
@@ -161,17 +163,17 @@ def test_a_plan_that_was_applied_leaves_nothing_to_plan(
             f"z-{subject}/v1.avsc": money,
         }
     )
-    assert in_order(FolderShelf(folder)) == [f"z-{subject}", subject]
+    assert in_order(ContractFolder(folder)) == [f"z-{subject}", subject]
     first = applied(api, folder)
     assert [action.kind for action in first.actions] == [
-        Kind.SET_TERMS,
-        *[Kind.REGISTER] * 3,
-        Kind.DECLARE_READER,
+        PlanAction.SET_TERMS,
+        *[PlanAction.REGISTER] * 3,
+        PlanAction.DECLARE_READER,
     ]
     assert planned(api, folder)[1].actions == ()
     assert api.versions(subject) == [1, 2]
-    assert RegistryShelf(api).terms(subject).level is Level.FULL
-    (reader,) = RegistryShelf(api).readers(subject)
+    assert RegistryContracts(api).terms(subject).level is Level.FULL
+    (reader,) = RegistryContracts(api).readers(subject)
     assert (reader.fields, reader.owner) == (("a",), "risk")
 
 
@@ -225,7 +227,7 @@ def test_a_plan_sees_that_a_published_version_was_edited(
     assert finding.kind == "VERSION_REWRITTEN"
     assert f"version {edited} was published" in finding.sentence
     assert "v3" in finding.sentence
-    (result,) = answer(Question(folder, subject, RegistryShelf(api)), Gate(TODAY))
+    (result,) = check_proposed(CheckRequest(folder, subject, RegistryContracts(api)), Gate(TODAY))
     assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
 
 
@@ -237,10 +239,10 @@ def test_a_field_goes_together_with_the_last_use_of_it(
     applied(api, write(first))
     second = first | {f"{subject}/v2.avsc": order("id:long")}
     plan = planned(api, write(second))[1]
-    assert [(one.kind, one.is_refused) for one in plan.actions] == [(Kind.REGISTER, True)]
+    assert [(one.kind, one.is_refused) for one in plan.actions] == [(PlanAction.REGISTER, True)]
     third = second | {toml: 'fields = ["id"]\nreads = 1'}
     plan = applied(api, write(third))
-    assert [one.kind for one in plan.actions] == [Kind.UPDATE_READER, Kind.REGISTER]
+    assert [one.kind for one in plan.actions] == [PlanAction.UPDATE_READER, PlanAction.REGISTER]
     assert api.versions(subject) == [1, 2]
     assert planned(api, write(third))[1].actions == ()
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 
 from penstock.client.registry_documents import schema_body
-from penstock.gate.check import Gate, Proposal, Result
-from penstock.gate.contracts import understood
+from penstock.gate.check import CheckResult, Gate, ProposedSchema
+from penstock.gate.contracts import parse_schema
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_contracts import RegistryContracts
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import Policy, SchemaType, Source
+from penstock.schemas.model import Policy, SchemaText, SchemaType
 
 TABLES = Path(__file__).parents[1] / "schemas"
 DIALECTS = {
@@ -29,13 +29,15 @@ DIALECTS = {
 class Case(NamedTuple):
     """Two schemas of a table."""
 
-    old: Source
-    new: Source
+    old: SchemaText
+    new: SchemaText
 
 
 def avro_cases() -> Iterator[Case]:
     for case in json.loads((TABLES / "avro" / "cases.json").read_text()):
-        yield Case(*(Source(SchemaType.AVRO, json.dumps(case[side])) for side in ("old", "new")))
+        yield Case(
+            *(SchemaText(SchemaType.AVRO, json.dumps(case[side])) for side in ("old", "new"))
+        )
 
 
 def steps(table: str) -> Iterator[str]:
@@ -52,9 +54,9 @@ def protobuf_cases() -> Iterator[Case]:
         yield Case(*(protobuf(one, syntax) for one in step.removeprefix("2: ").split("=>")))
 
 
-def protobuf(text: str, syntax: str) -> Source:
+def protobuf(text: str, syntax: str) -> SchemaText:
     body = text if "message " in text else f"message M {{ {text} }}"
-    return Source(SchemaType.PROTOBUF, f'syntax = "{syntax}"; {body}')
+    return SchemaText(SchemaType.PROTOBUF, f'syntax = "{syntax}"; {body}')
 
 
 def json_cases() -> Iterator[Case]:
@@ -66,11 +68,11 @@ def json_cases() -> Iterator[Case]:
         yield Case(*(json_schema(one, DIALECTS[dialect]) for one in sides))
 
 
-def json_schema(text: str, dialect: str) -> Source:
+def json_schema(text: str, dialect: str) -> SchemaText:
     if text.startswith("{"):
         comma = "," if text != "{}" else ""
         text = f'{{"$schema":"{dialect}"{comma}{text[1:]}'
-    return Source(SchemaType.JSON, text)
+    return SchemaText(SchemaType.JSON, text)
 
 
 TABLES_BY_NAME = {
@@ -127,8 +129,8 @@ def test_the_gate_passes_what_the_registry_passes_at_every_level(
     assert differing == []
 
 
-def judged(api: RegistryApi, subject: str, source: Source) -> Result:
-    shelf = RegistryShelf(api)
-    proposal = Proposal(subject, source, understood(source, shelf.document, subject))
+def judged(api: RegistryApi, subject: str, source: SchemaText) -> CheckResult:
+    shelf = RegistryContracts(api)
+    proposal = ProposedSchema(subject, source, parse_schema(source, shelf.document, subject))
     gate = Gate(date(2026, 6, 1), shows_events=False)
     return gate.check(proposal, shelf.versions(subject), shelf.terms(subject))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import build
 from penstock.gate.advice import explain
-from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.schemas.model import ParsedSchema, SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse
 
 Record = Callable[..., str]
@@ -194,7 +194,7 @@ def test_what_goes_wrong_is_said_with_what_to_do(run: Any, write: Any, subject: 
 
 
 def parsed(text: str, language: SchemaType) -> ParsedSchema:
-    return parse(Source(language, text))
+    return parse(SchemaText(language, text))
 
 
 def test_a_change_nobody_can_follow_is_said() -> None:

@@ -26,12 +26,12 @@ from penstock.registry.store.events import (
 )
 from penstock.registry.subject_names import Subject
 from penstock.schemas.identity import Metadata, Rule, RuleSet
-from penstock.schemas.model import Reference, SchemaType, Source
+from penstock.schemas.model import Reference, SchemaText, SchemaType
 
 S = Subject("orders-value")
-PLAIN = Contents(Source(SchemaType.AVRO, '"string"'))
+PLAIN = Contents(SchemaText(SchemaType.AVRO, '"string"'))
 RICH = Contents(
-    Source(SchemaType.PROTOBUF, 'syntax = "proto3";', (Reference("a.proto", "a", 2),)),
+    SchemaText(SchemaType.PROTOBUF, 'syntax = "proto3";', (Reference("a.proto", "a", 2),)),
     Metadata({"a.b": ("PII",)}, {"owner": "shop"}, ("owner",)),
     RuleSet(
         domain_rules=(
@@ -126,7 +126,7 @@ def test_an_old_record_without_type_hash_and_mark_is_a_live_avro_schema() -> Non
     version = event.version
     assert (version.id, version.contents.source, version.deleted) == (
         4,
-        Source(SchemaType.AVRO, '"int"'),
+        SchemaText(SchemaType.AVRO, '"int"'),
         False,
     )
     assert version.fingerprint == version.contents.fingerprint()

@@ -17,13 +17,13 @@ from penstock.registry.store.events import (
 )
 from penstock.registry.subject_names import Subject
 from penstock.registry.usage import Use
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 
 ORDERS = Subject("orders-value")
 
 
 def stored(id: int) -> VersionStored:
-    contents = Contents(Source(SchemaType.AVRO, '"int"'))
+    contents = Contents(SchemaText(SchemaType.AVRO, '"int"'))
     return VersionStored(Version(ORDERS, 1, id, contents, b""))
 
 

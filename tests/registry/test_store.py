@@ -32,7 +32,7 @@ from penstock.registry.store.events import (
 from penstock.registry.store.state import Store
 from penstock.registry.subject_names import Subject, context_of
 from penstock.schemas.identity import Metadata, Rule, RuleSet
-from penstock.schemas.model import InvalidSchema, Reference, SchemaType, Source
+from penstock.schemas.model import InvalidSchemaError, Reference, SchemaText, SchemaType
 
 ORDERS = Subject("orders-value")
 OTHER = Subject("other-value")
@@ -40,7 +40,7 @@ ABROAD = Subject(":.eu:orders-value")
 
 
 def contents(text: str, *references: Reference, **more: Any) -> Contents:
-    return Contents(Source(SchemaType.AVRO, text, references), **more)
+    return Contents(SchemaText(SchemaType.AVRO, text, references), **more)
 
 
 def register(text: str, subject: Subject = ORDERS, *references: Reference, **more: Any) -> Register:
@@ -255,7 +255,7 @@ def test_references_are_found_with_all_they_reach_deepest_first(desk: Any) -> No
 
 
 def test_a_reference_to_nothing_is_an_invalid_schema(desk: Any) -> None:
-    with pytest.raises(InvalidSchema, match='No schema reference found for subject "x"'):
+    with pytest.raises(InvalidSchemaError, match='No schema reference found for subject "x"'):
         desk.store.imports((Reference("x", "x", 1),), ".")
 
 
@@ -263,7 +263,7 @@ def test_references_that_lead_back_are_an_invalid_schema(desk: Any) -> None:
     around = contents("a", Reference("a", ORDERS, 1))
     version = Version(ORDERS, 1, 1, around, around.fingerprint())
     apply(desk.store, VersionStored(version))
-    with pytest.raises(InvalidSchema, match="leads back"):
+    with pytest.raises(InvalidSchemaError, match="leads back"):
         desk.store.imports((Reference("a", ORDERS, 1),), ".")
 
 

@@ -22,7 +22,7 @@ from penstock.registry.usage import (
     read_told,
     write_told,
 )
-from penstock.schemas.model import Reference, SchemaType, Source
+from penstock.schemas.model import Reference, SchemaText, SchemaType
 
 NOW = Millis(100 * DAY_MS)
 WEEK_MS = 7 * DAY_MS
@@ -99,7 +99,7 @@ def test_records_that_nobody_understands_are_passed_over() -> None:
 
 
 def schema(text: str, *references: Reference) -> Contents:
-    return Contents(Source(SchemaType.AVRO, text, references))
+    return Contents(SchemaText(SchemaType.AVRO, text, references))
 
 
 def reasons(desk: Any, usage: Usage) -> dict[int, tuple[str, ...]]:

@@ -16,17 +16,17 @@ from random import Random
 from typing import Any, NamedTuple
 
 from penstock.gate.advice import explain
-from penstock.gate.check import Gate, Proposal
-from penstock.gate.contracts import Terms, Version
-from penstock.gate.reader_breaks import harms, messages_of_harms
-from penstock.schemas.compatibility import Earlier, Level, check, messages
+from penstock.gate.check import Gate, ProposedSchema
+from penstock.gate.contracts import CompatibilitySettings, ContractVersion
+from penstock.gate.reader_breaks import find_reader_breaks, reader_break_messages
+from penstock.schemas.compatibility import EarlierVersion, Level, check, incompatibility_messages
 from penstock.schemas.model import (
     NO_IMPORTS,
     Imports,
     ParsedSchema,
     Reference,
+    SchemaText,
     SchemaType,
-    Source,
 )
 from penstock.schemas.parse_cache import SchemaCache
 from penstock.schemas.readers import Reader
@@ -335,9 +335,15 @@ def named_cases() -> Iterator[Case]:
 
 def registry_check(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
     """As the registry checks it; the characters of its answer."""
-    verdict = check(Level.FULL, new, [Earlier(1, old)], unreadable=CACHE.unreadable)
-    found = harms(Reader("reader", schema=old), new, None, unreadable=CACHE.unreadable)
-    return sum(map(len, [*messages(verdict, Level.FULL), *messages_of_harms(found)]))
+    verdict = check(
+        Level.FULL, new, [EarlierVersion(1, old)], incompatibilities=CACHE.incompatibilities
+    )
+    found = find_reader_breaks(
+        Reader("reader", schema=old), new, None, incompatibilities=CACHE.incompatibilities
+    )
+    return sum(
+        map(len, [*incompatibility_messages(verdict, Level.FULL), *reader_break_messages(found)])
+    )
 
 
 def advice(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
@@ -348,10 +354,10 @@ def advice(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
 
 def gate_check(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
     """As the contract gate checks it."""
-    proposal = Proposal("s", Source(case.language, case.new), new)
-    terms = Terms(level=Level.FULL)
+    proposal = ProposedSchema("s", SchemaText(case.language, case.new), new)
+    terms = CompatibilitySettings(level=Level.FULL)
     result = Gate(date(2026, 1, 1)).check(
-        proposal, [Version(1, Source(case.language, case.old), old)], terms
+        proposal, [ContractVersion(1, SchemaText(case.language, case.old), old)], terms
     )
     return sum(len(one.sentence) + len(one.path) for one in result.findings)
 
@@ -370,7 +376,7 @@ def parsed(case: Case) -> tuple[ParsedSchema, ParsedSchema]:
         ((case.old, case.old_imports), (case.new, case.new_imports)), 1
     ):
         references = tuple(Reference(name, "shared", version) for name in imports)
-        schema = CACHE.parse(Source(case.language, text, references), imports)
+        schema = CACHE.parse(SchemaText(case.language, text, references), imports)
         schema.equivalent(schema)
         _ = schema.normalized().canonical
         sides.append(schema)
@@ -397,7 +403,7 @@ def main() -> None:
                 "cpu_s": round(spent_s, 3),
                 "peak_mb": round(_peak_mb() - peak_before),
                 "characters": characters,
-                "first": next((one.kind for one in CACHE.unreadable(new, old)), None),
+                "first": next((one.kind for one in CACHE.incompatibilities(new, old)), None),
             }
             sys.stdout.write(f"{json.dumps(told)}\n")
             sys.stdout.flush()

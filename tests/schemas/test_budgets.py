@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.schemas.compatibility import Earlier, Level, check, messages
-from penstock.schemas.model import DIFFERENCES_MAX, SchemaType, Source
+from penstock.schemas.compatibility import EarlierVersion, Level, check, incompatibility_messages
+from penstock.schemas.model import DIFFERENCES_MAX, SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse
 
 WORKER = Path(__file__).parent / "budget_worker.py"
@@ -78,19 +78,19 @@ def nested(levels: int, leaf: str) -> str:
 
 
 def avro(text: str) -> Any:
-    return parse(Source(SchemaType.AVRO, text))
+    return parse(SchemaText(SchemaType.AVRO, text))
 
 
 def test_differences_that_triple_with_each_level_of_an_avro_schema_are_cut_off() -> None:
     reader, writer = avro(nested(40, "string")), avro(nested(40, "int"))
-    found = reader.unreadable(writer)
+    found = reader.incompatibilities(writer)
     assert 500 < len(found) <= DIFFERENCES_MAX  # or fewer, for the paths are long
     assert {one.kind for one in found} == {"TYPE_MISMATCH"}
 
 
 def test_fewer_differences_than_the_limit_are_all_reported_as_often_as_they_are_met() -> None:
     reader, writer = avro(nested(5, "string")), avro(nested(5, "int"))
-    found = reader.unreadable(writer)
+    found = reader.incompatibilities(writer)
     assert len(found) == 3**5
     assert len(set(found)) == 1  # a pair met again is reported from where it was met first
 
@@ -99,8 +99,8 @@ def test_an_answer_says_how_many_differences_it_leaves_out() -> None:
     fields = [{"name": f"{'x' * 1_000}{one}", "type": "int"} for one in range(900)]
     new = avro(json.dumps({"type": "record", "name": "R", "fields": fields}))
     old = avro('{"type": "record", "name": "R", "fields": []}')
-    verdict = check(Level.BACKWARD, new, [Earlier(1, old)])
-    told = messages(verdict, Level.BACKWARD)
+    verdict = check(Level.BACKWARD, new, [EarlierVersion(1, old)])
+    told = incompatibility_messages(verdict, Level.BACKWARD)
     assert sum(map(len, told)) < 300_000
     left_out = len(verdict.breaks) - len(told) + 4
     assert f"{{more: '{left_out} more differences are not listed'}}" in told
@@ -108,18 +108,20 @@ def test_an_answer_says_how_many_differences_it_leaves_out() -> None:
 
 def test_a_break_after_a_thousand_harmless_protobuf_changes_is_still_a_break() -> None:
     fields = "".join(f"int32 f{one} = {one};" for one in range(2, 1_502))
-    old = parse(Source(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 a = 1; }'))
+    old = parse(SchemaText(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 a = 1; }'))
     both = f'syntax = "proto3"; message A {{ {fields} }} message Z {{ string a = 1; }}'
-    new = parse(Source(SchemaType.PROTOBUF, both))
+    new = parse(SchemaText(SchemaType.PROTOBUF, both))
     grown = parse(
-        Source(
+        SchemaText(
             SchemaType.PROTOBUF,
             f'syntax = "proto3"; message Z {{ string a = 2000; {fields} int32 b = 1999; }}',
         )
     )
-    shrunk = parse(Source(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 b = 2000; }'))
-    assert [one.kind for one in new.unreadable(old)] == ["FIELD_SCALAR_KIND_CHANGED"]
-    assert [one.kind for one in grown.unreadable(shrunk)] == ["FIELD_SCALAR_KIND_CHANGED"]
+    shrunk = parse(
+        SchemaText(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 b = 2000; }')
+    )
+    assert [one.kind for one in new.incompatibilities(old)] == ["FIELD_SCALAR_KIND_CHANGED"]
+    assert [one.kind for one in grown.incompatibilities(shrunk)] == ["FIELD_SCALAR_KIND_CHANGED"]
 
 
 def test_a_union_finds_its_branch_by_alias_and_by_short_name() -> None:
@@ -129,5 +131,5 @@ def test_a_union_finds_its_branch_by_alias_and_by_short_name() -> None:
 
     writer = union({"name": "a.Old"}, {"name": "b.Same"})
     reader = union({"name": "c.New", "aliases": ["a.Old"]}, {"name": "d.Same"})
-    assert reader.unreadable(writer) == ()
-    assert [one.path for one in writer.unreadable(reader)] == ["/0"]
+    assert reader.incompatibilities(writer) == ()
+    assert [one.path for one in writer.incompatibilities(reader)] == ["/0"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.gate.reader_breaks import harms, messages_of_harms
-from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.gate.reader_breaks import find_reader_breaks, reader_break_messages
+from penstock.schemas.model import ParsedSchema, SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse
 from penstock.schemas.readers import (
     EXPIRES,
     FIELDS,
-    InvalidReader,
+    InvalidReaderError,
     Reader,
     read_reader,
     reader_name,
@@ -28,7 +28,7 @@ def avro(*fields: tuple[str, Any]) -> ParsedSchema:
         "name": "Order",
         "fields": [{"name": name, **more} for name, more in fields],
     }
-    return parse(Source(SchemaType.AVRO, json.dumps(document)))
+    return parse(SchemaText(SchemaType.AVRO, json.dumps(document)))
 
 
 ID = ("id", {"type": "long"})
@@ -37,24 +37,26 @@ TOTAL = ("total", {"type": "int"})
 
 
 def proto(body: str) -> ParsedSchema:
-    return parse(Source(SchemaType.PROTOBUF, f'syntax = "proto3"; message Order {{ {body} }}'))
+    return parse(SchemaText(SchemaType.PROTOBUF, f'syntax = "proto3"; message Order {{ {body} }}'))
 
 
 def objects(*names: str) -> ParsedSchema:
     document = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
-    return parse(Source(SchemaType.JSON, json.dumps({**document, "additionalProperties": False})))
+    return parse(
+        SchemaText(SchemaType.JSON, json.dumps({**document, "additionalProperties": False}))
+    )
 
 
 def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
     before = parse(
-        Source(
+        SchemaText(
             SchemaType.PROTOBUF,
             'syntax = "proto3"; message Order { string mail = 2; To to = 3; } '
             "message To { string city = 1; }",
         )
     )
     after = parse(
-        Source(
+        SchemaText(
             SchemaType.PROTOBUF,
             'syntax = "proto3"; message Order { string email = 2; To to = 3; } '
             "message To { string town = 1; }",
@@ -62,7 +64,7 @@ def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
     )
     by_name = Reader("bi", "1", fields=("mail", "to.city", "to"), only_fields=True)
     for reader in (by_name, replace(by_name, schema=before)):
-        assert [(one.kind, one.sentence) for one in harms(reader, after, before)] == [
+        assert [(one.kind, one.sentence) for one in find_reader_breaks(reader, after, before)] == [
             (
                 "FIELD_IN_USE_RENAMED",
                 "renaming `mail` to `email` breaks bi 1, which uses it by name",
@@ -72,9 +74,11 @@ def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
                 "renaming `to.city` to `to.town` breaks bi 1, which uses it by name",
             ),
         ]
-    assert harms(by_name, before, before) == ()
+    assert find_reader_breaks(by_name, before, before) == ()
     own_schema = replace(by_name, schema=before, only_fields=False)
-    assert harms(own_schema, after, before) == (), "it sees the names of its own schema"
+    assert find_reader_breaks(own_schema, after, before) == (), (
+        "it sees the names of its own schema"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,26 +92,26 @@ def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
 )
 def test_a_field_that_is_used_is_missed(before: ParsedSchema, after: ParsedSchema) -> None:
     reader = Reader("fraud-scorer", "7", schema=before, fields=("coupon",))
-    (harm,) = harms(reader, after, None)
+    (harm,) = find_reader_breaks(reader, after, None)
     assert harm.sentence == "removing `coupon` breaks fraud-scorer 7, which uses it"
     assert (harm.kind, harm.path) == ("FIELD_IN_USE_REMOVED", "coupon")
-    assert harms(Reader("other", schema=before, fields=("id",)), after, None) == ()
-    assert harms(Reader("nobody"), after, None) == (), "nothing was promised"
-    assert harms(Reader("fraud-scorer", fields=("coupon",)), after, before) != ()
+    assert find_reader_breaks(Reader("other", schema=before, fields=("id",)), after, None) == ()
+    assert find_reader_breaks(Reader("nobody"), after, None) == (), "nothing was promised"
+    assert find_reader_breaks(Reader("fraud-scorer", fields=("coupon",)), after, before) != ()
 
 
 def test_a_reader_of_fields_minds_only_those() -> None:
     before, after = avro(ID, TOTAL), avro(ID, ("total", {"type": "string"}))
     whole = Reader("all", schema=before)
-    assert [one.kind for one in harms(whole, after, None)] == ["TYPE_MISMATCH"]
+    assert [one.kind for one in find_reader_breaks(whole, after, None)] == ["TYPE_MISMATCH"]
     some = Reader("some", schema=before, fields=("id",), only_fields=True)
-    assert harms(some, after, None) == ()
+    assert find_reader_breaks(some, after, None) == ()
 
 
 def test_another_language_breaks_every_reader() -> None:
-    (harm,) = harms(Reader("r", schema=avro(ID)), objects("id"), None)
+    (harm,) = find_reader_breaks(Reader("r", schema=avro(ID)), objects("id"), None)
     assert (harm.before, harm.after) == ("AVRO", "JSON")
-    assert "reader:'r'" in messages_of_harms([harm])[0]
+    assert "reader:'r'" in reader_break_messages([harm])[0]
 
 
 def test_a_reader_comes_back_from_what_is_kept() -> None:
@@ -122,7 +126,7 @@ def test_a_reader_comes_back_from_what_is_kept() -> None:
 
 def test_what_is_no_reader_is_told() -> None:
     for name in ("", "a/b"):
-        with pytest.raises(InvalidReader, match="no name"):
+        with pytest.raises(InvalidReaderError, match="no name"):
             reader_subject("orders-value", name)
-    with pytest.raises(InvalidReader, match="no date"):
+    with pytest.raises(InvalidReaderError, match="no date"):
         read_reader("r", avro(ID), {EXPIRES: "soon", FIELDS: "id"})

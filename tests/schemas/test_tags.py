@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from penstock.schemas.model import Entity, InvalidSchema, ParsedSchema, SchemaType, Source, Tagging
+from penstock.schemas.model import (
+    Entity,
+    InvalidSchemaError,
+    ParsedSchema,
+    SchemaText,
+    SchemaType,
+    Tagging,
+)
 from penstock.schemas.parse_cache import parse
 
 AVRO = json.dumps(
@@ -53,7 +60,7 @@ JSON = json.dumps(
 
 
 def read(language: SchemaType, text: str) -> ParsedSchema:
-    return parse(Source(language, text))
+    return parse(SchemaText(language, text))
 
 
 def added(path: str, *tags: str, is_record: bool = False) -> Tagging:
@@ -85,7 +92,7 @@ def test_tags_come_and_go(language: SchemaType, text: str, path: str, is_record:
     tagged = plain.tagged(added(path, "PII", "GDPR", is_record=is_record))
     assert (tagged.canonical.count("PII"), tagged.canonical.count("GDPR")) == (1, 1)
     assert read(language, tagged.canonical).canonical == tagged.canonical
-    assert tagged.unreadable(plain) == plain.unreadable(tagged) == ()
+    assert tagged.incompatibilities(plain) == plain.incompatibilities(tagged) == ()
     entity = Entity(is_record, path)
     fewer = tagged.tagged(Tagging({}, {entity: ("GDPR",)}))
     assert (fewer.canonical.count("PII"), fewer.canonical.count("GDPR")) == (1, 0)
@@ -111,7 +118,7 @@ def test_tags_come_and_go(language: SchemaType, text: str, path: str, is_record:
 def test_a_path_that_leads_nowhere_is_refused(
     language: SchemaType, text: str, path: str, is_record: bool
 ) -> None:
-    with pytest.raises(InvalidSchema, match=r"No matching path '.*' found in the schema"):
+    with pytest.raises(InvalidSchemaError, match=r"No matching path '.*' found in the schema"):
         read(language, text).tagged(added(path, "PII", is_record=is_record))
 
 

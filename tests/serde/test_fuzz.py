@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from penstock.client.registry import Registry
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import DecodeError, Reason
@@ -51,9 +51,9 @@ class Shelf(Registry):
     def __init__(self) -> None:
         super().__init__("http://127.0.0.1:1", attempts=1)
         sources = [
-            Source(SchemaType.AVRO, json.dumps(AVRO)),
-            Source(SchemaType.PROTOBUF, PROTO),
-            Source(SchemaType.JSON, json.dumps(JSON)),
+            SchemaText(SchemaType.AVRO, json.dumps(AVRO)),
+            SchemaText(SchemaType.PROTOBUF, PROTO),
+            SchemaText(SchemaType.JSON, json.dumps(JSON)),
         ]
         parsed = [self.understand(source) for source in sources]
         guid = UUID(int=1)

@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from penstock.client.registry import Registry
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.avro.limits import NESTING_MAX
 from penstock.serde.contract import Contract, Form, SubjectNames
 from penstock.serde.errors import (
@@ -138,9 +138,9 @@ def test_protobuf_goes_both_ways(
     registry: Registry, peer: SchemaRegistryClient, topic: str, form: Form
 ) -> None:
     contract = formed(proto(), form)
-    message_type = MessageTypes(own(registry.understand(Source(SchemaType.PROTOBUF, PROTO)))).named(
-        "shop.Item"
-    )
+    message_type = MessageTypes(
+        own(registry.understand(SchemaText(SchemaType.PROTOBUF, PROTO)))
+    ).named("shop.Item")
     framed = Serializer(registry, topic, contract).serialize(ITEM)
     reader = ProtobufDeserializer(message_type, {"use.deprecated.format": False}, peer)
     theirs = reader(framed.content, context(topic, list(framed.headers)))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from penstock.client.registry import Registry
-from penstock.schemas.model import ParsedSchema, SchemaType, Source
+from penstock.schemas.model import ParsedSchema, SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
@@ -128,10 +128,10 @@ class Shelf:
     def latest(self, subject: str) -> Any:
         return SimpleNamespace(parsed=self._writer, rule_set=None)
 
-    def understand(self, source: Source) -> ParsedSchema:
+    def understand(self, source: SchemaText) -> ParsedSchema:
         return parse(source)
 
-    def refer(self, name: str, source: Source) -> Any:
+    def refer(self, name: str, source: SchemaText) -> Any:
         raise AssertionError("no schema here refers to another")
 
 
@@ -140,8 +140,8 @@ class Readings:
 
     def __init__(
         self,
-        writer: Source,
-        reader: Source,
+        writer: SchemaText,
+        reader: SchemaText,
         payloads: Sequence[bytes],
         message: str | None = None,
         indexes: Sequence[int] | None = None,
@@ -178,16 +178,16 @@ class Reading:
     readings = Readings
 
     @staticmethod
-    def avro(schema: Any) -> Source:
-        return Source(SchemaType.AVRO, json.dumps(schema))
+    def avro(schema: Any) -> SchemaText:
+        return SchemaText(SchemaType.AVRO, json.dumps(schema))
 
     @staticmethod
-    def json(schema: Any) -> Source:
-        return Source(SchemaType.JSON, json.dumps(schema))
+    def json(schema: Any) -> SchemaText:
+        return SchemaText(SchemaType.JSON, json.dumps(schema))
 
     @staticmethod
-    def protobuf(text: str) -> Source:
-        return Source(SchemaType.PROTOBUF, text)
+    def protobuf(text: str) -> SchemaText:
+        return SchemaText(SchemaType.PROTOBUF, text)
 
 
 @pytest.fixture(scope="session")

@@ -17,14 +17,14 @@ from penstock.cli.contract_readers import app as reader_app
 from penstock.cli.contract_report import Registry, fail, telling
 from penstock.client.reader_lease import today_utc
 from penstock.client.registry import Registry as RegistryClient
-from penstock.gate.change_plan import Action, Plan, Planner
-from penstock.gate.check import Gate, Result, Status, exit_status
-from penstock.gate.contracts import CannotCheck, Shelf
-from penstock.gate.folder import FolderShelf
-from penstock.gate.proposals import Question, answer, read_proposal
+from penstock.gate.change_plan import ChangePlan, PlannedChange, Planner
+from penstock.gate.check import CheckResult, CheckStatus, Gate, exit_status
+from penstock.gate.contracts import CannotCheckError, ContractStore
+from penstock.gate.folder import ContractFolder
+from penstock.gate.proposals import CheckRequest, check_proposed, read_proposal
 from penstock.gate.recorded import try_recorded
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_contracts import RegistryContracts
 from penstock.gate.reports import FORMATS, Format, as_text, result_document
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Reference
@@ -78,10 +78,10 @@ def check(
         fail("compare with --registry or with --contracts, not with both")
     gate = Gate(today_utc(), seed, shows_events=events, asserts_formats=assert_formats)
     with telling(), _base(registry, contracts) as base:
-        question = Question(proposed, subject, base, mode, read_references(reference or ()))
+        question = CheckRequest(proposed, subject, base, mode, read_references(reference or ()))
         if not proposed.exists():
-            raise CannotCheck(f"{proposed} is not there")
-        results = answer(question, gate)
+            raise CannotCheckError(f"{proposed} is not there")
+        results = check_proposed(question, gate)
         if against_topic is not None:
             tried = _Topic(against_topic, last, bootstrap, assert_formats)
             results = [_tried(question, results, registry, tried)]
@@ -99,12 +99,12 @@ class _Topic(NamedTuple):
 
 
 def _tried(
-    question: Question, results: list[Result], registry: str | None, topic: _Topic
-) -> Result:
+    question: CheckRequest, results: list[CheckResult], registry: str | None, topic: _Topic
+) -> CheckResult:
     """The one result, with what came of a topic's events."""
     if registry is None or len(results) != 1 or question.proposed.is_dir():
-        raise CannotCheck("--against-topic takes one --proposed file, and the --registry")
-    if results[0].status is Status.UNCHECKED:
+        raise CannotCheckError("--against-topic takes one --proposed file, and the --registry")
+    if results[0].status is CheckStatus.UNCHECKED:
         return results[0]
     with RegistryClient(registry, client="penstock-contract") as client:
         proposal = read_proposal(question)
@@ -122,13 +122,13 @@ def _tried(
 
 
 @contextmanager
-def _base(registry: str | None, contracts: Path | None) -> Iterator[Shelf | None]:
+def _base(registry: str | None, contracts: Path | None) -> Iterator[ContractStore | None]:
     """What is compared with; None where a folder is compared with itself."""
     if registry is None:
-        yield None if contracts is None else FolderShelf(contracts)
+        yield None if contracts is None else ContractFolder(contracts)
         return
     with RegistryApi(registry) as api:
-        yield RegistryShelf(api)
+        yield RegistryContracts(api)
 
 
 def read_references(texts: Iterable[str]) -> tuple[Reference, ...]:
@@ -136,7 +136,9 @@ def read_references(texts: Iterable[str]) -> tuple[Reference, ...]:
     found = tuple(map(read_reference, texts))
     name, count = Counter(one.name for one in found).most_common(1)[0] if found else ("", 0)
     if count > 1:
-        raise CannotCheck(f"--reference {name} is given {count} times: a name has one reference")
+        raise CannotCheckError(
+            f"--reference {name} is given {count} times: a name has one reference"
+        )
     return found
 
 
@@ -145,7 +147,7 @@ def read_reference(text: str) -> Reference:
     name, _, place = text.partition("=")
     subject, _, version = place.rpartition(":")
     if not name or not subject or not version.isdecimal():
-        raise CannotCheck(f"{text!r} is no reference: write it NAME=SUBJECT:VERSION")
+        raise CannotCheckError(f"{text!r} is no reference: write it NAME=SUBJECT:VERSION")
     return Reference(name, subject, int(version))
 
 
@@ -181,10 +183,10 @@ def apply(
 
 def _planner(folder: Path, api: RegistryApi) -> Planner:
     now = today_utc()
-    return Planner(FolderShelf(folder), api, Gate(now), now)
+    return Planner(ContractFolder(folder), api, Gate(now), now)
 
 
-def show_plan(plan: Plan, *, as_json: bool, applied: bool) -> None:
+def show_plan(plan: ChangePlan, *, as_json: bool, applied: bool) -> None:
     """The changes, and why one would be refused."""
     if as_json:
         show_json(
@@ -224,7 +226,7 @@ def _show_unmanaged(subjects: Sequence[str]) -> None:
         typer.echo(f"    … and {left} more (--json lists them all)")
 
 
-def _action_document(action: Action) -> dict[str, Any]:
+def _action_document(action: PlannedChange) -> dict[str, Any]:
     return {
         "action": str(action.kind),
         "subject": action.subject,

@@ -9,13 +9,13 @@ import typer
 from penstock.cli.connect import AsJson, show_json, show_table
 from penstock.cli.contract_report import CANNOT_CHECK, Registry, fail, telling
 from penstock.client.reader_lease import today_utc
-from penstock.gate.contracts import SUFFIXES, CannotCheck, understood
+from penstock.gate.contracts import SUFFIXES, CannotCheckError, parse_schema
 from penstock.gate.folder import read_text
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_contracts import RegistryContracts
 from penstock.gate.registry_readers import LEASE_DAYS, declare_reader, leased, retire_reader
 from penstock.gate.reports import reader_document
-from penstock.schemas.model import Source
+from penstock.schemas.model import SchemaText
 from penstock.schemas.readers import Reader
 
 app = typer.Typer(help="Declare, list and retire the readers of a contract.", no_args_is_help=True)
@@ -48,9 +48,9 @@ def declare(
         if schema is not None:
             kind = SUFFIXES.get(schema.suffix)
             if kind is None:
-                raise CannotCheck(f"{schema}: name it .avsc, .proto or .json")
-            source = Source(kind, read_text(schema))
-            parsed = understood(source, RegistryShelf(api).document, str(schema))
+                raise CannotCheckError(f"{schema}: name it .avsc, .proto or .json")
+            source = SchemaText(kind, read_text(schema))
+            parsed = parse_schema(source, RegistryContracts(api).document, str(schema))
             reader = replace(reader, schema=parsed)
         else:
             reader = replace(reader, only_fields=bool(field))
@@ -63,7 +63,7 @@ def declare(
 def list_readers(subject: Subject, registry: Registry, as_json: AsJson = False) -> None:
     """Show who reads a subject."""
     with telling(), RegistryApi(registry) as api:
-        readers = RegistryShelf(api).readers(subject)
+        readers = RegistryContracts(api).readers(subject)
     if as_json:
         show_json([reader_document(one) for one in readers])
     elif readers:

@@ -10,7 +10,13 @@ import httpx
 import typer
 
 from penstock.cli.connect import UNREACHABLE, WAIT_S, fail
-from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, SchemaType, Source
+from penstock.schemas.model import (
+    InvalidSchemaError,
+    ParsedSchema,
+    Reference,
+    SchemaText,
+    SchemaType,
+)
 from penstock.schemas.parse_cache import parse
 
 LOCAL: Final = "http://127.0.0.1:8081"
@@ -89,7 +95,7 @@ def reaching(url: str) -> Iterator[RegistryLink]:
             yield RegistryLink(client)
     except RegistryRefusedError as refusal:
         fail(f"{refusal} ({refusal.code})")
-    except InvalidSchema as wrong:
+    except InvalidSchemaError as wrong:
         fail(f"that is not a schema: {wrong}")
     except (httpx.ConnectError, httpx.TimeoutException):
         fail(
@@ -101,14 +107,14 @@ def reaching(url: str) -> Iterator[RegistryLink]:
         fail(f"the registry at {url} broke off: {failure}", UNREACHABLE)
 
 
-def source_of(document: dict[str, Any]) -> Source:
+def source_of(document: dict[str, Any]) -> SchemaText:
     """The schema in an answer."""
     references = tuple(
         Reference(one["name"], one["subject"], int(one["version"]))
         for one in document.get("references") or ()
     )
     language = SchemaType(document.get("schemaType") or "AVRO")
-    return Source(language, document["schema"], references)
+    return SchemaText(language, document["schema"], references)
 
 
 def schema_body(path: Path, kind: str | None, references: list[str] | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from penstock.client.poll_thread import BATCH_MAX
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.closing import AsyncClosing
-from penstock.schemas.model import Source
+from penstock.schemas.model import SchemaText
 from penstock.serde.frame import SchemaKey
 from penstock.serde.schema_source import KnownSchema, Registration
 
@@ -48,7 +48,7 @@ class AsyncRegistry:
         return await asyncio.to_thread(self.registry.latest, subject)
 
     async def register(
-        self, subject: str, source: Source, *, normalize: bool = False
+        self, subject: str, source: SchemaText, *, normalize: bool = False
     ) -> Registration:
         """The id of a schema under a subject; registers it if it is new there."""
         ask = partial(self.registry.register, subject, source, normalize=normalize)

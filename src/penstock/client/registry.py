@@ -23,7 +23,7 @@ from penstock.client.registry_http import (
 from penstock.client.single_flight import CacheStats, SingleFlight
 from penstock.closing import Closing
 from penstock.schemas.identity import RuleSet, fingerprint
-from penstock.schemas.model import InvalidSchema, ParsedSchema, Reference, Source
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema, Reference, SchemaText
 from penstock.schemas.parse_cache import parse
 from penstock.serde.errors import RegistryUnavailableError, UnknownSchemaError
 from penstock.serde.frame import SchemaId, SchemaKey
@@ -41,7 +41,7 @@ class _Document(NamedTuple):
 
     id: SchemaId | None
     guid: UUID | None
-    source: Source
+    source: SchemaText
     version: int | None
     rule_set: RuleSet | None
 
@@ -80,7 +80,7 @@ class Registry(Closing):
         self._documents: SingleFlight[tuple[str, int], _Document] = SingleFlight(
             characters_max, lambda found: len(found.source.text) + 1, clock
         )
-        self._ids: SingleFlight[tuple[str, Source, bool, bool], Registration] = SingleFlight(
+        self._ids: SingleFlight[tuple[str, SchemaText, bool, bool], Registration] = SingleFlight(
             ids_max, lambda found: 1, clock
         )
         self._latest: SingleFlight[str, KnownSchema] = SingleFlight(
@@ -115,11 +115,13 @@ class Registry(Closing):
         """The schema that a frame names, by id or GUID."""
         return self._schemas.find(key, lambda: self._fetch(key))
 
-    def register(self, subject: str, source: Source, *, normalize: bool = False) -> Registration:
+    def register(
+        self, subject: str, source: SchemaText, *, normalize: bool = False
+    ) -> Registration:
         """The id of a schema under a subject; registers it if it is new there."""
         return self._identify(subject, source, normalize=normalize, register=True)
 
-    def look_up(self, subject: str, source: Source, *, normalize: bool = False) -> Registration:
+    def look_up(self, subject: str, source: SchemaText, *, normalize: bool = False) -> Registration:
         """The id of a schema registered under a subject; raises UnknownSchemaError if it is not."""
         return self._identify(subject, source, normalize=normalize, register=False)
 
@@ -138,22 +140,22 @@ class Registry(Closing):
         """One version of a subject."""
         return self._understood(None, self._document(subject, version), subject)
 
-    def understand(self, source: Source) -> ParsedSchema:
+    def understand(self, source: SchemaText) -> ParsedSchema:
         """Parse a schema of the program's own, with its references fetched from the registry."""
         return self._parse(source, self._imports(source))
 
-    def refer(self, name: str, source: Source) -> Reference:
+    def refer(self, name: str, source: SchemaText) -> Reference:
         """Register what another schema imports, under the name it is imported by."""
         self.register(name, source)
         told = self.http.post(f"/subjects/{quoted(name)}", schema_body(source), {}, name)
         return Reference(name, name, int(told["version"]))
 
-    def imports(self, source: Source) -> Mapping[str, str]:
+    def imports(self, source: SchemaText) -> Mapping[str, str]:
         """The texts of everything a schema of the program's own refers to."""
         return self._imports(source)
 
     def _identify(
-        self, subject: str, source: Source, *, normalize: bool, register: bool
+        self, subject: str, source: SchemaText, *, normalize: bool, register: bool
     ) -> Registration:
         key = (subject, source, normalize, register)
         return self._ids.find(
@@ -161,7 +163,7 @@ class Registry(Closing):
         )
 
     def _ask_id(
-        self, subject: str, source: Source, *, normalize: bool, register: bool
+        self, subject: str, source: SchemaText, *, normalize: bool, register: bool
     ) -> Registration:
         path = f"/subjects/{quoted(subject)}" + ("/versions" if register else "")
         told = self.http.post(
@@ -218,13 +220,13 @@ class Registry(Closing):
             document.rule_set,
         )
 
-    def _parse(self, source: Source, imports: Mapping[str, str]) -> ParsedSchema:
+    def _parse(self, source: SchemaText, imports: Mapping[str, str]) -> ParsedSchema:
         try:
             return parse(source, imports, strict=False)
-        except InvalidSchema as wrong:
+        except InvalidSchemaError as wrong:
             raise UnusableSchemaError(42201, f"the schema cannot be understood: {wrong}") from None
 
-    def _imports(self, source: Source) -> dict[str, str]:
+    def _imports(self, source: SchemaText) -> dict[str, str]:
         """Everything a schema reaches, what imports nothing first."""
         texts: dict[str, str] = {}
         self._collect(source.references, texts, ())
@@ -266,6 +268,6 @@ def _guid(told: Mapping[str, Any]) -> UUID | None:
     return UUID(text) if isinstance(text, str) else None
 
 
-def _own_guid(source: Source) -> UUID:
+def _own_guid(source: SchemaText) -> UUID:
     """As the registry would make it; right unless the schema has metadata or rules."""
     return UUID(bytes=fingerprint(source.text, source.references))

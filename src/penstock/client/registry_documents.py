@@ -5,11 +5,11 @@ from typing import Any
 
 from penstock.schemas import rules
 from penstock.schemas.identity import RuleSet
-from penstock.schemas.model import Reference, SchemaType, Source
+from penstock.schemas.model import Reference, SchemaText, SchemaType
 from penstock.serde.schema_source import UnusableSchemaError
 
 
-def schema_body(source: Source) -> dict[str, Any]:
+def schema_body(source: SchemaText) -> dict[str, Any]:
     """A schema in a request."""
     body: dict[str, Any] = {"schema": source.text, "schemaType": str(source.type)}
     if source.references:
@@ -17,7 +17,7 @@ def schema_body(source: Source) -> dict[str, Any]:
     return body
 
 
-def read_source(document: Mapping[str, Any]) -> Source:
+def read_source(document: Mapping[str, Any]) -> SchemaText:
     """A schema in an answer; older registries leave out Avro's type."""
     try:
         references = tuple(
@@ -25,7 +25,7 @@ def read_source(document: Mapping[str, Any]) -> Source:
             for one in document.get("references") or ()
         )
         kind = SchemaType(document.get("schemaType") or "AVRO")
-        return Source(kind, str(document["schema"]), references)
+        return SchemaText(kind, str(document["schema"]), references)
     except (KeyError, TypeError, ValueError) as wrong:
         raise UnusableSchemaError(
             50005, f"the registry's answer is not understood: {wrong}"

@@ -71,7 +71,7 @@ _GENERAL: Final = (
 )
 
 
-class Change(NamedTuple):
+class ExplainedChange(NamedTuple):
     """One thing that breaks."""
 
     path: str
@@ -84,7 +84,7 @@ class Change(NamedTuple):
 class Explanation(NamedTuple):
     """A proposed schema beside an earlier one."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ExplainedChange, ...]
     allowed: tuple[Level, ...]  # of the levels that look at two versions
     upgrade_first: str
     lints: tuple[Lint, ...]
@@ -124,7 +124,7 @@ def _order(*, new_reads_old: bool, old_reads_new: bool) -> str:
     return "nobody can: readers and writers would have to change at one moment. Use a new subject"
 
 
-def _change(one: Break) -> Change:
+def _change(one: Break) -> ExplainedChange:
     difference = one.difference
     kind = difference.kind
     pair = _REMEDIES.get(kind) or _remedy_of_family(kind)
@@ -133,7 +133,7 @@ def _change(one: Break) -> Change:
         if one.new_is_reader
         else "consumers with the old schema cannot read new events"
     )
-    return Change(
+    return ExplainedChange(
         difference.path, kind, one.sentence, who, pair[0] if one.new_is_reader else pair[1]
     )
 

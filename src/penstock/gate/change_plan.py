@@ -13,17 +13,22 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.client.registry_documents import schema_body
-from penstock.gate.check import Gate, Proposal, Result, Status, rewritten
-from penstock.gate.contracts import CannotCheck, Terms, Version, reader_subject
-from penstock.gate.folder import FolderShelf
+from penstock.gate.check import CheckResult, CheckStatus, Gate, ProposedSchema, rewritten
+from penstock.gate.contracts import (
+    CannotCheckError,
+    CompatibilitySettings,
+    ContractVersion,
+    reader_subject,
+)
+from penstock.gate.folder import ContractFolder
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf, read_terms
+from penstock.gate.registry_contracts import RegistryContracts, read_compatibility_settings
 from penstock.gate.registry_readers import declare_reader, is_due
-from penstock.schemas.model import Policy, Source
+from penstock.schemas.model import Policy, SchemaText
 from penstock.schemas.readers import Reader
 
 
-class Kind(StrEnum):
+class PlanAction(StrEnum):
     """What is done to a registry."""
 
     SET_TERMS = "set compatibility"
@@ -33,29 +38,29 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class PlannedChange:
     """One change."""
 
-    kind: Kind
+    kind: PlanAction
     subject: str
     before: str | None
     after: str
-    terms: Terms | None = None
-    version: Version | None = None  # with the number it has in the folder
+    terms: CompatibilitySettings | None = None
+    version: ContractVersion | None = None  # with the number it has in the folder
     reader: Reader | None = None
-    result: Result | None = None  # what the gate says to a version
+    result: CheckResult | None = None  # what the gate says to a version
 
     @property
     def is_refused(self) -> bool:
         """Whether the registry would decline, or a reader break."""
-        return self.result is not None and self.result.status is not Status.COMPATIBLE
+        return self.result is not None and self.result.status is not CheckStatus.COMPATIBLE
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     """All changes, in order; and the subjects that only the registry has."""
 
-    actions: tuple[Action, ...]
+    actions: tuple[PlannedChange, ...]
     unmanaged: tuple[str, ...]
 
     @property
@@ -67,15 +72,15 @@ class Plan:
 class Planner:
     """Compares a folder with a registry. Keeps which version of the one is which of the other."""
 
-    def __init__(self, folder: FolderShelf, api: RegistryApi, gate: Gate, today: date) -> None:
+    def __init__(self, folder: ContractFolder, api: RegistryApi, gate: Gate, today: date) -> None:
         self._folder = folder
         self._api = api
-        self._shelf = RegistryShelf(api)
+        self._shelf = RegistryContracts(api)
         self._gate = gate
         self._today = today
         self._numbers: dict[tuple[str, int], int] = {}  # in the folder -> in the registry
 
-    def plan(self) -> Plan:
+    def plan(self) -> ChangePlan:
         """What is to be done. Asks the registry and changes nothing."""
         subjects = in_order(self._folder)
         actions = [*self._plan_terms(subjects)]
@@ -86,25 +91,25 @@ class Planner:
         for subject in subjects:
             actions += self._plan_readers(subject, changed=False)
         unmanaged = tuple(one for one in self._shelf.subjects() if one not in subjects)
-        return Plan(tuple(actions), unmanaged)
+        return ChangePlan(tuple(actions), unmanaged)
 
-    def apply(self, action: Action) -> None:
+    def apply(self, action: PlannedChange) -> None:
         """Do one thing of the plan; in the plan's order."""
         subject = action.subject
         match action.kind:
-            case Kind.SET_TERMS:
+            case PlanAction.SET_TERMS:
                 assert action.terms is not None
                 self._api.set_config(subject, self._config(subject, action.terms))
-            case Kind.REGISTER:
+            case PlanAction.REGISTER:
                 assert action.version is not None
                 source = self._mapped(action.version.source)
                 told = self._api.register(subject, schema_body(source))
                 self._learn(subject, action.version.number, source, told)
-            case Kind.DECLARE_READER | Kind.UPDATE_READER:
+            case PlanAction.DECLARE_READER | PlanAction.UPDATE_READER:
                 assert action.reader is not None
                 declare_reader(self._api, subject, action.reader, self._today)
 
-    def _config(self, subject: str, terms: Terms) -> dict[str, str]:
+    def _config(self, subject: str, terms: CompatibilitySettings) -> dict[str, str]:
         """Registries without policies may not know the member; strict is what they are."""
         known = self._api.config(subject, own=True) or {}
         config = {"compatibility": str(terms.level)}
@@ -112,24 +117,28 @@ class Planner:
             config["compatibilityPolicy"] = str(terms.policy)
         return config
 
-    def _learn(self, subject: str, number: int, source: Source, told: dict[str, Any]) -> None:
+    def _learn(self, subject: str, number: int, source: SchemaText, told: dict[str, Any]) -> None:
         if told.get("version") is None:  # older registries answer with an id only
             told = self._api.look_up(subject, schema_body(source)) or {}
         self._numbers[subject, number] = int(told.get("version") or number)
 
-    def _plan_terms(self, subjects: Iterable[str]) -> Iterable[Action]:
+    def _plan_terms(self, subjects: Iterable[str]) -> Iterable[PlannedChange]:
         for subject in subjects:
             wanted = self._folder.own_terms(subject)
             if wanted is None:
                 continue
             config = self._api.config(subject, own=True)
-            known = None if config is None else read_terms(config)._replace(group=None)
+            known = (
+                None if config is None else read_compatibility_settings(config)._replace(group=None)
+            )
             has_level = config is not None and "compatibilityLevel" in config
             if known != wanted or not has_level:
                 before = None if known is None else _shown(known)
-                yield Action(Kind.SET_TERMS, subject, before, _shown(wanted), terms=wanted)
+                yield PlannedChange(
+                    PlanAction.SET_TERMS, subject, before, _shown(wanted), terms=wanted
+                )
 
-    def _plan_versions(self, subject: str) -> Iterable[Action]:
+    def _plan_versions(self, subject: str) -> Iterable[PlannedChange]:
         history = self._shelf.versions(subject)
         terms = self._folder.own_terms(subject) or self._shelf.terms(subject)
         own_readers = self._folder.readers(subject)
@@ -153,26 +162,28 @@ class Planner:
             published = unclaimed.get(version.number)
             if published is not None:
                 finding = rewritten(version, published, max(own[-1].number, history[-1].number) + 1)
-                result = Result(
-                    subject, Status.BREAKING, file=version.path, findings=(finding,),
+                result = CheckResult(
+                    subject, CheckStatus.BREAKING, file=version.path, findings=(finding,),
                     against=version.number,
                 )  # fmt: skip
             else:
-                proposal = Proposal(subject, version.source, version.schema, version.path)
+                proposal = ProposedSchema(subject, version.source, version.schema, version.path)
                 # The registry asks the readers that it has by then, about each version. What the
                 # folder adds reads what is written from then on: only the newest matters to it.
                 newer = {one.name: one for one in own_readers} if version is own[-1] else {}
                 affected = [*(newer | readers).values()]
                 result = self._gate.check(proposal, history, terms, affected)
-                history = [*history, Version(latest, version.source, version.schema)]
-            yield Action(Kind.REGISTER, subject, None, title, version=version, result=result)
+                history = [*history, ContractVersion(latest, version.source, version.schema)]
+            yield PlannedChange(
+                PlanAction.REGISTER, subject, None, title, version=version, result=result
+            )
 
     def _is_changed(self, subject: str, reader: Reader) -> bool:
         """Whether the registry has the reader, and the folder says what it reads with."""
         kept = reader_subject(subject, reader.name)
         return reader.schema is not None and bool(self._api.versions(kept))
 
-    def _plan_readers(self, subject: str, *, changed: bool) -> Iterable[Action]:
+    def _plan_readers(self, subject: str, *, changed: bool) -> Iterable[PlannedChange]:
         versions = self._folder.versions(subject)
         for reader in self._folder.readers(subject):
             is_expired = reader.is_expired(self._today)
@@ -183,11 +194,11 @@ class Planner:
             kept = reader_subject(subject, reader.name)
             known = self._api.versions(kept)
             if not known:
-                yield _declaration(Kind.DECLARE_READER, subject, reader)
+                yield _declaration(PlanAction.DECLARE_READER, subject, reader)
             elif is_due(self._api, kept, known[-1], reader, self._today):
-                yield _declaration(Kind.UPDATE_READER, subject, reader)
+                yield _declaration(PlanAction.UPDATE_READER, subject, reader)
 
-    def _mapped(self, source: Source) -> Source:
+    def _mapped(self, source: SchemaText) -> SchemaText:
         """References by the registry's numbers."""
         references = tuple(
             one._replace(version=self._numbers.get((one.subject, one.version), one.version))
@@ -196,18 +207,18 @@ class Planner:
         return source._replace(references=references)
 
 
-def _declaration(kind: Kind, subject: str, reader: Reader) -> Action:
+def _declaration(kind: PlanAction, subject: str, reader: Reader) -> PlannedChange:
     fields = f" using {', '.join(reader.fields)}" if reader.fields else ""
-    return Action(kind, subject, None, f"{reader.title}{fields}", reader=reader)
+    return PlannedChange(kind, subject, None, f"{reader.title}{fields}", reader=reader)
 
 
-def in_order(folder: FolderShelf) -> list[str]:
+def in_order(folder: ContractFolder) -> list[str]:
     """Subjects, those that others refer to first."""
     ordered: list[str] = []
 
     def visit(subject: str, path: tuple[str, ...]) -> None:
         if subject in path:
-            raise CannotCheck(f"the references go in circles: {' -> '.join((*path, subject))}")
+            raise CannotCheckError(f"the references go in circles: {' -> '.join((*path, subject))}")
         if subject in ordered:
             return
         for needed in _needed(folder, subject):
@@ -219,7 +230,7 @@ def in_order(folder: FolderShelf) -> list[str]:
     return ordered
 
 
-def _needed(folder: FolderShelf, subject: str) -> Sequence[str]:
+def _needed(folder: ContractFolder, subject: str) -> Sequence[str]:
     known = set(folder.subjects())
     return sorted(
         {
@@ -231,6 +242,6 @@ def _needed(folder: FolderShelf, subject: str) -> Sequence[str]:
     )
 
 
-def _shown(terms: Terms) -> str:
+def _shown(terms: CompatibilitySettings) -> str:
     policy = "" if terms.policy is Policy.STRICT else f", {terms.policy}"
     return f"{terms.level}{policy}"

@@ -11,16 +11,16 @@ from datetime import date
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from penstock.gate.contracts import Tally, Terms, Version
+from penstock.gate.contracts import CompatibilitySettings, ContractVersion, RecordedResult
 from penstock.gate.lint import Lint, lint
 from penstock.gate.proof import Evidence, locate, prove
-from penstock.gate.reader_breaks import harms
-from penstock.schemas.compatibility import Break, Earlier, Level, Verdict, check
-from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaType, Source
+from penstock.gate.reader_breaks import find_reader_breaks
+from penstock.schemas.compatibility import Break, CompatibilityResult, EarlierVersion, Level, check
+from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaText, SchemaType
 from penstock.schemas.readers import Reader
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """What came of one check."""
 
     COMPATIBLE = "compatible"
@@ -28,7 +28,7 @@ class Status(StrEnum):
     UNCHECKED = "unchecked"  # could not be checked
 
 
-class Order(StrEnum):
+class UpgradeOrder(StrEnum):
     """Who is upgraded first."""
 
     ANY = "any order"
@@ -37,17 +37,17 @@ class Order(StrEnum):
     NONE = "no order is safe"
 
 
-class Proposal(NamedTuple):
+class ProposedSchema(NamedTuple):
     """A schema that somebody wants to register."""
 
     subject: str
-    source: Source
+    source: SchemaText
     schema: ParsedSchema
     path: str = ""  # of its file
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BreakingChange:
     """One thing that broke."""
 
     kind: str
@@ -59,7 +59,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
+class Proof:
     """Events of one side, read by the other."""
 
     writer: str  # "version 3", "the proposed schema"
@@ -78,43 +78,43 @@ class ReaderResult:
     """What the change does to one registered reader."""
 
     reader: Reader
-    status: Status
+    status: CheckStatus
     is_expired: bool = False
-    findings: tuple[Finding, ...] = ()
-    showing: Showing | None = None
+    findings: tuple[BreakingChange, ...] = ()
+    showing: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """The answer about one subject."""
 
     subject: str
-    status: Status
+    status: CheckStatus
     level: Level | None = None
     file: str = ""
     error: str = ""  # why it could not be checked
     is_known: bool = False  # the schema is one of the versions already
     against: int | None = None  # the version that broke, or the latest
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[BreakingChange, ...] = ()
     passes: tuple[Level, ...] = ()  # the levels under which the rules allow the change
-    forced_order: Order = Order.ANY  # by the level
-    safe_order: Order = Order.ANY  # by what the change does
-    showings: tuple[Showing, ...] = ()
+    forced_order: UpgradeOrder = UpgradeOrder.ANY  # by the level
+    safe_order: UpgradeOrder = UpgradeOrder.ANY  # by what the change does
+    showings: tuple[Proof, ...] = ()
     lints: tuple[Lint, ...] = ()
     readers: tuple[ReaderResult, ...] = ()
-    recorded: Tally | None = None  # what came of a topic's events, if they were tried
+    recorded: RecordedResult | None = None  # what came of a topic's events, if they were tried
 
-    def with_recorded(self, tally: Tally) -> "Result":
+    def with_recorded(self, tally: RecordedResult) -> "CheckResult":
         """The answer once the events of a topic were tried: one that fails breaks it."""
-        status = Status.BREAKING if tally.failed else self.status
+        status = CheckStatus.BREAKING if tally.failed else self.status
         return replace(self, recorded=tally, status=status)
 
 
 _FORCED: Final = {
-    (True, True): Order.ANY,
-    (True, False): Order.CONSUMERS_FIRST,
-    (False, True): Order.PRODUCERS_FIRST,
-    (False, False): Order.NONE,
+    (True, True): UpgradeOrder.ANY,
+    (True, False): UpgradeOrder.CONSUMERS_FIRST,
+    (False, True): UpgradeOrder.PRODUCERS_FIRST,
+    (False, False): UpgradeOrder.NONE,
 }
 PROPOSED: Final = "the proposed schema"
 
@@ -142,28 +142,32 @@ class Gate:
 
     def check(
         self,
-        proposal: Proposal,
-        versions: Sequence[Version],
-        terms: Terms,
+        proposal: ProposedSchema,
+        versions: Sequence[ContractVersion],
+        terms: CompatibilitySettings,
         readers: Iterable[Reader] = (),
-    ) -> Result:
+    ) -> CheckResult:
         """The answer about one subject; `versions` are oldest first."""
-        compared = [Earlier(one.number, one.schema) for one in comparable_versions(versions, terms)]
-        verdict = check(terms.level, proposal.schema, compared, terms.policy, self._unreadable)
+        compared = [
+            EarlierVersion(one.number, one.schema) for one in comparable_versions(versions, terms)
+        ]
+        verdict = check(
+            terms.level, proposal.schema, compared, terms.policy, self._incompatibilities
+        )
         is_known = any(_is_same(one.schema, proposal.schema) for one in versions)
         if is_known:  # registering it again changes nothing, whatever the rules say
-            verdict = Verdict()
+            verdict = CompatibilityResult()
         latest = compared[-1] if compared else None
         of_readers = tuple(
             self._check_reader(reader, proposal.schema, latest, terms.policy) for reader in readers
         )
         is_broken = not verdict.is_compatible or any(
-            one.status is Status.BREAKING for one in of_readers
+            one.status is CheckStatus.BREAKING for one in of_readers
         )
         old = verdict.against or latest
-        return Result(
+        return CheckResult(
             proposal.subject,
-            Status.BREAKING if is_broken else Status.COMPATIBLE,
+            CheckStatus.BREAKING if is_broken else CheckStatus.COMPATIBLE,
             terms.level,
             proposal.path,
             is_known=is_known,
@@ -179,24 +183,26 @@ class Gate:
             readers=of_readers,
         )
 
-    def _unreadable(
+    def _incompatibilities(
         self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy
     ) -> tuple[Difference, ...]:
         key = (id(reader), id(writer), policy)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = reader.unreadable(writer, policy)
+            known = self._known[key] = reader.incompatibilities(writer, policy)
             self._compared += [reader, writer]
         return known
 
-    def _finding(self, one: Break, proposed: ParsedSchema, old: Earlier | None) -> Finding:
+    def _finding(
+        self, one: Break, proposed: ParsedSchema, old: EarlierVersion | None
+    ) -> BreakingChange:
         assert old is not None, "a break is with a version"
         writer, reader = (old.schema, proposed) if one.new_is_reader else (proposed, old.schema)
         place = locate(writer, reader, one.difference)
         before, after = place.writer, place.reader
         if not one.new_is_reader:
             before, after = after, before
-        return Finding(
+        return BreakingChange(
             one.difference.kind,
             one.difference.path,
             one.sentence,
@@ -206,26 +212,28 @@ class Gate:
         )
 
     def _passing(
-        self, proposed: ParsedSchema, earlier: Sequence[Earlier], policy: Policy
+        self, proposed: ParsedSchema, earlier: Sequence[EarlierVersion], policy: Policy
     ) -> tuple[Level, ...]:
         return tuple(
             level
             for level in Level
-            if check(level, proposed, earlier, policy, self._unreadable).is_compatible
+            if check(level, proposed, earlier, policy, self._incompatibilities).is_compatible
         )
 
-    def _safe_order(self, proposed: ParsedSchema, latest: Earlier | None, policy: Policy) -> Order:
+    def _safe_order(
+        self, proposed: ParsedSchema, latest: EarlierVersion | None, policy: Policy
+    ) -> UpgradeOrder:
         if latest is None:
-            return Order.ANY
+            return UpgradeOrder.ANY
         if latest.schema.type is not proposed.type:
-            return Order.NONE
-        is_backward = not self._unreadable(proposed, latest.schema, policy)
-        is_forward = not self._unreadable(latest.schema, proposed, policy)
+            return UpgradeOrder.NONE
+        is_backward = not self._incompatibilities(proposed, latest.schema, policy)
+        is_forward = not self._incompatibilities(latest.schema, proposed, policy)
         return _FORCED[is_backward, is_forward]
 
     def _showings(
-        self, proposed: ParsedSchema, old: Earlier | None, terms: Terms
-    ) -> tuple[Showing, ...]:
+        self, proposed: ParsedSchema, old: EarlierVersion | None, terms: CompatibilitySettings
+    ) -> tuple[Proof, ...]:
         """One for each direction that the level asks for."""
         if not self._shows_events:
             return ()
@@ -241,31 +249,35 @@ class Gate:
 
     def _showing(
         self, writes: ParsedSchema, reads: ParsedSchema, writer: str, reader: str, policy: Policy
-    ) -> Showing:
-        differs = self._unreadable(reads, writes, policy) if reads.type is writes.type else ()
+    ) -> Proof:
+        differs = (
+            self._incompatibilities(reads, writes, policy) if reads.type is writes.type else ()
+        )
         is_refused = bool(differs) or reads.type is not writes.type
         if self._asserts_formats:
             writes, reads = _asserting_formats(writes), _asserting_formats(reads)
         evidence = prove(writes, reads, differs, seed=self._seed)
-        return Showing(writer, reader, evidence, is_refused)
+        return Proof(writer, reader, evidence, is_refused)
 
     def _check_reader(
-        self, reader: Reader, proposed: ParsedSchema, latest: Earlier | None, policy: Policy
+        self, reader: Reader, proposed: ParsedSchema, latest: EarlierVersion | None, policy: Policy
     ) -> ReaderResult:
         if reader.is_expired(self._today):
-            return ReaderResult(reader, Status.COMPATIBLE, is_expired=True)
+            return ReaderResult(reader, CheckStatus.COMPATIBLE, is_expired=True)
         old = None if latest is None else latest.schema
         findings = tuple(
-            Finding(one.kind, one.path, one.sentence, one.before, one.after, new_is_reader=False)
-            for one in harms(reader, proposed, old, policy, self._unreadable)
+            BreakingChange(
+                one.kind, one.path, one.sentence, one.before, one.after, new_is_reader=False
+            )
+            for one in find_reader_breaks(reader, proposed, old, policy, self._incompatibilities)
         )
         if not findings:
-            return ReaderResult(reader, Status.COMPATIBLE)
+            return ReaderResult(reader, CheckStatus.COMPATIBLE)
         showing = None
         schema = reader.schema or old
         if self._shows_events and schema is not None and schema.type is proposed.type:
             showing = self._showing(proposed, schema, PROPOSED, reader.title, policy)
-        return ReaderResult(reader, Status.BREAKING, findings=findings, showing=showing)
+        return ReaderResult(reader, CheckStatus.BREAKING, findings=findings, showing=showing)
 
 
 def _asserting_formats(schema: ParsedSchema) -> ParsedSchema:
@@ -278,7 +290,9 @@ def _asserting_formats(schema: ParsedSchema) -> ParsedSchema:
     return json_event.own(schema, True)
 
 
-def comparable_versions(versions: Sequence[Version], terms: Terms) -> list[Version]:
+def comparable_versions(
+    versions: Sequence[ContractVersion], terms: CompatibilitySettings
+) -> list[ContractVersion]:
     """Those a proposal is compared with: where a group is set, those of the latest's value."""
     if terms.group is None or not versions:
         return list(versions)
@@ -292,24 +306,26 @@ def _is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
     return one.references == other.references and one.equivalent(other)
 
 
-def rewritten(version: Version, published: Version, next_number: int) -> Finding:
+def rewritten(
+    version: ContractVersion, published: ContractVersion, next_number: int
+) -> BreakingChange:
     """A published version that was edited: events were written with it, so it stays as it is."""
     sentence = (
         f"version {version.number} was published and is another schema now. Put it back, "
         f"and write the change as v{next_number}"
     )
     before, after = published.schema.canonical, version.schema.canonical
-    return Finding("VERSION_REWRITTEN", version.path, sentence, before, after, True)
+    return BreakingChange("VERSION_REWRITTEN", version.path, sentence, before, after, True)
 
 
-def unchecked(subject: str, error: str, path: str = "") -> Result:
+def unchecked(subject: str, error: str, path: str = "") -> CheckResult:
     """The answer where there is none."""
-    return Result(subject, Status.UNCHECKED, error=error, file=path)
+    return CheckResult(subject, CheckStatus.UNCHECKED, error=error, file=path)
 
 
-def exit_status(results: Iterable[Result]) -> int:
+def exit_status(results: Iterable[CheckResult]) -> int:
     """0 all compatible, 1 something breaks, 2 something could not be checked and nothing breaks."""
     found = {result.status for result in results}
-    if Status.BREAKING in found:
+    if CheckStatus.BREAKING in found:
         return 1
-    return 2 if Status.UNCHECKED in found else 0
+    return 2 if CheckStatus.UNCHECKED in found else 0

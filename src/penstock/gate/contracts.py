@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from penstock.schemas import readers
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import (
-    InvalidSchema,
+    InvalidSchemaError,
     ParsedSchema,
     Policy,
     Reference,
+    SchemaText,
     SchemaType,
-    Source,
 )
 from penstock.schemas.parse_cache import parse
 from penstock.schemas.readers import Reader
@@ -30,11 +30,11 @@ SUFFIXES: Final[Mapping[str, SchemaType]] = {
 }
 
 
-class CannotCheck(ClientError):
+class CannotCheckError(ClientError):
     """The question cannot be answered; the message says what is missing or wrong."""
 
 
-class Terms(NamedTuple):
+class CompatibilitySettings(NamedTuple):
     """What a subject promises."""
 
     level: Level = Level.BACKWARD
@@ -43,18 +43,18 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ContractVersion:
     """A schema with a number."""
 
     number: int
-    source: Source
+    source: SchemaText
     schema: ParsedSchema
     properties: Mapping[str, str] = field(default_factory=dict)
     path: str = ""  # of its file, if it is in one
 
 
 @dataclass(slots=True)
-class WriterTally:
+class WriterResult:
     """What came of the events that one schema wrote."""
 
     writer: str  # "version 3 (id 17)", or the id alone
@@ -65,17 +65,17 @@ class WriterTally:
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordedResult:
     """What came of all events."""
 
     topic: str
     events: int = 0
     failed: int = 0
     empty: int = 0  # without a value: nothing to read
-    by_writer: dict[str, WriterTally] = field(default_factory=dict)
+    by_writer: dict[str, WriterResult] = field(default_factory=dict)
 
 
-class Shelf(Protocol):
+class ContractStore(Protocol):
     """Where contracts are kept."""
 
     @property
@@ -85,23 +85,23 @@ class Shelf(Protocol):
     def subjects(self) -> list[str]:
         """All subjects, sorted."""
 
-    def versions(self, subject: str) -> list[Version]:
+    def versions(self, subject: str) -> list[ContractVersion]:
         """Oldest first; empty for a subject nobody has."""
 
-    def terms(self, subject: str) -> Terms:
+    def terms(self, subject: str) -> CompatibilitySettings:
         """What the subject promises, by its own settings or by default."""
 
     def readers(self, subject: str) -> list[Reader]:
         """Who depends on it."""
 
-    def document(self, subject: str, number: int) -> Source | None:
+    def document(self, subject: str, number: int) -> SchemaText | None:
         """The text of one version; None if there is none."""
 
 
-Documents = Callable[[str, int], Source | None]
+Documents = Callable[[str, int], SchemaText | None]
 
 
-def imports_of(source: Source, documents: Documents) -> dict[str, str]:
+def imports_of(source: SchemaText, documents: Documents) -> dict[str, str]:
     """Everything a schema reaches, what imports nothing first."""
     texts: dict[str, str] = {}
     _collect(source.references, texts, (), documents)
@@ -118,10 +118,10 @@ def _collect(
         if reference.name in texts:
             continue
         if reference.name in path or len(texts) + len(path) > REFERENCES_MAX:
-            raise CannotCheck(f"the references go in circles: {' -> '.join(path)}")
+            raise CannotCheckError(f"the references go in circles: {' -> '.join(path)}")
         found = documents(reference.subject, reference.version)
         if found is None:
-            raise CannotCheck(
+            raise CannotCheckError(
                 f'the reference "{reference.name}" is to version {reference.version} of '
                 f"{reference.subject}, which is not there"
             )
@@ -129,15 +129,15 @@ def _collect(
         texts[reference.name] = found.text
 
 
-def understood(
-    source: Source, documents: Documents, about: str, *, strict: bool = True
+def parse_schema(
+    source: SchemaText, documents: Documents, about: str, *, strict: bool = True
 ) -> ParsedSchema:
-    """The schema, or CannotCheck with what is wrong with it."""
+    """The schema, or CannotCheckError with what is wrong with it."""
     imports = imports_of(source, documents)
     try:
         return parse(source, imports, strict=strict)
-    except InvalidSchema as wrong:
-        raise CannotCheck(f"{about} is not a valid {source.type} schema: {wrong}") from None
+    except InvalidSchemaError as wrong:
+        raise CannotCheckError(f"{about} is not a valid {source.type} schema: {wrong}") from None
 
 
 def properties_of(document: Mapping[str, Any]) -> dict[str, str]:
@@ -150,26 +150,26 @@ def reader_subject(subject: str, name: str) -> str:
     """Where a reader of a subject is kept."""
     try:
         return readers.reader_subject(subject, name)
-    except readers.InvalidReader as wrong:
-        raise CannotCheck(str(wrong)) from None
+    except readers.InvalidReaderError as wrong:
+        raise CannotCheckError(str(wrong)) from None
 
 
 def read_reader(kept: str, schema: ParsedSchema, properties: Mapping[str, str]) -> Reader:
     """The reader that is kept there."""
     try:
         return readers.read_reader(readers.reader_name(kept), schema, properties)
-    except readers.InvalidReader as wrong:
-        raise CannotCheck(str(wrong)) from None
+    except readers.InvalidReaderError as wrong:
+        raise CannotCheckError(str(wrong)) from None
 
 
-def reader_source(schema: ParsedSchema) -> Source:
+def reader_source(schema: ParsedSchema) -> SchemaText:
     """A reader's schema as it is kept: readers live in a context of their own, so references say
     that they lead out of it; Avro's are written out.
     """
     if schema.type is SchemaType.AVRO:
-        return Source(schema.type, schema.formatted("resolved"))
+        return SchemaText(schema.type, schema.formatted("resolved"))
     references = tuple(
         one if one.subject.startswith(":.") else one._replace(subject=f":.:{one.subject}")
         for one in schema.references
     )
-    return Source(schema.type, schema.canonical, references)
+    return SchemaText(schema.type, schema.canonical, references)

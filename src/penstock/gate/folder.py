@@ -20,9 +20,15 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from penstock.gate.contracts import SUFFIXES, CannotCheck, Terms, Version, understood
+from penstock.gate.contracts import (
+    SUFFIXES,
+    CannotCheckError,
+    CompatibilitySettings,
+    ContractVersion,
+    parse_schema,
+)
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import ParsedSchema, Policy, Reference, Source
+from penstock.schemas.model import ParsedSchema, Policy, Reference, SchemaText
 from penstock.schemas.readers import Reader
 
 TERMS_FILE: Final = "contract.toml"
@@ -33,19 +39,21 @@ _REFERENCE_KEYS: Final = frozenset(("name", "subject", "version", "since"))
 _READER_KEYS: Final = frozenset(("version", "owner", "expires", "fields", "reads"))
 
 
-class FolderShelf:
+class ContractFolder:
     """A folder of contracts, read once."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise CannotCheck(f"{folder} is not a folder: name the one with a folder per subject")
+            raise CannotCheckError(
+                f"{folder} is not a folder: name the one with a folder per subject"
+            )
         self.folder = folder
         self._folders = {
             unquote(one.name): one
             for one in sorted(folder.iterdir())
             if one.is_dir() and not one.name.startswith(".")
         }
-        self._versions: dict[str, list[Version]] = {}
+        self._versions: dict[str, list[ContractVersion]] = {}
 
     @property
     def title(self) -> str:
@@ -60,7 +68,7 @@ class FolderShelf:
             if (folder / TERMS_FILE).exists() or _version_files(folder)
         )
 
-    def versions(self, subject: str) -> list[Version]:
+    def versions(self, subject: str) -> list[ContractVersion]:
         """Oldest first."""
         known = self._versions.get(subject)
         if known is None:
@@ -70,11 +78,11 @@ class FolderShelf:
             ]
         return known
 
-    def _version(self, subject: str, number: int, path: Path) -> Version:
+    def _version(self, subject: str, number: int, path: Path) -> ContractVersion:
         source = self.document(subject, number)
         assert source is not None, "its file was just listed"
-        schema = understood(source, self.document, str(path))
-        return Version(number, source, schema, path=str(path))
+        schema = parse_schema(source, self.document, str(path))
+        return ContractVersion(number, source, schema, path=str(path))
 
     def placed(self, path: Path) -> tuple[str, int] | None:
         """The subject and number that a file is, by its place."""
@@ -85,23 +93,23 @@ class FolderShelf:
                         return subject, number
         return None
 
-    def document(self, subject: str, number: int) -> Source | None:
+    def document(self, subject: str, number: int) -> SchemaText | None:
         """The text of one version, with the references that `contract.toml` gives it."""
         path = self._files(subject).get(number)
         if path is None:
             return None
         entries = self._settings(subject).get("references", ())
-        return Source(SUFFIXES[path.suffix], read_text(path), _references_of(number, entries))
+        return SchemaText(SUFFIXES[path.suffix], read_text(path), _references_of(number, entries))
 
     def _files(self, subject: str) -> dict[int, Path]:
         folder = self._folders.get(subject)
         return {} if folder is None else _version_files(folder)
 
-    def terms(self, subject: str) -> Terms:
+    def terms(self, subject: str) -> CompatibilitySettings:
         """What `contract.toml` says; BACKWARD where it is silent."""
-        return self.own_terms(subject) or Terms()
+        return self.own_terms(subject) or CompatibilitySettings()
 
-    def own_terms(self, subject: str) -> Terms | None:
+    def own_terms(self, subject: str) -> CompatibilitySettings | None:
         """What `contract.toml` says; None where it says nothing about compatibility."""
         settings = self._settings(subject)
         if "compatibility" not in settings and "policy" not in settings:
@@ -109,10 +117,12 @@ class FolderShelf:
         path = self._folders[subject] / TERMS_FILE
         level, policy = settings.get("compatibility", "BACKWARD"), settings.get("policy", "STRICT")
         if str(level).upper() not in Level.__members__:
-            raise CannotCheck(f"{path}: compatibility is one of {', '.join(Level)}, not {level!r}")
+            raise CannotCheckError(
+                f"{path}: compatibility is one of {', '.join(Level)}, not {level!r}"
+            )
         if str(policy).upper() not in Policy.__members__:
-            raise CannotCheck(f"{path}: policy is one of {', '.join(Policy)}, not {policy!r}")
-        return Terms(Level[str(level).upper()], Policy[str(policy).upper()])
+            raise CannotCheckError(f"{path}: policy is one of {', '.join(Policy)}, not {policy!r}")
+        return CompatibilitySettings(Level[str(level).upper()], Policy[str(policy).upper()])
 
     def _settings(self, subject: str) -> Mapping[str, Any]:
         folder = self._folders.get(subject)
@@ -137,9 +147,9 @@ class FolderShelf:
         told = _read_toml(toml, _READER_KEYS) if toml.exists() else {}
         last_day, fields = told.get("expires"), told.get("fields", [])
         if last_day is not None and type(last_day) is not date:
-            raise CannotCheck(f"{toml}: expires is a date without quotes, such as 2026-12-31")
+            raise CannotCheckError(f"{toml}: expires is a date without quotes, such as 2026-12-31")
         if not isinstance(fields, list) or not all(isinstance(one, str) for one in fields):
-            raise CannotCheck(f'{toml}: fields is a list of names, such as ["id", "total"]')
+            raise CannotCheckError(f'{toml}: fields is a list of names, such as ["id", "total"]')
         schema = self._reader_schema(subject, stem, told.get("reads"), toml)
         return Reader(
             stem.name,
@@ -158,18 +168,18 @@ class FolderShelf:
         paths = [stem.parent / f"{stem.name}{suffix}" for suffix in SUFFIXES]
         found = [path for path in paths if path.exists()]
         if len(found) > 1:
-            raise CannotCheck(f"{found[0]} and {found[1]}: a reader has one schema")
+            raise CannotCheckError(f"{found[0]} and {found[1]}: a reader has one schema")
         if found:
             versions = self._files(subject)
             latest = self.document(subject, max(versions)) if versions else None
             references = () if latest is None else latest.references
-            source = Source(SUFFIXES[found[0].suffix], read_text(found[0]), references)
-            return understood(source, self.document, str(found[0]))
+            source = SchemaText(SUFFIXES[found[0].suffix], read_text(found[0]), references)
+            return parse_schema(source, self.document, str(found[0]))
         if number is None:
             return None
         version = next((one for one in self.versions(subject) if one.number == number), None)
         if version is None:
-            raise CannotCheck(f"{toml}: reads = {number}, and {subject} has no such version")
+            raise CannotCheckError(f"{toml}: reads = {number}, and {subject} has no such version")
         return version.schema
 
 
@@ -178,13 +188,13 @@ def _check_references(path: Path, entries: Sequence[Any]) -> None:
     seen: set[tuple[str, int]] = set()
     for one in entries:
         if not isinstance(one, dict) or not {"name", "subject", "version"} <= one.keys():
-            raise CannotCheck(f"{path}: a reference has a name, a subject and a version")
+            raise CannotCheckError(f"{path}: a reference has a name, a subject and a version")
         _check_keys(path, one, _REFERENCE_KEYS)
         if not all(type(one.get(key, 1)) is int for key in ("version", "since")):
-            raise CannotCheck(f"{path}: version and since of a reference are whole numbers")
+            raise CannotCheckError(f"{path}: version and since of a reference are whole numbers")
         key = (str(one["name"]), int(one.get("since", 1)))
         if key in seen:
-            raise CannotCheck(
+            raise CannotCheckError(
                 f"{path}: two references named {key[0]!r} with since = {key[1]}; give the newer "
                 "one the number of the first version that uses it as since"
             )
@@ -210,24 +220,24 @@ def _version_files(folder: Path) -> dict[int, Path]:
             continue
         number = int(match[1])
         if number in found:
-            raise CannotCheck(f"{found[number]} and {path}: a version has one file")
+            raise CannotCheckError(f"{found[number]} and {path}: a version has one file")
         found[number] = path
     return dict(sorted(found.items()))
 
 
 def read_text(path: Path) -> str:
-    """A file of text, or CannotCheck."""
+    """A file of text, or CannotCheckError."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as wrong:
-        raise CannotCheck(f"{path} cannot be read: {wrong}") from None
+        raise CannotCheckError(f"{path} cannot be read: {wrong}") from None
 
 
 def _read_toml(path: Path, keys: frozenset[str]) -> dict[str, Any]:
     try:
         settings = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as wrong:
-        raise CannotCheck(f"{path} is not TOML: {wrong}") from None
+        raise CannotCheckError(f"{path} is not TOML: {wrong}") from None
     _check_keys(path, settings, keys)
     return settings
 
@@ -235,6 +245,6 @@ def _read_toml(path: Path, keys: frozenset[str]) -> dict[str, Any]:
 def _check_keys(path: Path, settings: Mapping[str, Any], keys: frozenset[str]) -> None:
     unknown = sorted(settings.keys() - keys)
     if unknown:
-        raise CannotCheck(
+        raise CannotCheckError(
             f"{path}: nobody knows {unknown[0]!r}; it may say {', '.join(sorted(keys))}"
         )

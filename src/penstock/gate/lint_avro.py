@@ -10,26 +10,26 @@ from penstock.schemas.avro.schema import AvroSchema
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
+    AvroType,
     Enum,
     Field,
-    Kind,
     Map,
     Named,
     Node,
     Record,
     Union,
 )
-from penstock.schemas.avro.types import LOGICAL_TYPE, LogicalType, fits, logical_type
-from penstock.schemas.model import Budget, OverBudget, shortened
+from penstock.schemas.avro.types import LOGICAL_TYPE, LogicalType, is_valid_default, logical_type
+from penstock.schemas.model import BudgetExceededError, StepBudget, shortened
 from penstock.serde.avro.logical_types import number_meaning
 
 RENAMES_MAX: Final = 20  # removed fields of a record that a new one is compared with
-_NUMBERS: Final = (Kind.INT, Kind.LONG)
+_NUMBERS: Final = (AvroType.INT, AvroType.LONG)
 _LOSSY: Final = {
-    (Kind.INT, Kind.FLOAT): "an int above 16 777 216 does not fit a float exactly",
-    (Kind.LONG, Kind.FLOAT): "a long above 16 777 216 does not fit a float exactly",
-    (Kind.LONG, Kind.DOUBLE): "a long above 2^53 does not fit a double exactly",
-    (Kind.BYTES, Kind.STRING): "bytes that are not UTF-8 cannot be read as a string",
+    (AvroType.INT, AvroType.FLOAT): "an int above 16 777 216 does not fit a float exactly",
+    (AvroType.LONG, AvroType.FLOAT): "a long above 16 777 216 does not fit a float exactly",
+    (AvroType.LONG, AvroType.DOUBLE): "a long above 2^53 does not fit a double exactly",
+    (AvroType.BYTES, AvroType.STRING): "bytes that are not UTF-8 cannot be read as a string",
 }
 
 
@@ -37,7 +37,9 @@ def lints(proposed: AvroSchema, earlier: AvroSchema | None) -> Iterator[Lint]:
     """What to think twice about before `proposed` follows `earlier`."""
     yield from _Alone().lints(proposed.root, "")
     if earlier is not None:
-        with suppress(OverBudget, RecursionError):  # they refer to each other in too many ways
+        with suppress(
+            BudgetExceededError, RecursionError
+        ):  # they refer to each other in too many ways
             yield from _Change().lints(proposed.root, earlier.root, "")
         yield from _documentation_only(proposed, earlier)
 
@@ -81,7 +83,7 @@ class _Change:
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
-        self._budget = Budget()
+        self._budget = StepBudget()
 
     def lints(self, new: Node, old: Node, path: str) -> Iterator[Lint]:
         if (id(new), id(old)) in self._seen:
@@ -144,7 +146,11 @@ def _field_alone(field: Field, path: str) -> Iterator[Lint]:
         field.type.branches[0] if isinstance(field.type, Union) and field.type.branches else None
     )
     default = field.default
-    if first is not None and not isinstance(default, Absent) and not fits(first, default):
+    if (
+        first is not None
+        and not isinstance(default, Absent)
+        and not is_valid_default(first, default)
+    ):
         yield Lint(
             "DEFAULT_NOT_OF_FIRST_BRANCH",
             path,
@@ -167,7 +173,7 @@ def _ignored_logical_type(node: Node, path: str) -> Iterator[Lint]:
 
 def _logical_type_changed(new: Node, old: Node, path: str) -> Iterator[Lint]:
     after, before = logical_type(new), logical_type(old)
-    is_promoted = (old.kind, new.kind) == (Kind.INT, Kind.LONG) and after is not None
+    is_promoted = (old.kind, new.kind) == (AvroType.INT, AvroType.LONG) and after is not None
     if after == before or not (new.kind is old.kind or is_promoted):
         return
     if after is not None and before is not None and after.name == before.name == "decimal":

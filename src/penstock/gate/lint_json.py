@@ -7,7 +7,7 @@ from penstock.gate.lint import Lint
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, same_value_key, write_json
 from penstock.schemas.json.references import Draft, draft_of, pointer_of
 from penstock.schemas.json.schema import JsonSchema
-from penstock.schemas.model import InvalidSchema, OverBudget, shortened
+from penstock.schemas.model import BudgetExceededError, InvalidSchemaError, shortened
 
 _BY_NAME: Final = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _SINGLE: Final = (
@@ -245,7 +245,7 @@ def _lenient_only(proposed: JsonSchema, earlier: JsonSchema) -> Iterator[Lint]:
     """What only the lenient policy allows."""
     try:
         changes = proposed.lenient_changes(earlier)
-    except (OverBudget, InvalidSchema):
+    except (BudgetExceededError, InvalidSchemaError):
         return
     for change in changes:
         yield Lint(

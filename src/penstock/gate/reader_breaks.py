@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from penstock.gate.proof import locate, missing_fields, renamed_fields
 from penstock.schemas.compatibility import (
     DIFFERENT_TYPE,
-    Unreadable,
+    Incompatibilities,
     compare_directly,
-    limited,
+    limit_messages,
 )
 from penstock.schemas.model import ParsedSchema, Policy
 from penstock.schemas.readers import Reader
@@ -20,7 +20,7 @@ IN_USE: Final = "FIELD_IN_USE_REMOVED"
 RENAMED: Final = "FIELD_IN_USE_RENAMED"
 
 
-class Harm(NamedTuple):
+class ReaderBreak(NamedTuple):
     """One thing that a proposed schema takes from a reader."""
 
     reader: str  # name and version
@@ -31,13 +31,13 @@ class Harm(NamedTuple):
     after: str | None  # None: there is nothing
 
 
-def harms(
+def find_reader_breaks(
     reader: Reader,
     proposed: ParsedSchema,
     latest: ParsedSchema | None,
     policy: Policy = Policy.STRICT,
-    unreadable: Unreadable = compare_directly,
-) -> tuple[Harm, ...]:
+    incompatibilities: Incompatibilities = compare_directly,
+) -> tuple[ReaderBreak, ...]:
     """What events of the proposed schema do to a reader, whatever the subject's level allows.
 
     A reader without a schema reads with `latest`; where there is no version yet, nothing was
@@ -49,27 +49,27 @@ def harms(
     if schema.type is not proposed.type:
         sentence = f"{reader.title} reads {schema.type}, and the proposed schema is {proposed.type}"
         kinds = (str(schema.type), str(proposed.type))
-        return (Harm(reader.title, DIFFERENT_TYPE, "/", sentence, *kinds),)
+        return (ReaderBreak(reader.title, DIFFERENT_TYPE, "/", sentence, *kinds),)
     return (
         *_lost(reader, schema, proposed),
         *_renamed(reader, schema, proposed),
-        *_unread(reader, schema, proposed, policy, unreadable),
+        *_unread(reader, schema, proposed, policy, incompatibilities),
     )
 
 
-def _lost(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[Harm]:
+def _lost(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[ReaderBreak]:
     for name in missing_fields(schema, proposed, reader.fields):
         sentence = f"removing `{name}` breaks {reader.title}, which uses it"
-        yield Harm(reader.title, IN_USE, name, sentence, name, None)
+        yield ReaderBreak(reader.title, IN_USE, name, sentence, name, None)
 
 
-def _renamed(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[Harm]:
+def _renamed(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[ReaderBreak]:
     """A reader with a schema of its own sees the names in there; others see the writer's."""
     if reader.schema is not None and not reader.only_fields:
         return
     for name, now in renamed_fields(schema, proposed, reader.fields).items():
         sentence = f"renaming `{name}` to `{now}` breaks {reader.title}, which uses it by name"
-        yield Harm(reader.title, RENAMED, name, sentence, name, now)
+        yield ReaderBreak(reader.title, RENAMED, name, sentence, name, now)
 
 
 def _unread(
@@ -77,14 +77,14 @@ def _unread(
     schema: ParsedSchema,
     proposed: ParsedSchema,
     policy: Policy,
-    unreadable: Unreadable,
-) -> Iterable[Harm]:
-    for difference in unreadable(schema, proposed, policy):
+    incompatibilities: Incompatibilities,
+) -> Iterable[ReaderBreak]:
+    for difference in incompatibilities(schema, proposed, policy):
         place = locate(proposed, schema, difference)
         if reader.only_fields and not _touches(place.fields, reader.fields):
             continue
-        sentence = difference.said(reader=f"{reader.name}'s", writer="proposed")
-        yield Harm(
+        sentence = difference.describe(reader=f"{reader.name}'s", writer="proposed")
+        yield ReaderBreak(
             reader.title, difference.kind, difference.path, sentence, place.reader, place.writer
         )
 
@@ -99,9 +99,9 @@ def _touches(place: tuple[str, ...], used: Iterable[str]) -> bool:
     )
 
 
-def messages_of_harms(found: Iterable[Harm]) -> list[str]:
+def reader_break_messages(found: Iterable[ReaderBreak]) -> list[str]:
     """Harms as the registry's API words differences."""
-    return limited(
+    return limit_messages(
         [
             f"{{errorType:'{one.kind}', description:'{one.sentence}', "
             f"additionalInfo:'{one.path}', reader:'{one.reader}'}}"

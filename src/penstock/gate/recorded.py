@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from penstock.client.registry import Registry
 from penstock.client.registry_documents import schema_body
 from penstock.client.registry_http import quoted
-from penstock.gate.check import Proposal
-from penstock.gate.contracts import CannotCheck, Tally, WriterTally
+from penstock.gate.check import ProposedSchema
+from penstock.gate.contracts import CannotCheckError, RecordedResult, WriterResult
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, DecodeError, UnknownSchemaError
 from penstock.serde.frame import BadFrame, Headers, SchemaKey, Side, read_frame
@@ -33,11 +33,11 @@ def try_recorded(
     topic: str,
     most: int,
     registry: Registry,
-    proposal: Proposal,
+    proposal: ProposedSchema,
     *,
     settings: Mapping[str, str] | None = None,
     assert_formats: bool = False,
-) -> Tally:
+) -> RecordedResult:
     """Read the last events of a topic with the proposed schema."""
     contract = Contract(
         proposal.source.text,
@@ -48,7 +48,7 @@ def try_recorded(
     side = Side.KEY if proposal.subject.endswith("-key") else Side.VALUE
     trying = _Trying(registry, topic, side, contract)
     named = _writer_names(registry, proposal.subject)
-    tally = Tally(topic)
+    tally = RecordedResult(topic)
     for message in _last_messages(bootstrap, settings or {}, topic, most):
         _try(message, side, trying, named, tally)
     return tally
@@ -88,7 +88,7 @@ def _try(
     side: Side,
     trying: _Trying,
     named: Callable[[SchemaKey], str],
-    tally: Tally,
+    tally: RecordedResult,
 ) -> None:
     content = message.value() if side is Side.VALUE else message.key()
     if content is None:
@@ -100,7 +100,7 @@ def _try(
         writer = named(read_frame(content, headers, side).schema)
     except BadFrame:
         writer = UNFRAMED
-    found = tally.by_writer.setdefault(writer, WriterTally(writer))
+    found = tally.by_writer.setdefault(writer, WriterResult(writer))
     found.events += 1
     failure = trying.failure(content, headers)
     if failure is not None:
@@ -161,7 +161,9 @@ def _last_messages(
         )
         yield from _until_ends(consumer, {number: end for number, (_, end) in ends.items()})
     except KafkaException as failure:
-        raise CannotCheck(f"{topic} cannot be read at {bootstrap}: {failure.args[0]}") from None
+        raise CannotCheckError(
+            f"{topic} cannot be read at {bootstrap}: {failure.args[0]}"
+        ) from None
     finally:
         consumer.close()
 
@@ -170,7 +172,9 @@ def _ends(consumer: Consumer, topic: str, most: int) -> dict[int, tuple[int, int
     """Where to start and to end in each partition that has something."""
     described = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
     if described.error is not None or not described.partitions:
-        raise CannotCheck(f"there is no topic {topic}: `penstock topic list` shows what there is")
+        raise CannotCheckError(
+            f"there is no topic {topic}: `penstock topic list` shows what there is"
+        )
     share = -(-most // len(described.partitions))
     found = {}
     for number in described.partitions:
@@ -188,7 +192,7 @@ def _until_ends(consumer: Consumer, ends: dict[int, int]) -> Iterator[Any]:
         if messages:
             end_s = time.monotonic() + WAIT_S
         elif time.monotonic() > end_s:
-            raise CannotCheck(f"no record came within {WAIT_S:.0f} s")
+            raise CannotCheckError(f"no record came within {WAIT_S:.0f} s")
         for message in messages:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.client.registry_http import RegistryHttp, as_object, quoted
 from penstock.closing import Closing
-from penstock.gate.contracts import CannotCheck
+from penstock.gate.contracts import CannotCheckError
 from penstock.serde.errors import UnknownSchemaError
 
 TIMEOUT_S: Final = 30.0
@@ -121,7 +121,7 @@ def _connected(urls: str, auth: tuple[str, str] | None) -> RegistryHttp:
             clock=time.monotonic,
         )
     except ValueError as wrong:
-        raise CannotCheck(str(wrong)) from None
+        raise CannotCheckError(str(wrong)) from None
 
 
 def _path(subject: str, *more: str) -> str:

@@ -3,14 +3,20 @@
 from typing import Any
 
 from penstock.client.registry_documents import read_source
-from penstock.gate.contracts import Terms, Version, properties_of, read_reader, understood
+from penstock.gate.contracts import (
+    CompatibilitySettings,
+    ContractVersion,
+    parse_schema,
+    properties_of,
+    read_reader,
+)
 from penstock.gate.registry_api import RegistryApi
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import Policy, Source
+from penstock.schemas.model import Policy, SchemaText
 from penstock.schemas.readers import READERS, Reader, readers_prefix
 
 
-class RegistryShelf:
+class RegistryContracts:
     """A registry, read when it is asked."""
 
     def __init__(self, api: RegistryApi) -> None:
@@ -26,18 +32,18 @@ class RegistryShelf:
         """All but readers."""
         return [subject for subject in self.api.subjects() if not subject.startswith(READERS)]
 
-    def versions(self, subject: str) -> list[Version]:
+    def versions(self, subject: str) -> list[ContractVersion]:
         """Live ones, oldest first."""
         return [self._version(subject, number) for number in self.api.versions(subject)]
 
-    def _version(self, subject: str, number: int) -> Version:
+    def _version(self, subject: str, number: int) -> ContractVersion:
         document = self._document(subject, number) or {}
         source = read_source(document)
         about = f"version {number} of {subject} at {self.title}"
-        schema = understood(source, self.document, about, strict=False)
-        return Version(number, source, schema, properties_of(document))
+        schema = parse_schema(source, self.document, about, strict=False)
+        return ContractVersion(number, source, schema, properties_of(document))
 
-    def document(self, subject: str, number: int) -> Source | None:
+    def document(self, subject: str, number: int) -> SchemaText | None:
         """The text of one version."""
         document = self._document(subject, number)
         return None if document is None else read_source(document)
@@ -48,9 +54,9 @@ class RegistryShelf:
             self._documents[key] = self.api.version(subject, number)
         return self._documents[key]
 
-    def terms(self, subject: str) -> Terms:
+    def terms(self, subject: str) -> CompatibilitySettings:
         """The settings in force."""
-        return read_terms(self.api.config(subject) or {})
+        return read_compatibility_settings(self.api.config(subject) or {})
 
     def readers(self, subject: str) -> list[Reader]:
         """The latest of each."""
@@ -61,11 +67,11 @@ class RegistryShelf:
         return read_reader(kept, version.schema, version.properties)
 
 
-def read_terms(config: dict[str, Any]) -> Terms:
+def read_compatibility_settings(config: dict[str, Any]) -> CompatibilitySettings:
     """Settings as the API writes them; what is not understood is the default."""
     level = str(config.get("compatibilityLevel") or config.get("compatibility") or "").upper()
     policy = str(config.get("compatibilityPolicy") or "").upper()
-    return Terms(
+    return CompatibilitySettings(
         Level[level] if level in Level.__members__ else Level.BACKWARD,
         Policy[policy] if policy in Policy.__members__ else Policy.STRICT,
         config.get("compatibilityGroup") or None,

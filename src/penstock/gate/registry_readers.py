@@ -10,14 +10,14 @@ from typing import Final
 
 from penstock.client.registry_documents import read_source, schema_body
 from penstock.gate.contracts import (
-    CannotCheck,
+    CannotCheckError,
+    parse_schema,
     properties_of,
     reader_source,
     reader_subject,
-    understood,
 )
 from penstock.gate.registry_api import RegistryApi
-from penstock.gate.registry_contracts import RegistryShelf
+from penstock.gate.registry_contracts import RegistryContracts
 from penstock.schemas.readers import EXPIRES, PROPERTIES, Reader, reader_properties
 
 LEASE_DAYS: Final = 30
@@ -56,7 +56,7 @@ def is_due(api: RegistryApi, kept: str, number: int, reader: Reader, today: date
     properties = {key: one for key, one in properties.items() if key.startswith(PROPERTIES)}
     assert reader.schema is not None, "what is declared has a schema"
     known = read_source(document)
-    schema = understood(known, RegistryShelf(api).document, kept, strict=False)
+    schema = parse_schema(known, RegistryContracts(api).document, kept, strict=False)
     is_same = (schema.type, schema.formatted("resolved")) == (
         reader.schema.type,
         reader.schema.formatted("resolved"),
@@ -76,9 +76,9 @@ def _with_schema(api: RegistryApi, subject: str, reader: Reader) -> Reader:
     """A reader without a schema of its own reads with the latest version there is."""
     if reader.schema is not None:
         return reader
-    versions = RegistryShelf(api).versions(subject)
+    versions = RegistryContracts(api).versions(subject)
     if not versions:
-        raise CannotCheck(
+        raise CannotCheckError(
             f"{subject} has no version that {reader.name} could read with: give its schema"
         )
     return replace(reader, schema=versions[-1].schema)

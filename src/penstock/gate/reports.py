@@ -6,8 +6,15 @@ from enum import StrEnum
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from penstock.gate.check import Finding, ReaderResult, Result, Showing, Status, exit_status
-from penstock.gate.contracts import Tally
+from penstock.gate.check import (
+    BreakingChange,
+    CheckResult,
+    CheckStatus,
+    Proof,
+    ReaderResult,
+    exit_status,
+)
+from penstock.gate.contracts import RecordedResult
 from penstock.gate.proof import Trial
 from penstock.schemas.readers import Reader
 
@@ -15,21 +22,21 @@ _ABSENT: Final = "(nothing)"
 _EVENT_CHARACTERS_MAX: Final = 2_000
 
 
-def as_text(results: Sequence[Result]) -> str:
+def as_text(results: Sequence[CheckResult]) -> str:
     """For a terminal."""
     lines: list[str] = []
     for result in results:
         lines += [*_text_lines(result), ""]
     counts = [
         f"{sum(one.status is status for one in results)} {status}"
-        for status in Status
+        for status in CheckStatus
         if any(one.status is status for one in results)
     ]
     return "\n".join([*lines, ", ".join(counts)]) + "\n"
 
 
-def _text_lines(result: Result) -> Iterable[str]:
-    if result.status is Status.UNCHECKED:
+def _text_lines(result: CheckResult) -> Iterable[str]:
+    if result.status is CheckStatus.UNCHECKED:
         yield f"{result.subject or result.file}: could not be checked"
         yield f"  {result.error}"
         return
@@ -49,36 +56,36 @@ def _text_lines(result: Result) -> Iterable[str]:
         yield f"      {one.remedy}"
 
 
-def headline(result: Result) -> str:
+def headline(result: CheckResult) -> str:
     """The verdict in one line."""
-    if result.is_known and result.status is Status.COMPATIBLE:
+    if result.is_known and result.status is CheckStatus.COMPATIBLE:
         return f"compatible: it is there already ({result.level})"
     against = "no version yet" if result.against is None else f"version {result.against}"
     if result.level is None:
         return "BREAKING"
-    if result.status is Status.COMPATIBLE:
+    if result.status is CheckStatus.COMPATIBLE:
         return f"compatible under {result.level}, against {against}"
     if result.findings:
         return f"BREAKING under {result.level}, against {against}"
     if result.recorded is not None and result.recorded.failed:
         return f"BREAKING for {result.recorded.failed} recorded events, against {against}"
-    broken = [one.reader.title for one in result.readers if one.status is Status.BREAKING]
+    broken = [one.reader.title for one in result.readers if one.status is CheckStatus.BREAKING]
     return f"BREAKING for {', '.join(broken)}, though {result.level} allows it"
 
 
-def _finding_lines(finding: Finding) -> Iterable[str]:
+def _finding_lines(finding: BreakingChange) -> Iterable[str]:
     yield f"  {finding.kind} at {finding.path}"
     yield f"      {finding.sentence}"
     yield f"      before: {_ABSENT if finding.before is None else finding.before}"
     yield f"      after:  {_ABSENT if finding.after is None else finding.after}"
 
 
-def _order_lines(result: Result) -> Iterable[str]:
+def _order_lines(result: CheckResult) -> Iterable[str]:
     yield f"  passes under {', '.join(result.passes)}"
     yield f"  upgrade: {result.level} means {result.forced_order}; this change: {result.safe_order}"
 
 
-def _showing_lines(showing: Showing) -> Iterable[str]:
+def _showing_lines(showing: Proof) -> Iterable[str]:
     evidence = showing.evidence
     sides = f"{showing.writer} writes, {showing.reader} reads"
     if evidence.missing:
@@ -113,7 +120,7 @@ def _reader_lines(result: ReaderResult) -> Iterable[str]:
     owner = f" ({reader.owner})" if reader.owner else ""
     if result.is_expired:
         yield f"  reader {reader.title}{owner}: expired on {reader.last_day}, not checked"
-    elif result.status is Status.COMPATIBLE:
+    elif result.status is CheckStatus.COMPATIBLE:
         yield f"  reader {reader.title}{owner}: reads it"
     else:
         yield f"  reader {reader.title}{owner}: BREAKS"
@@ -123,7 +130,7 @@ def _reader_lines(result: ReaderResult) -> Iterable[str]:
             yield from (f"    {line}" for line in _showing_lines(result.showing))
 
 
-def _tally_lines(tally: Tally) -> Iterable[str]:
+def _tally_lines(tally: RecordedResult) -> Iterable[str]:
     read = tally.events - tally.failed
     yield f"  recorded in {tally.topic}: {read} of {tally.events} events can be read"
     for one in tally.by_writer.values():
@@ -133,7 +140,7 @@ def _tally_lines(tally: Tally) -> Iterable[str]:
             yield f"          {reasons}; first at {one.first}"
 
 
-def as_json(results: Sequence[Result]) -> str:
+def as_json(results: Sequence[CheckResult]) -> str:
     """One document."""
     document = {
         "status": exit_status(results),
@@ -142,7 +149,7 @@ def as_json(results: Sequence[Result]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def result_document(result: Result) -> dict[str, Any]:
+def result_document(result: CheckResult) -> dict[str, Any]:
     """One result as JSON has it."""
     return {
         "subject": result.subject,
@@ -181,7 +188,7 @@ def reader_document(reader: Reader) -> dict[str, Any]:
     }
 
 
-def _finding_document(finding: Finding) -> dict[str, Any]:
+def _finding_document(finding: BreakingChange) -> dict[str, Any]:
     return {
         "kind": finding.kind,
         "path": finding.path,
@@ -192,7 +199,7 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _showing_document(showing: Showing) -> dict[str, Any]:
+def _showing_document(showing: Proof) -> dict[str, Any]:
     evidence = showing.evidence
     return {
         "writer": showing.writer,
@@ -216,15 +223,15 @@ def _trial_document(trial: Trial | None) -> dict[str, Any] | None:
     }
 
 
-def as_github(results: Sequence[Result]) -> str:
+def as_github(results: Sequence[CheckResult]) -> str:
     """Workflow commands, which GitHub Actions shows beside the file."""
     lines = []
     for result in results:
-        if result.status is Status.COMPATIBLE:
+        if result.status is CheckStatus.COMPATIBLE:
             lines.append(_command("notice", result, headline(result), ""))
         else:
             body = "\n".join(list(_text_lines(result))[1:])
-            title = result.error if result.status is Status.UNCHECKED else headline(result)
+            title = result.error if result.status is CheckStatus.UNCHECKED else headline(result)
             lines.append(_command("error", result, title, body))
         lines += [
             _command("warning", result, one.kind, f"{one.path}: {one.message} {one.remedy}")
@@ -233,7 +240,7 @@ def as_github(results: Sequence[Result]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _command(kind: str, result: Result, title: str, body: str) -> str:
+def _command(kind: str, result: CheckResult, title: str, body: str) -> str:
     where = f"file={_property(result.file)}," if result.file else ""
     heading = _property(f"{result.subject}: {title}")
     return f"::{kind} {where}title={heading}::{_escaped(body or title)}"
@@ -247,14 +254,14 @@ def _property(text: str) -> str:
     return _escaped(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def as_junit(results: Sequence[Result]) -> str:
+def as_junit(results: Sequence[CheckResult]) -> str:
     """One test case per subject: breaking is a failure, what could not be checked an error."""
     suite = ElementTree.Element(
         "testsuite",
         name="penstock contract check",
         tests=str(len(results)),
-        failures=str(sum(one.status is Status.BREAKING for one in results)),
-        errors=str(sum(one.status is Status.UNCHECKED for one in results)),
+        failures=str(sum(one.status is CheckStatus.BREAKING for one in results)),
+        errors=str(sum(one.status is CheckStatus.UNCHECKED for one in results)),
     )
     for result in results:
         attributes = {"name": result.subject or result.file, "classname": "contracts"}
@@ -262,11 +269,11 @@ def as_junit(results: Sequence[Result]) -> str:
             attributes["file"] = result.file
         case = ElementTree.SubElement(suite, "testcase", attributes)
         text = _printable("\n".join(_text_lines(result)))
-        if result.status is Status.BREAKING:
+        if result.status is CheckStatus.BREAKING:
             ElementTree.SubElement(
                 case, "failure", message=_printable(headline(result))
             ).text = text
-        elif result.status is Status.UNCHECKED:
+        elif result.status is CheckStatus.UNCHECKED:
             ElementTree.SubElement(case, "error", message=_printable(result.error)).text = text
         else:
             ElementTree.SubElement(case, "system-out").text = text
@@ -281,7 +288,7 @@ def _printable(text: str) -> str:
     )
 
 
-def _tally_document(tally: Tally) -> dict[str, Any]:
+def _tally_document(tally: RecordedResult) -> dict[str, Any]:
     """What came of a topic's events, as JSON has it."""
     return {
         "topic": tally.topic,
@@ -310,7 +317,7 @@ class Format(StrEnum):
     JUNIT = "junit"
 
 
-FORMATS: Final[Mapping[Format, Callable[[Sequence[Result]], str]]] = {
+FORMATS: Final[Mapping[Format, Callable[[Sequence[CheckResult]], str]]] = {
     Format.TEXT: as_text,
     Format.JSON: as_json,
     Format.GITHUB: as_github,

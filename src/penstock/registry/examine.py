@@ -14,22 +14,22 @@ from datetime import date
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from penstock.gate.reader_breaks import Harm, harms
+from penstock.gate.reader_breaks import ReaderBreak, find_reader_breaks
 from penstock.registry.errors import Declined, invalid_schema, schema_too_large, timed_out
-from penstock.schemas.compatibility import Earlier, Level, Verdict, check
+from penstock.schemas.compatibility import CompatibilityResult, EarlierVersion, Level, check
 from penstock.schemas.model import (
     UNCHECKABLE,
     Difference,
     Imports,
-    InvalidSchema,
+    InvalidSchemaError,
     ParsedSchema,
     Policy,
-    Source,
+    SchemaText,
     Tagging,
     shortened,
 )
 from penstock.schemas.parse_cache import SchemaCache
-from penstock.schemas.readers import InvalidReader, read_reader
+from penstock.schemas.readers import InvalidReaderError, read_reader
 
 TEXT_CHARACTERS_MAX: Final = 4 << 20  # as written; what is stored is bounded by Kafka's record size
 IMPORTS_CHARACTERS_MAX: Final = 16 << 20  # of everything a schema builds on
@@ -42,7 +42,7 @@ _Found = TypeVar("_Found")
 class Text(NamedTuple):
     """A schema with all it builds on."""
 
-    source: Source
+    source: SchemaText
     imports: Imports
 
 
@@ -74,7 +74,7 @@ class Examiner:
 
     async def canonical(
         self, text: Text, tagging: Tagging | None, *, normalize: bool, strict: bool
-    ) -> Source:
+    ) -> SchemaText:
         """The schema as it is stored; declines what is none."""
         return await self._run(partial(self._canonical, text, tagging, normalize, strict))
 
@@ -88,13 +88,13 @@ class Examiner:
 
     async def judge(
         self, level: Level, policy: Policy, text: Text, earlier: Sequence[Stored]
-    ) -> Verdict:
+    ) -> CompatibilityResult:
         """Whether the schema may follow those that are there."""
         return await self._run(partial(self._judge, level, policy, text, earlier))
 
     async def harms(
         self, policy: Policy, text: Text, readers: Sequence[KeptReader], today: date
-    ) -> tuple[Harm, ...]:
+    ) -> tuple[ReaderBreak, ...]:
         """What the schema takes from registered readers."""
         return await self._run(partial(self._harms, policy, text, readers, today))
 
@@ -104,12 +104,12 @@ class Examiner:
     def _parse(self, text: Text, *, strict: bool) -> ParsedSchema:
         try:
             return self._cache.parse(text.source, text.imports, strict=strict)
-        except InvalidSchema as wrong:
+        except InvalidSchemaError as wrong:
             raise invalid(text.source, str(wrong)) from None
 
     def _canonical(
         self, text: Text, tagging: Tagging | None, normalize: bool, strict: bool
-    ) -> Source:
+    ) -> SchemaText:
         if len(text.source.text) > TEXT_CHARACTERS_MAX:
             raise schema_too_large(f"it has more than {TEXT_CHARACTERS_MAX} characters")
         if sum(map(len, text.imports.values())) > IMPORTS_CHARACTERS_MAX:
@@ -120,11 +120,11 @@ class Examiner:
         if tagging is not None:
             try:
                 schema = schema.tagged(tagging)
-            except InvalidSchema as wrong:
+            except InvalidSchemaError as wrong:
                 raise invalid_schema(str(wrong)) from None
         if normalize:
             schema = schema.normalized()
-        return Source(schema.type, schema.canonical, schema.references)
+        return SchemaText(schema.type, schema.canonical, schema.references)
 
     def _equivalents(self, text: Text, others: Sequence[Stored]) -> frozenset[int]:
         schema = self._parse(text, strict=False)
@@ -139,32 +139,34 @@ class Examiner:
 
     def _judge(
         self, level: Level, policy: Policy, text: Text, earlier: Sequence[Stored]
-    ) -> Verdict:
+    ) -> CompatibilityResult:
         if level is Level.NONE or not earlier:
-            return Verdict()
+            return CompatibilityResult()
         deadline = _Deadline(self._cache)
         schema = self._parse(text, strict=False)
         parsed = []
         for one in earlier if level.is_transitive else earlier[-1:]:
             deadline.check()
-            parsed.append(Earlier(one.number, self._parse(one.text, strict=False)))
-        return check(level, schema, parsed, policy, deadline.unreadable)
+            parsed.append(EarlierVersion(one.number, self._parse(one.text, strict=False)))
+        return check(level, schema, parsed, policy, deadline.incompatibilities)
 
     def _harms(
         self, policy: Policy, text: Text, readers: Sequence[KeptReader], today: date
-    ) -> tuple[Harm, ...]:
+    ) -> tuple[ReaderBreak, ...]:
         deadline = _Deadline(self._cache)
         schema = self._parse(text, strict=False)
-        found: list[Harm] = []
+        found: list[ReaderBreak] = []
         for name, of_reader, properties in readers:
             try:
                 reader = read_reader(name, self._parse(of_reader, strict=False), properties)
-            except (Declined, InvalidReader) as wrong:
+            except (Declined, InvalidReaderError) as wrong:
                 told = f"the reader {name} is not understood, declare it anew or retire it: {wrong}"
-                found.append(Harm(name, UNCHECKABLE, "/", told, None, None))
+                found.append(ReaderBreak(name, UNCHECKABLE, "/", told, None, None))
                 continue
             if not reader.is_expired(today):
-                found += harms(reader, schema, None, policy, deadline.unreadable)
+                found += find_reader_breaks(
+                    reader, schema, None, policy, deadline.incompatibilities
+                )
         return tuple(found)
 
 
@@ -183,15 +185,15 @@ class _Deadline:
                 "try again: what was compared is remembered"
             )
 
-    def unreadable(
+    def incompatibilities(
         self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy
     ) -> tuple[Difference, ...]:
         """Why the one cannot read what the other wrote."""
         self.check()
-        return self._cache.unreadable(reader, writer, policy)
+        return self._cache.incompatibilities(reader, writer, policy)
 
 
-def invalid(source: Source, reason: str) -> Declined:
+def invalid(source: SchemaText, reason: str) -> Declined:
     """The peer's sentence: what was given, and what is wrong with it."""
     shown = source.text
     if len(shown) > _SHOWN_CHARACTERS_MAX:

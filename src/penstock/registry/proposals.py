@@ -6,7 +6,7 @@ Between the store, which knows what is there, and the examiner, which understand
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.gate.reader_breaks import Harm, messages_of_harms
+from penstock.gate.reader_breaks import ReaderBreak, reader_break_messages
 from penstock.registry.declared_readers import day_of, readers_of
 from penstock.registry.errors import Declined, invalid_schema
 from penstock.registry.examine import Stored, Text, invalid
@@ -17,16 +17,16 @@ from penstock.registry.store.events import Config, Contents, Mode, Version
 from penstock.registry.store.rule_sets import governed
 from penstock.registry.store.state import Store
 from penstock.registry.subject_names import Subject, context_of
-from penstock.schemas.compatibility import Level, Verdict, messages
+from penstock.schemas.compatibility import CompatibilityResult, Level, incompatibility_messages
 from penstock.schemas.identity import Metadata, RuleSet
-from penstock.schemas.model import InvalidSchema, Policy, SchemaType, Source, Tagging
+from penstock.schemas.model import InvalidSchemaError, Policy, SchemaText, SchemaType, Tagging
 
 
 class Proposal(NamedTuple):
     """A schema as a request brings it."""
 
     subject: Subject
-    source: Source
+    source: SchemaText
     metadata: Metadata | None = None
     rule_set: RuleSet | None = None
     id: int | None = None
@@ -95,7 +95,7 @@ async def _judgement(
     verdict = await _verdict(registry, proposal, text, earlier)
     harms = await _harms(registry, proposal, text) if with_readers else ()
     level = _level(registry.store.config(proposal.subject))
-    told = [*messages(verdict, level), *messages_of_harms(harms)]
+    told = [*incompatibility_messages(verdict, level), *reader_break_messages(harms)]
     return Judgement(verdict.is_compatible and not harms, told)
 
 
@@ -128,7 +128,7 @@ async def _canonical(registry: Registry, proposal: Proposal) -> Text:
     try:
         references = store.pinned(proposal.source.references, context)
         imports = store.imports(references, context)
-    except InvalidSchema as wrong:
+    except InvalidSchemaError as wrong:
         raise invalid(proposal.source, str(wrong)) from None
     given = Text(proposal.source._replace(references=references), imports)
     is_import = proposal.id is not None or store.mode(subject) in (Mode.IMPORT, Mode.FORWARD)
@@ -154,7 +154,7 @@ async def _equivalents(
     return await registry.examiner.equivalents(text, candidates)
 
 
-def _may_equal(source: Source, other: Source) -> bool:
+def _may_equal(source: SchemaText, other: SchemaText) -> bool:
     """With the same references; or, in Avro, with those of the other written out."""
     if source.type is not other.type:
         return False
@@ -165,19 +165,19 @@ def _may_equal(source: Source, other: Source) -> bool:
 
 async def _verdict(
     registry: Registry, proposal: Proposal, text: Text, earlier: Iterable[Version]
-) -> Verdict:
+) -> CompatibilityResult:
     store = registry.store
     config = store.config(proposal.subject)
     level = _level(config)
     if level is Level.NONE:
-        return Verdict()
+        return CompatibilityResult()
     compared = [
         Stored(one.number, text_of(store, one)) for one in _grouped(store, proposal, earlier)
     ]
     return await registry.examiner.judge(level, _policy(config), text, compared)
 
 
-async def _harms(registry: Registry, proposal: Proposal, text: Text) -> tuple[Harm, ...]:
+async def _harms(registry: Registry, proposal: Proposal, text: Text) -> tuple[ReaderBreak, ...]:
     """What registered readers would lose, at any level."""
     readers = readers_of(registry.store, proposal.subject)
     if not readers:

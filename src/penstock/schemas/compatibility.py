@@ -24,14 +24,14 @@ _WORDLESS: Final = frozenset((DIFFERENT_TYPE, UNCHECKABLE))
 
 # (reader, writer, policy) -> why the one cannot read what the other wrote. `caches` has one that
 # remembers.
-Unreadable = Callable[[ParsedSchema, ParsedSchema, Policy], tuple[Difference, ...]]
+Incompatibilities = Callable[[ParsedSchema, ParsedSchema, Policy], tuple[Difference, ...]]
 
 
 def compare_directly(
     reader: ParsedSchema, writer: ParsedSchema, policy: Policy
 ) -> tuple[Difference, ...]:
     """Ask the reader's language, each time anew."""
-    return reader.unreadable(writer, policy)
+    return reader.incompatibilities(writer, policy)
 
 
 class Level(StrEnum):
@@ -61,7 +61,7 @@ class Level(StrEnum):
         return self.startswith(("BACKWARD", "FULL"))
 
 
-class Earlier(NamedTuple):
+class EarlierVersion(NamedTuple):
     """A version that is there already."""
 
     version: int
@@ -78,15 +78,15 @@ class Break(NamedTuple):
     def sentence(self) -> str:
         """What is wrong, naming the two sides old and new."""
         if self.new_is_reader:
-            return self.difference.said(reader="new", writer="old")
-        return self.difference.said(reader="old", writer="new")
+            return self.difference.describe(reader="new", writer="old")
+        return self.difference.describe(reader="old", writer="new")
 
 
-class Verdict(NamedTuple):
+class CompatibilityResult(NamedTuple):
     """Empty breaks: compatible. Otherwise the version that broke, and all reasons."""
 
     breaks: tuple[Break, ...] = ()
-    against: Earlier | None = None
+    against: EarlierVersion | None = None
 
     @property
     def is_compatible(self) -> bool:
@@ -97,21 +97,21 @@ class Verdict(NamedTuple):
 def check(
     level: Level,
     proposed: ParsedSchema,
-    earlier: Sequence[Earlier],
+    earlier: Sequence[EarlierVersion],
     policy: Policy = Policy.STRICT,
-    unreadable: Unreadable = compare_directly,
-) -> Verdict:
+    incompatibilities: Incompatibilities = compare_directly,
+) -> CompatibilityResult:
     """Compare with the latest, or with all from newest to oldest, up to the first that breaks.
 
     `earlier` is in version order, oldest first.
     """
     if level is Level.NONE:
-        return Verdict()
+        return CompatibilityResult()
     for one in reversed(earlier if level.is_transitive else earlier[-1:]):
-        breaks = compare(level, proposed, one.schema, policy, unreadable)
+        breaks = compare(level, proposed, one.schema, policy, incompatibilities)
         if breaks:
-            return Verdict(breaks, one)
-    return Verdict()
+            return CompatibilityResult(breaks, one)
+    return CompatibilityResult()
 
 
 def compare(
@@ -119,7 +119,7 @@ def compare(
     proposed: ParsedSchema,
     old: ParsedSchema,
     policy: Policy = Policy.STRICT,
-    unreadable: Unreadable = compare_directly,
+    incompatibilities: Incompatibilities = compare_directly,
 ) -> tuple[Break, ...]:
     """All breaks between two schemas; old-reads-new first, as the peer reports them."""
     if proposed.type is not old.type:
@@ -127,20 +127,22 @@ def compare(
         return (Break(Difference(DIFFERENT_TYPE, "/", sentence), new_is_reader=True),)
     breaks: list[Break] = []
     if level.is_forward:
-        found = unreadable(old, proposed, policy)
+        found = incompatibilities(old, proposed, policy)
         breaks += [Break(difference, new_is_reader=False) for difference in found]
     if level.is_backward:
-        found = unreadable(proposed, old, policy)
+        found = incompatibilities(proposed, old, policy)
         breaks += [Break(difference, new_is_reader=True) for difference in found]
     return tuple(breaks)
 
 
-def messages(verdict: Verdict, level: Level, *, validates_fields: bool = False) -> list[str]:
+def incompatibility_messages(
+    verdict: CompatibilityResult, level: Level, *, validates_fields: bool = False
+) -> list[str]:
     """The verdict as the registry's API words it; empty if compatible."""
     if verdict.is_compatible or verdict.against is None:
         return []
     old = verdict.against
-    lines = limited([_worded(one, old.schema.type) for one in verdict.breaks])
+    lines = limit_messages([_worded(one, old.schema.type) for one in verdict.breaks])
     if _shows_old_schema(verdict, level):
         lines.append(f"{{oldSchemaVersion: {old.version}}}")
         lines.append(_worded_schema(old.schema.canonical))
@@ -149,7 +151,7 @@ def messages(verdict: Verdict, level: Level, *, validates_fields: bool = False) 
     return lines
 
 
-def limited(lines: list[str]) -> list[str]:
+def limit_messages(lines: list[str]) -> list[str]:
     """As many of the lines as go into one answer, and how many were left out."""
     characters = 0
     for index, line in enumerate(lines):
@@ -161,7 +163,7 @@ def limited(lines: list[str]) -> list[str]:
     return lines
 
 
-def _shows_old_schema(verdict: Verdict, level: Level) -> bool:
+def _shows_old_schema(verdict: CompatibilityResult, level: Level) -> bool:
     """The peer checks both ways under FULL, and adds the old schema to the second answer only."""
     last = verdict.breaks[-1]
     if last.difference.kind == DIFFERENT_TYPE:

@@ -37,7 +37,7 @@ class Reference(NamedTuple):
     version: int
 
 
-class Source(NamedTuple):
+class SchemaText(NamedTuple):
     """A schema as somebody wrote it."""
 
     type: SchemaType
@@ -51,7 +51,7 @@ Imports = Mapping[str, str]
 NO_IMPORTS: Final[Imports] = MappingProxyType({})
 
 
-class InvalidSchema(Exception):
+class InvalidSchemaError(Exception):
     """The text is not a schema; the message says where and why."""
 
 
@@ -60,7 +60,7 @@ def check_encoding(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidSchema("the text holds half of a surrogate pair") from None
+        raise InvalidSchemaError("the text holds half of a surrogate pair") from None
 
 
 class Policy(StrEnum):
@@ -78,16 +78,16 @@ class Difference(NamedTuple):
     description: str  # a sentence, with %(reader)s and %(writer)s for "new" and "old"
     additional: str = ""
 
-    def said(self, *, reader: str, writer: str) -> str:
+    def describe(self, *, reader: str, writer: str) -> str:
         """The sentence, once it is known which side is the new one."""
         return self.description.replace("%(reader)s", reader).replace("%(writer)s", writer)
 
 
-class OverBudget(Exception):
+class BudgetExceededError(Exception):
     """Two schemas cannot be compared within the budget."""
 
 
-class Budget:
+class StepBudget:
     """Limits what one comparison may cost.
 
     Counts steps instead of seconds, so that a verdict does not depend on the machine. A step is
@@ -101,10 +101,10 @@ class Budget:
         self._left = STEPS_MAX
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps before they are taken; raises OverBudget when there are none left."""
+        """Count steps before they are taken; BudgetExceededError when none are left."""
         self._left -= steps
         if self._left < 0:
-            raise OverBudget(
+            raise BudgetExceededError(
                 f"it would take more than {STEPS_MAX} steps, because the types of the two schemas "
                 "refer to each other in too many combinations; use fewer or smaller unions, or "
                 "split the schema"
@@ -170,7 +170,9 @@ class ParsedSchema(Protocol):
     def equivalent(self, other: Self) -> bool:
         """Whether registering one while the other is there gives the same version."""
 
-    def unreadable(self, writer: Self, policy: Policy = Policy.STRICT) -> tuple[Difference, ...]:
+    def incompatibilities(
+        self, writer: Self, policy: Policy = Policy.STRICT
+    ) -> tuple[Difference, ...]:
         """Why this schema, as the reader's, cannot read what `writer` wrote; empty if it can."""
 
 
@@ -188,9 +190,9 @@ class Entity(NamedTuple):
         """The steps of the path; a dot in front says nothing."""
         return self.path.removeprefix(".").split(".")
 
-    def missing(self) -> InvalidSchema:
+    def missing(self) -> InvalidSchemaError:
         """What is said when it is not there."""
-        return InvalidSchema(f"No matching path '{self.path}' found in the schema")
+        return InvalidSchemaError(f"No matching path '{self.path}' found in the schema")
 
 
 class Tagging(NamedTuple):

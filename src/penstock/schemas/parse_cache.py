@@ -23,8 +23,8 @@ from penstock.schemas.model import (
     ParsedSchema,
     Policy,
     Reference,
+    SchemaText,
     SchemaType,
-    Source,
     characters_of,
 )
 
@@ -41,8 +41,10 @@ class _Language(Protocol):
     ) -> ParsedSchema: ...
 
 
-def parse(source: Source, imports: Imports = NO_IMPORTS, *, strict: bool = True) -> ParsedSchema:
-    """Understand a schema, or raise InvalidSchema. Not strict is for what is stored already."""
+def parse(
+    source: SchemaText, imports: Imports = NO_IMPORTS, *, strict: bool = True
+) -> ParsedSchema:
+    """Parse a schema. `strict=False` is for schemas that are stored already."""
     language = cast(_Language, import_module(_ROOMS[source.type]))
     return language.parse(source.text, source.references, imports, strict=strict)
 
@@ -104,7 +106,7 @@ class SchemaCache:
         self._fingerprints: dict[int, bytes] = {}  # of what is in `_parsed`, by id of the object
 
     def parse(
-        self, source: Source, imports: Imports = NO_IMPORTS, *, strict: bool = True
+        self, source: SchemaText, imports: Imports = NO_IMPORTS, *, strict: bool = True
     ) -> ParsedSchema:
         """As `languages.parse`, and the same object for the same input while it is remembered."""
         key = _fingerprint(source, imports, strict=strict)
@@ -120,10 +122,10 @@ class SchemaCache:
                 del self._fingerprints[id(dropped)]
         return schema
 
-    def unreadable(
+    def incompatibilities(
         self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy = Policy.STRICT
     ) -> tuple[Difference, ...]:
-        """As `reader.unreadable(writer, policy)`; for `compatibility.check`."""
+        """As `reader.incompatibilities(writer, policy)`; for `compatibility.check`."""
         with self._lock:
             reader_key = self._fingerprints.get(id(reader))
             writer_key = self._fingerprints.get(id(writer))
@@ -133,14 +135,14 @@ class SchemaCache:
                 key = (reader_key, writer_key, policy)
                 verdict = self._verdicts.find(key)
         if verdict is None:
-            verdict = reader.unreadable(writer, policy)
+            verdict = reader.incompatibilities(writer, policy)
             if key is not None:
                 with self._lock:
                     self._verdicts.keep(key, verdict, _VERDICT_WEIGHT + characters_of(verdict))
         return verdict
 
 
-def _fingerprint(source: Source, imports: Imports, *, strict: bool) -> bytes:
+def _fingerprint(source: SchemaText, imports: Imports, *, strict: bool) -> bytes:
     texts = [f"{name}\0{len(text)}\0{text}" for name, text in imports.items()]
     head = f"{source.type} {strict} {len(source.text)} {len(texts)}\n"
     return fingerprint("".join((head, source.text, *texts)), source.references)

@@ -24,7 +24,7 @@ FIELDS: Final = f"{PROPERTIES}fields"
 ONLY_FIELDS: Final = f"{PROPERTIES}only.fields"
 
 
-class InvalidReader(Exception):
+class InvalidReaderError(Exception):
     """What is kept, or to be kept, is no reader; the message says why."""
 
 
@@ -53,7 +53,9 @@ class Reader:
 def reader_subject(subject: str, name: str) -> str:
     """Where a reader of a subject is kept."""
     if not name or "/" in name:
-        raise InvalidReader(f"{name!r} is no name for a reader: it is not empty and has no slash")
+        raise InvalidReaderError(
+            f"{name!r} is no name for a reader: it is not empty and has no slash"
+        )
     return f"{readers_prefix(subject)}{quote(name, safe='')}"
 
 
@@ -96,4 +98,6 @@ def _read_day(name: str, text: str | None) -> date | None:
     try:
         return date.fromisoformat(text[:10]) if text else None
     except ValueError:
-        raise InvalidReader(f"the reader {name} expires on {text!r}, which is no date") from None
+        raise InvalidReaderError(
+            f"the reader {name} expires on {text!r}, which is no date"
+        ) from None

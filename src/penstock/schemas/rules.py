@@ -71,7 +71,7 @@ def blocking_rule(rule_set: RuleSet | None, mode: RuleMode) -> Rule | None:
     return None
 
 
-def described(rule: Rule) -> str:
+def describe_rule(rule: Rule) -> str:
     """A rule in an error's words."""
     return f"{rule.name!r} ({rule.type}, mode {rule.mode})"
 

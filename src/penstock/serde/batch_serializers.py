@@ -23,7 +23,7 @@ from penstock.columns.record_columns import BytesPlaces, RecordColumns
 from penstock.columns.vm.slots import USUAL_LIMITS, OutputTooLarge
 from penstock.model import Offset, ProducerId
 from penstock.protocol.varint import Buffer
-from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema, SchemaType
 from penstock.serde.batch_frames import (
     FrameGroup,
     RowHeaders,
@@ -257,7 +257,7 @@ class BatchDeserializer:
         reader = protobuf_event.own(schema)
         if self._contract.schema is None and len(reader.file.messages) > 1:
             subject = subject_name(self._contract.names, self._one.topic, self._side, None)
-            with suppress(UnknownSchemaError, UnusableSchemaError, InvalidSchema):
+            with suppress(UnknownSchemaError, UnusableSchemaError, InvalidSchemaError):
                 first = self._registry.version(subject, 1).parsed.name
                 if first is not None and reader.has_message(first):
                     return first
@@ -298,7 +298,7 @@ class BatchDeserializer:
             wrongs += all_wrong(group, failure.reason, failure.detail)
         except UnknownSchemaError as failure:
             wrongs += all_wrong(group, Reason.UNKNOWN_SCHEMA, str(failure))
-        except (UnusableSchemaError, InvalidSchema) as failure:
+        except (UnusableSchemaError, InvalidSchemaError) as failure:
             wrongs += all_wrong(group, Reason.UNUSABLE_SCHEMA, str(failure))
         return None
 

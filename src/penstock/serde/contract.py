@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from penstock.schemas.model import Reference, SchemaType, Source
+from penstock.schemas.model import Reference, SchemaText, SchemaType
 from penstock.serde.errors import ArgumentError, ClientError
 from penstock.serde.frame import Side
 
@@ -83,7 +83,7 @@ class Contract:
     assert_formats: bool = False  # JSON Schema: check `format` too; else it is an annotation
     message: str | None = None  # Protobuf: the full name, where it is not the first message
 
-    def source(self, refer: Callable[[str, Source], Reference]) -> Source | None:
+    def source(self, refer: Callable[[str, SchemaText], Reference]) -> SchemaText | None:
         """The schema as written, None for the latest; `refer` registers what a message imports."""
         match self.schema:
             case None:
@@ -95,13 +95,13 @@ class Contract:
                         f"{path}: the language is not known by its suffix (.avsc, .proto, .json): "
                         "give Contract(..., type=SchemaType.AVRO)"
                     )
-                return Source(kind, _text_of(path), self.references)
+                return SchemaText(kind, _text_of(path), self.references)
             case str() as text:
                 if Path(text).suffix in _SUFFIXES and "\n" not in text:
                     raise ArgumentError(
                         f"{text!r} is the name of a file, not a schema: give Path({text!r})"
                     )
-                return Source(self.type or SchemaType.AVRO, text, self.references)
+                return SchemaText(self.type or SchemaType.AVRO, text, self.references)
             case message_type if hasattr(message_type, "DESCRIPTOR"):
                 return _source_of(message_type.DESCRIPTOR.file, refer)
             case other:
@@ -130,7 +130,7 @@ def _text_of(path: Path) -> str:
         raise ArgumentError(f"the schema file {path} cannot be read: {failure}") from None
 
 
-def _source_of(file: Any, refer: Callable[[str, Source], Reference]) -> Source:
+def _source_of(file: Any, refer: Callable[[str, SchemaText], Reference]) -> SchemaText:
     """A compiled file; its imports are registered under their paths, as other clients do."""
     references = tuple(
         refer(imported.name, _source_of(imported, refer))
@@ -138,4 +138,4 @@ def _source_of(file: Any, refer: Callable[[str, Source], Reference]) -> Source:
         if not imported.name.startswith(_EVERYBODY_HAS)
     )
     text = base64.b64encode(file.serialized_pb).decode()
-    return Source(SchemaType.PROTOBUF, text, references)
+    return SchemaText(SchemaType.PROTOBUF, text, references)

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from penstock.schemas.identity import Rule
 from penstock.schemas.model import SchemaType
-from penstock.schemas.rules import described
+from penstock.schemas.rules import describe_rule
 
 
 class Reason(StrEnum):
@@ -106,9 +106,9 @@ class UnsupportedRuleError(ClientError):
 
     def __init__(self, subject: str, rule: Rule) -> None:
         super().__init__(
-            f"nothing was written: the schema of {subject} has the rule {described(rule)}, which "
-            "this client does not run. Write with a client that runs it, or register the schema "
-            "with the rule disabled."
+            f"nothing was written: the schema of {subject} has the rule {describe_rule(rule)}, "
+            "which this client does not run. Write with a client that runs it, or register the "
+            "schema with the rule disabled."
         )
         self.subject = subject
         self.rule = rule.name

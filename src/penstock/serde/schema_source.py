@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from penstock.schemas.identity import RuleSet
-from penstock.schemas.model import ParsedSchema, Reference, Source
+from penstock.schemas.model import ParsedSchema, Reference, SchemaText
 from penstock.serde.errors import RegistryRefusedError
 from penstock.serde.frame import SchemaId, SchemaKey
 
@@ -25,7 +25,7 @@ class KnownSchema:
 
     id: SchemaId | None  # None where only its GUID is known
     guid: UUID
-    source: Source
+    source: SchemaText
     imports: Mapping[str, str]  # all that it refers to, directly or not: name -> text
     parsed: ParsedSchema
     subject: str | None = None  # where this was learned by asking for a subject's version
@@ -49,14 +49,16 @@ class SchemaSource(Protocol):
     def version(self, subject: str, version: int) -> KnownSchema:
         """One version of a subject."""
 
-    def register(self, subject: str, source: Source, *, normalize: bool = False) -> Registration:
+    def register(
+        self, subject: str, source: SchemaText, *, normalize: bool = False
+    ) -> Registration:
         """The id of a schema under a subject; registers it if it is new there."""
 
-    def look_up(self, subject: str, source: Source, *, normalize: bool = False) -> Registration:
+    def look_up(self, subject: str, source: SchemaText, *, normalize: bool = False) -> Registration:
         """The id of a schema registered under a subject; raises UnknownSchemaError if it is not."""
 
-    def understand(self, source: Source) -> ParsedSchema:
+    def understand(self, source: SchemaText) -> ParsedSchema:
         """Parse a schema of the program's own, with its references from here."""
 
-    def refer(self, name: str, source: Source) -> Reference:
+    def refer(self, name: str, source: SchemaText) -> Reference:
         """Register what another schema imports, under the name it is imported by."""

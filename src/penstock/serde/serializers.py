@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple, assert_never
 
-from penstock.schemas.model import InvalidSchema, ParsedSchema, SchemaType, Source
-from penstock.schemas.rules import RuleMode, blocking_rule, described
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema, SchemaText, SchemaType
+from penstock.schemas.rules import RuleMode, blocking_rule, describe_rule
 from penstock.serde.contract import Contract, Form, subject_name
 from penstock.serde.errors import (
     ArgumentError,
@@ -126,7 +126,7 @@ class Serializer:
         self.side = side
         self.stats = SerdeStats()
         self._lock = threading.Lock()
-        self._source: Source | None = None
+        self._source: SchemaText | None = None
         self._schema: ParsedSchema | None = None  # of the contract; understood when first needed
         self._encoders: dict[int, tuple[ParsedSchema, EventEncoder]] = {}
 
@@ -268,7 +268,7 @@ class Deserializer:
             raise self._undecodable(wrong.kind, str(wrong), key) from None
         except UnknownSchemaError as wrong:
             raise self._undecodable(Reason.UNKNOWN_SCHEMA, str(wrong), key) from None
-        except (UnusableSchemaError, InvalidSchema) as wrong:
+        except (UnusableSchemaError, InvalidSchemaError) as wrong:
             raise self._undecodable(Reason.UNUSABLE_SCHEMA, str(wrong), key) from None
         except DecodeError as wrong:
             raise self._undecodable(wrong.reason, wrong.detail, key) from None
@@ -361,7 +361,7 @@ def _check_read_rules(writer: KnownSchema, latest: KnownSchema | None) -> None:
     if rule is not None:
         raise DecodeError(
             Reason.UNUSABLE_SCHEMA,
-            f"the schema has the rule {described(rule)}, which this client does not run",
+            f"the schema has the rule {describe_rule(rule)}, which this client does not run",
         )
 
 

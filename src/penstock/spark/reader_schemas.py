@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import ErrorCode, Refused
 from penstock.schemas.model import Reference, SchemaType
-from penstock.schemas.rules import RuleMode, blocking_rule, described
+from penstock.schemas.rules import RuleMode, blocking_rule, describe_rule
 from penstock.serde.contract import Contract, SubjectNames, subject_name
 from penstock.serde.errors import UnknownSchemaError
 from penstock.serde.frame import Side
@@ -75,7 +75,7 @@ def _registered(
         if rule is not None:
             raise _refused(
                 f"topic {topic}: version {known.version} of {subject} has the rule"
-                f" {described(rule)}, which is not run here. Give readerSchema as text to read"
+                f" {describe_rule(rule)}, which is not run here. Give readerSchema as text to read"
                 f" events of other versions, or read them with {side}=raw"
             )
     return Contract(schema=known.source.text, type=kind, references=known.source.references)

@@ -16,7 +16,7 @@ from typing import Final
 from penstock.columns.build_batches import Framing
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.compression import Codec
-from penstock.schemas.model import Source
+from penstock.schemas.model import SchemaText
 from penstock.serde.contract import Contract
 from penstock.serde.frame import Side
 from penstock.serde.serializers import Serializer
@@ -166,7 +166,7 @@ def _bound(request: WriteRequest, contract: Contract | None, side: Side) -> Cont
     if contract.message_type is not None:  # a class: its file is made a schema wherever it is
         return replace(contract, auto_register=False)
     if contract.schema is None:
-        source: Source | None = client.latest(serializer.subject).source
+        source: SchemaText | None = client.latest(serializer.subject).source
     else:
         source = contract.source(client.refer)
     assert source is not None, "a contract that was prepared has a schema"

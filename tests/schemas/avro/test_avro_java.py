@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.schemas.avro import parse
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 SCHEMAS = 1_500
 
@@ -37,12 +37,12 @@ def test_random_schemas_and_pairs_are_judged_as_java_does(
 def our_answer(question: list[str]) -> str:
     try:
         reader, *writers = [parse(text) for text in question]
-    except InvalidSchema:
+    except InvalidSchemaError:
         return "wrong"
     if not writers:
         return f"text {reader.canonical}"
     lines = ["differences"]
-    for difference in reader.unreadable(writers[0]):
+    for difference in reader.incompatibilities(writers[0]):
         if difference.kind == "UNCHECKABLE":
             return "wrong"
         lines.append(f"{difference.kind} {difference.path} {difference.additional}")

@@ -37,8 +37,8 @@ def test_the_table_is_large_and_names_each_case_once() -> None:
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_the_verdict_is_the_rule_s(case: dict[str, Any]) -> None:
     old, new = parse(json.dumps(case["old"])), parse(json.dumps(case["new"]))
-    assert [difference.kind for difference in new.unreadable(old)] == case["backward"]
-    assert [difference.kind for difference in old.unreadable(new)] == case["forward"]
+    assert [difference.kind for difference in new.incompatibilities(old)] == case["backward"]
+    assert [difference.kind for difference in old.incompatibilities(new)] == case["forward"]
 
 
 @pytest.mark.parametrize("direction", ["backward", "forward"])

@@ -8,7 +8,7 @@ import pytest
 from penstock.schemas.avro import parse
 from penstock.schemas.avro.schema import AvroSchema
 from penstock.schemas.avro.tree import Field, Record
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 
 def record(*fields: dict[str, Any], name: str = "Order", **members: Any) -> str:
@@ -53,7 +53,7 @@ def test_a_field_that_refers_back_to_its_record_is_read_anew() -> None:
     back = {"name": "next", "type": ["null", "Order"]}
     one, other = parse(record(back)), parse(record(back))
     assert first_field(one) is not first_field(other)
-    assert one.unreadable(other) == ()
+    assert one.incompatibilities(other) == ()
 
 
 def test_names_that_a_shared_field_defines_can_be_used() -> None:
@@ -67,14 +67,14 @@ def test_names_that_a_shared_field_defines_can_be_used() -> None:
 def test_a_shared_field_cannot_define_a_name_a_second_time_in_another_way() -> None:
     parse(record(PART))
     other = {"name": "other", "type": inner("Part", fields=[{"name": "b", "type": "string"}])}
-    with pytest.raises(InvalidSchema, match="Can't redefine: Part at /fields/1/type"):
+    with pytest.raises(InvalidSchemaError, match="Can't redefine: Part at /fields/1/type"):
         parse(record(other, PART))
 
 
 def test_what_was_read_with_patience_is_not_taken_for_strict() -> None:
     wrong = {"name": "a", "type": "int", "default": "text"}
     parse(record(wrong), strict=False)
-    with pytest.raises(InvalidSchema, match="Invalid default"):
+    with pytest.raises(InvalidSchemaError, match="Invalid default"):
         parse(record(wrong))
 
 
@@ -91,11 +91,11 @@ def test_a_shared_field_is_defined_by_a_reference_too() -> None:
 
 
 def test_wrong_texts_are_refused_as_if_nothing_were_shared() -> None:
-    with pytest.raises(InvalidSchema, match="not valid JSON: NaN"):
+    with pytest.raises(InvalidSchemaError, match="not valid JSON: NaN"):
         parse('{"type": "record", "name": "R", "fields": [{"name": "a", "default": NaN}]}')
-    with pytest.raises(InvalidSchema, match="Record has no fields"):
+    with pytest.raises(InvalidSchemaError, match="Record has no fields"):
         parse('{"type": "record", "name": "R", "fields": 3}')
-    with pytest.raises(InvalidSchema, match="No field name"):
+    with pytest.raises(InvalidSchemaError, match="No field name"):
         parse('{"type": "record", "name": "R", "fields": [3]}')
-    with pytest.raises(InvalidSchema, match="Duplicate field part"):
+    with pytest.raises(InvalidSchemaError, match="Duplicate field part"):
         parse(record(PART, PART))

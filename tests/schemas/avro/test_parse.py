@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.schemas.avro import parse
-from penstock.schemas.model import InvalidSchema, Reference
+from penstock.schemas.model import InvalidSchemaError, Reference
 
 ADDRESS = '{"type":"record","name":"Address","namespace":"com.shop","fields":[]}'
 
@@ -135,7 +135,7 @@ def test_numbers_are_printed_as_java_does(number: str, printed: str) -> None:
     ],
 )
 def test_what_is_not_a_schema_is_refused_with_a_reason(text: str, reason: str) -> None:
-    with pytest.raises(InvalidSchema, match=reason):
+    with pytest.raises(InvalidSchemaError, match=reason):
         parse(text)
 
 
@@ -164,7 +164,7 @@ def test_what_is_not_a_schema_is_refused_with_a_reason(text: str, reason: str) -
     ],
 )
 def test_nesting_without_end_is_refused(text: str) -> None:
-    with pytest.raises(InvalidSchema, match="deep"):
+    with pytest.raises(InvalidSchemaError, match="deep"):
         parse(text)
 
 
@@ -174,8 +174,8 @@ def test_a_hundred_levels_are_read_printed_and_compared() -> None:
     assert schema.canonical == text
     assert schema.normalized().equivalent(schema)
     longer = parse(text.replace('"int"', '"long"'))
-    assert longer.unreadable(schema) == ()
-    assert [one.path for one in schema.unreadable(longer)] == ["/items" * 99]
+    assert longer.incompatibilities(schema) == ()
+    assert [one.path for one in schema.incompatibilities(longer)] == ["/items" * 99]
 
 
 def test_a_name_may_be_used_before_its_definition_and_repeated_identically() -> None:
@@ -186,7 +186,7 @@ def test_a_name_may_be_used_before_its_definition_and_repeated_identically() -> 
     same = {"type": "fixed", "name": "F", "size": 2}
     twice = record({"name": "a", "type": same}, {"name": "b", "type": {**same, "doc": "again"}})
     assert parse(twice).canonical.count('"size"') == 1
-    with pytest.raises(InvalidSchema, match="Can't redefine: F"):
+    with pytest.raises(InvalidSchemaError, match="Can't redefine: F"):
         parse(record({"name": "a", "type": same}, {"name": "b", "type": {**same, "size": 3}}))
 
 
@@ -200,15 +200,15 @@ def test_references_are_printed_by_name_and_resolved_on_request() -> None:
     assert schema.equivalent(parse(resolved))
     assert schema.formatted("no such form") == schema.canonical
     assert schema.references == (reference,)
-    with pytest.raises(InvalidSchema, match=r"com\.shop\.Address"):
+    with pytest.raises(InvalidSchemaError, match=r"com\.shop\.Address"):
         parse(text)
-    with pytest.raises(InvalidSchema, match='in the reference "x": the schema is empty'):
+    with pytest.raises(InvalidSchemaError, match='in the reference "x": the schema is empty'):
         parse(text, (reference,), {"x": ""})
 
 
 def test_stored_schemas_are_read_leniently() -> None:
     text = record({"name": "naïve", "type": "int", "default": "x"}, namespace="a-b")
-    with pytest.raises(InvalidSchema):
+    with pytest.raises(InvalidSchemaError):
         parse(text)
     assert parse(text, strict=False).name == "a-b.R"
 
@@ -251,11 +251,11 @@ def test_what_is_taken_is_taken_again_from_its_own_text(make_schemas: Any, seed:
     for _ in range(5):
         try:
             schema = parse(json.dumps(maker.schema()))
-        except InvalidSchema:
+        except InvalidSchemaError:
             continue
         again = parse(schema.canonical)
         assert again.canonical == schema.canonical
-        assert schema.unreadable(again) == again.unreadable(schema) == ()
+        assert schema.incompatibilities(again) == again.incompatibilities(schema) == ()
         normal = schema.normalized()
         assert normal.normalized().canonical == normal.canonical
 
@@ -271,7 +271,7 @@ def test_what_is_taken_fastavro_takes_as_well(make_schemas: Any, seed: int) -> N
             continue
         try:
             canonical = parse(text).canonical
-        except InvalidSchema:
+        except InvalidSchemaError:
             continue
         # Like Java, and unlike fastavro, a name that its namespace lacks is looked for outside.
         with suppress(fastavro.schema.UnknownType):

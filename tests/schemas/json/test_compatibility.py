@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
-from penstock.schemas.compatibility import Earlier, Level, check, messages
+from penstock.schemas.compatibility import EarlierVersion, Level, check, incompatibility_messages
 from penstock.schemas.json import JsonSchema, compare, parse, validate
 from penstock.schemas.model import Difference, Policy
 
@@ -99,8 +99,8 @@ def kinds(differences: tuple[Difference, ...]) -> str:
     return ", ".join(f"{one.kind} {one.path}" for one in differences) or "compatible"
 
 
-def said(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str:
-    strict, lenient = (kinds(reader.unreadable(writer, policy)) for policy in Policy)
+def describe(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str:
+    strict, lenient = (kinds(reader.incompatibilities(writer, policy)) for policy in Policy)
     refused = refused_value(writer, reader, more)
     assert agrees(writer, reader, refused), "a sample is missing that shows the difference"
     words = [strict, "reads" if refused is None else f"refuses {refused}"]
@@ -116,7 +116,7 @@ def answer(step: str) -> str:
     change, _, values = change.partition(" with ")
     old, new = (schema(text, dialect) for text in change.split(" => "))
     more = json.loads(values or "[]")
-    return f"new reads old: {said(old, new, more)}\nold reads new: {said(new, old, more)}"
+    return f"new reads old: {describe(old, new, more)}\nold reads new: {describe(new, old, more)}"
 
 
 def test_the_rules_say_what_the_table_says(run_cases: RunCases) -> None:
@@ -132,8 +132,8 @@ def test_the_table_is_large_and_has_each_case_once() -> None:
 def test_messages_are_worded_as_the_peer_words_them() -> None:
     old = parse('{"type":"object"}')
     new = parse('{"type":"object","properties":{"a":{"type":"string"}}}')
-    verdict = check(Level.BACKWARD, new, [Earlier(1, old)])
-    assert messages(verdict, Level.BACKWARD) == [
+    verdict = check(Level.BACKWARD, new, [EarlierVersion(1, old)])
+    assert incompatibility_messages(verdict, Level.BACKWARD) == [
         '{errorType:"OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The new schema '
         "has an open content model and has a property or item at path '#/properties/a' which is "
         "missing in the old schema'}",
@@ -141,9 +141,12 @@ def test_messages_are_worded_as_the_peer_words_them() -> None:
         """{oldSchema: '{"type":"object"}'}""",
         "{validateFields: 'false', compatibility: 'BACKWARD'}",
     ]
-    assert check(Level.BACKWARD, new, [Earlier(1, old)], Policy.LENIENT).is_compatible
-    forward = check(Level.FORWARD, old, [Earlier(1, new)])
-    assert "The old schema has an open content model" in messages(forward, Level.FORWARD)[0]
+    assert check(Level.BACKWARD, new, [EarlierVersion(1, old)], Policy.LENIENT).is_compatible
+    forward = check(Level.FORWARD, old, [EarlierVersion(1, new)])
+    assert (
+        "The old schema has an open content model"
+        in incompatibility_messages(forward, Level.FORWARD)[0]
+    )
 
 
 def test_what_is_kept_of_a_comparison_never_changes_another() -> None:
@@ -162,10 +165,10 @@ def test_what_is_kept_of_a_comparison_never_changes_another() -> None:
         for old, new in product(shapes, repeat=2)
     ]
     compare.forget()
-    together = [list(new.unreadable(old, policy)) for old, new, policy in questions]
+    together = [list(new.incompatibilities(old, policy)) for old, new, policy in questions]
     alone = []
     for old, new, policy in questions:
         compare.forget()
-        alone.append(list(new.unreadable(old, policy)))
+        alone.append(list(new.incompatibilities(old, policy)))
     assert together == alone
     assert any(together)

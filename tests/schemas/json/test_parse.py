@@ -14,7 +14,7 @@ from penstock.gate.lint import lint
 from penstock.schemas import parse_cache
 from penstock.schemas.json import parse, validate
 from penstock.schemas.json.jsontext import NESTING_MAX
-from penstock.schemas.model import InvalidSchema, Policy, Reference, SchemaType, Source
+from penstock.schemas.model import InvalidSchemaError, Policy, Reference, SchemaText, SchemaType
 
 ADDRESS = '{"title":"Address","type":"object","properties":{"city":{"type":"string"}}}'
 MODERN = "https://json-schema.org/draft/2020-12/schema"
@@ -95,7 +95,7 @@ def test_schemas_are_the_same_if_their_stored_texts_are() -> None:
     ],
 )
 def test_what_is_no_schema_is_refused_with_a_reason(text: str, message: str) -> None:
-    with pytest.raises(InvalidSchema) as refused:
+    with pytest.raises(InvalidSchemaError) as refused:
         parse(text)
     assert message in str(refused.value)
     assert len(str(refused.value)) < 400
@@ -105,7 +105,7 @@ def test_a_schema_as_deep_as_allowed_is_read_and_compared() -> None:
     levels = NESTING_MAX - 2
     text = '{"not":' * levels + "{}" + "}" * levels
     schema = parse(text)
-    assert schema.unreadable(parse(text.replace("{}", '{"type":"string"}'))) is not None
+    assert schema.incompatibilities(parse(text.replace("{}", '{"type":"string"}'))) is not None
     assert schema.normalized().canonical == text
 
 
@@ -119,8 +119,8 @@ def chain(length: int, end: str) -> str:
 
 def test_a_chain_of_references_may_be_longer_than_the_stack_is_deep() -> None:
     old, new = parse(chain(5_000, "integer")), parse(chain(5_000, "number"))
-    assert new.unreadable(old) == ()
-    (difference,) = old.unreadable(new)
+    assert new.incompatibilities(old) == ()
+    (difference,) = old.incompatibilities(new)
     assert difference.kind == "TYPE_NARROWED"
     assert difference.path.count("properties/a") == 5_000
 
@@ -133,7 +133,7 @@ def test_parts_that_are_shared_at_every_level_are_compared_once() -> None:
         }
         return json.dumps({"definitions": {**links, "d60": {"type": end}}, **links["d0"]})
 
-    differences = parse(shared("integer")).unreadable(parse(shared("number")))
+    differences = parse(shared("integer")).incompatibilities(parse(shared("number")))
     assert 0 < len(differences) <= 1_000
 
 
@@ -142,18 +142,18 @@ def test_unions_of_many_branches_that_do_not_match_have_an_answer() -> None:
         branches = [{"type": "string", "maxLength": first + i} for i in range(600)]
         return json.dumps({"oneOf": branches})
 
-    (difference, *_) = parse(union(0)).unreadable(parse(union(1_000)))
+    (difference, *_) = parse(union(0)).incompatibilities(parse(union(1_000)))
     assert difference.kind in ("UNCHECKABLE", "COMBINED_TYPE_SUBSCHEMAS_CHANGED")
-    assert parse(union(1)).unreadable(parse(union(0))) == ()
+    assert parse(union(1)).incompatibilities(parse(union(0))) == ()
 
 
 def test_branches_are_paired_so_that_most_find_a_partner() -> None:
     old = parse('{"anyOf":[{"type":"integer"},{"type":"number"}]}')
     new = parse('{"anyOf":[{"type":"number"},{"type":"integer"}]}')
-    assert new.unreadable(old) == ()
+    assert new.incompatibilities(old) == ()
     narrower = '{"anyOf":[{"type":"string","maxLength":%d},{"type":"string","maxLength":%d}]}'
-    assert parse(narrower % (5, 3)).unreadable(parse(narrower % (2, 4))) == ()
-    assert parse(narrower % (3, 2)).unreadable(parse(narrower % (2, 4))) != ()
+    assert parse(narrower % (5, 3)).incompatibilities(parse(narrower % (2, 4))) == ()
+    assert parse(narrower % (3, 2)).incompatibilities(parse(narrower % (2, 4))) != ()
 
 
 @pytest.mark.parametrize("name", ["address.json", "./address.json", "http://acme.com/address.json"])
@@ -183,24 +183,24 @@ def test_references_of_references_are_followed_and_compared(dialect: str) -> Non
         parse(root, (), {"c.json": f'{{"type":"{kind}"}}', "b.json": middle})
         for kind in ("integer", "number")
     ]
-    assert schemas[1].unreadable(schemas[0]) == ()
-    (difference,) = schemas[0].unreadable(schemas[1])
+    assert schemas[1].incompatibilities(schemas[0]) == ()
+    (difference,) = schemas[0].incompatibilities(schemas[1])
     assert (difference.kind, difference.path) == ("TYPE_NARROWED", "#/properties/a")
     assert validate(schemas[0], {"a": 0.5}) is not None
 
 
 def test_a_broken_reference_is_named() -> None:
-    with pytest.raises(InvalidSchema, match=r'in the reference "b\.json"'):
+    with pytest.raises(InvalidSchemaError, match=r'in the reference "b\.json"'):
         parse("{}", (), {"b.json": "{"})
-    with pytest.raises(InvalidSchema, match=r'"b\.json": the \$ref "#/nope" leads nowhere'):
+    with pytest.raises(InvalidSchemaError, match=r'"b\.json": the \$ref "#/nope" leads nowhere'):
         parse('{"$ref":"b.json"}', (), {"b.json": '{"items":{"$ref":"#/nope"}}'})
 
 
 def test_meta_schemas_are_part_of_the_language() -> None:
     schema = parse('{"properties":{"s":{"$ref":"http://json-schema.org/draft-07/schema#"}}}')
     assert validate(schema, {"s": {"type": 5}}) is not None
-    assert schema.unreadable(schema) == ()
-    assert parse('{"properties":{"s":{"type":"object"}}}').unreadable(schema) != ()
+    assert schema.incompatibilities(schema) == ()
+    assert parse('{"properties":{"s":{"type":"object"}}}').incompatibilities(schema) != ()
 
 
 @pytest.mark.parametrize(
@@ -232,25 +232,25 @@ def test_values_are_validated_with_their_place() -> None:
 
 def test_what_is_stored_already_is_read_without_being_checked() -> None:
     text = '{"type":"object","required":["a","a"],"properties":{"a":{"type":"any","examples":1}}}'
-    with pytest.raises(InvalidSchema):
+    with pytest.raises(InvalidSchemaError):
         parse(text)
     stored = parse(text, strict=False)
     assert stored.canonical == text
     assert stored.normalized().canonical != text
-    assert stored.unreadable(parse('{"type":"string"}'))[0].kind == "TYPE_CHANGED"
-    with pytest.raises(InvalidSchema):
+    assert stored.incompatibilities(parse('{"type":"string"}'))[0].kind == "TYPE_CHANGED"
+    with pytest.raises(InvalidSchemaError):
         validate(stored, {})
 
 
 def test_a_stored_schema_with_a_reference_to_nowhere_cannot_be_compared() -> None:
     stored = parse('{"$ref":"http://a.b/c"}', strict=False)
-    (difference,) = stored.unreadable(parse('{"type":"string"}'))
+    (difference,) = stored.incompatibilities(parse('{"type":"string"}'))
     assert difference.kind == "UNCHECKABLE"
     assert "nothing is fetched" in difference.description
 
 
 def test_the_language_is_found_by_its_type() -> None:
-    schema = parse_cache.parse(Source(SchemaType.JSON, '{"title":"T"}'))
+    schema = parse_cache.parse(SchemaText(SchemaType.JSON, '{"title":"T"}'))
     assert schema.name == "T"
 
 
@@ -280,9 +280,9 @@ def test_any_json_is_a_schema_or_refused(one: Any, other: Any) -> None:
 @given(SMALL)
 @example({"$ref": "string", "$id": "string"})
 def test_a_schema_reads_what_it_wrote(value: Any) -> None:
-    with suppress(InvalidSchema):
+    with suppress(InvalidSchemaError):
         schema = parse(json.dumps(value))
-        assert schema.unreadable(schema) == ()
+        assert schema.incompatibilities(schema) == ()
         assert lint(schema, schema) == lint(schema)
 
 
@@ -295,14 +295,14 @@ def test_any_text_is_a_schema_or_refused(one: str, other: str) -> None:
 def check_any(one: str, other: str) -> None:
     schemas = []
     for text, strict in product((one, other), (True, False)):
-        with suppress(InvalidSchema):
+        with suppress(InvalidSchemaError):
             schemas.append(parse(text, (), {"http://a.b": other}, strict=strict))
     for reader in schemas:
         again = parse(reader.canonical, (), {"http://a.b": other}, strict=False)
         assert again.canonical == reader.canonical
         for writer in schemas:
             for policy in Policy:
-                assert isinstance(reader.unreadable(writer, policy), tuple)
+                assert isinstance(reader.incompatibilities(writer, policy), tuple)
 
 
 @pytest.mark.parametrize("modern", [False, True])
@@ -314,10 +314,10 @@ def test_changed_schemas_are_compared_without_a_fault(make_schemas: Any, modern:
         old, new = (json.dumps(one) for one in (document, maker.changed(document)))
         try:
             writer, reader = parse(old), parse(new)
-        except InvalidSchema:
+        except InvalidSchemaError:
             continue
-        strict, lenient = (reader.unreadable(writer, policy) for policy in Policy)
+        strict, lenient = (reader.incompatibilities(writer, policy) for policy in Policy)
         compatible += not strict
         assert len(lenient) <= len(strict) or strict
-        assert writer.unreadable(parse(old)) == ()
+        assert writer.incompatibilities(parse(old)) == ()
     assert 0 < compatible < 300

@@ -182,7 +182,7 @@ def truth(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
 
 
 def answer(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
-    found = [f"{one.kind} {one.path}" for one in reader.unreadable(writer)]
+    found = [f"{one.kind} {one.path}" for one in reader.incompatibilities(writer)]
     happens = truth(writer, reader)
     note = ""
     if found and happens == "reads":
@@ -227,7 +227,7 @@ def with_import(fields: str, version: int) -> ProtobufSchema:
 
 def test_a_changed_import_is_reported_at_its_type_and_at_the_field_that_names_it() -> None:
     old, new = with_import("int32 a = 1;", 1), with_import("string a = 1;", 2)
-    assert [(one.kind, one.path) for one in new.unreadable(old)] == [
+    assert [(one.kind, one.path) for one in new.incompatibilities(old)] == [
         ("FIELD_SCALAR_KIND_CHANGED", "#/D/1"),
         ("FIELD_NAMED_TYPE_CHANGED", "#/M/1"),
     ]
@@ -235,12 +235,12 @@ def test_a_changed_import_is_reported_at_its_type_and_at_the_field_that_names_it
 
 
 def test_an_import_of_the_same_version_is_not_looked_at_again() -> None:
-    assert with_import("int32 a = 1;", 1).unreadable(with_import("string a = 1;", 1)) == ()
+    assert with_import("int32 a = 1;", 1).incompatibilities(with_import("string a = 1;", 1)) == ()
 
 
 def test_an_import_that_grew_a_field_is_compatible() -> None:
     old, new = with_import("int32 a = 1;", 1), with_import("int32 a = 1; int32 b = 2;", 2)
-    assert new.unreadable(old) == ()
+    assert new.incompatibilities(old) == ()
     assert truth(old, new) == "reads"
 
 
@@ -251,7 +251,7 @@ def test_a_type_that_moved_into_an_import_of_the_same_package_is_still_the_same_
         (Reference("n.proto", "n", 1),),
         {"n.proto": 'syntax = "proto3"; package p; message N { int32 a = 1; }'},
     )
-    assert [one.kind for one in new.unreadable(old)] == ["MESSAGE_REMOVED"]
+    assert [one.kind for one in new.incompatibilities(old)] == ["MESSAGE_REMOVED"]
 
 
 def test_imports_that_name_one_another_in_many_ways_are_compared_once() -> None:
@@ -263,15 +263,15 @@ def test_imports_that_name_one_another_in_many_ways_are_compared_once() -> None:
         top = 'syntax = "proto3"; import "dep.proto"; message M { dep.L0 a = 1; }'
         return parse(top, (), {"dep.proto": text})
 
-    found = chain("string").unreadable(chain("int32"))
+    found = chain("string").incompatibilities(chain("int32"))
     assert found[0].kind == "FIELD_SCALAR_KIND_CHANGED"
     assert len(found) <= 1000
 
 
 def test_the_sentences_name_reader_and_writer() -> None:
     new, old = schema("string a = 1;"), schema("int32 a = 1;")
-    (difference,) = new.unreadable(old)
-    assert difference.said(reader="new", writer="old") == (
+    (difference,) = new.incompatibilities(old)
+    assert difference.describe(reader="new", writer="old") == (
         "The kind of a SCALAR field at path '#/M/1' in the new schema does not match its kind in "
         "the old schema"
     )
@@ -291,6 +291,6 @@ def test_the_sentences_name_reader_and_writer() -> None:
     ],
 )
 def test_paths_start_at_the_file(old: str, new: str, kind: str, path: str) -> None:
-    (difference,) = schema(new).unreadable(schema(old))
+    (difference,) = schema(new).incompatibilities(schema(old))
     assert (difference.kind, difference.path) == (kind, path)
     assert f"'{path}'" in difference.description

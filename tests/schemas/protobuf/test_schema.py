@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.schemas.model import InvalidSchema, Reference, SchemaType, Source
+from penstock.schemas.model import InvalidSchemaError, Reference, SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse as parse_source
 from penstock.schemas.protobuf import ProtobufSchema, parse
 from penstock.schemas.protobuf.well_known import WRITTEN_OUT
@@ -38,7 +38,7 @@ def descriptor(schema: ProtobufSchema, name: str) -> Any:
 
 
 def test_a_schema_says_what_it_is() -> None:
-    schema = parse_source(Source(SchemaType.PROTOBUF, ORDER))
+    schema = parse_source(SchemaText(SchemaType.PROTOBUF, ORDER))
     assert schema.type is SchemaType.PROTOBUF
     assert schema.name == "shop.Order"
     assert schema.references == ()
@@ -78,9 +78,9 @@ def test_message_indexes_are_positions_in_the_file(indexes: tuple[int, ...], nam
 def test_message_indexes_that_lead_nowhere_are_refused() -> None:
     schema = parse(ORDER)
     for indexes in ((2,), (0, 2), (-1,), (0, 0, 0, 0)):
-        with pytest.raises(InvalidSchema):
+        with pytest.raises(InvalidSchemaError):
             schema.message_at(indexes)
-    with pytest.raises(InvalidSchema, match=r"shop\.Nothing"):
+    with pytest.raises(InvalidSchemaError, match=r"shop\.Nothing"):
         schema.indexes_of("shop.Nothing")
 
 
@@ -116,7 +116,7 @@ def test_a_descriptor_spells_maps_out_and_still_compiles() -> None:
     again = parse(schema.canonical)
     assert again.canonical == schema.canonical
     assert again.formatted("serialized") == schema.formatted("serialized")
-    assert schema.unreadable(parse(ORDER)) == parse(ORDER).unreadable(schema) == ()
+    assert schema.incompatibilities(parse(ORDER)) == parse(ORDER).incompatibilities(schema) == ()
 
 
 def test_events_written_with_the_descriptor_are_read_with_it() -> None:
@@ -133,7 +133,7 @@ def test_events_written_with_the_descriptor_are_read_with_it() -> None:
 )
 def test_what_is_neither_text_nor_descriptor_is_refused_as_text(text: str) -> None:
     if text:
-        with pytest.raises(InvalidSchema, match="line 1"):
+        with pytest.raises(InvalidSchemaError, match="line 1"):
             parse(text)
     else:
         assert parse(text).canonical == ""
@@ -141,7 +141,7 @@ def test_what_is_neither_text_nor_descriptor_is_refused_as_text(text: str) -> No
 
 def test_a_descriptor_of_an_edition_is_refused() -> None:
     file = FileDescriptorProto(name="a", package="p", syntax="editions")
-    with pytest.raises(InvalidSchema, match="editions"):
+    with pytest.raises(InvalidSchemaError, match="editions"):
         parse(base64.b64encode(file.SerializeToString()).decode())
 
 
@@ -149,7 +149,7 @@ def test_a_descriptor_of_an_edition_is_refused() -> None:
 def test_any_bytes_in_base64_give_a_schema_or_a_reason(raw: bytes) -> None:
     file = FileDescriptorProto(name="x", package="p").SerializeToString()
     for text in (base64.b64encode(raw).decode(), base64.b64encode(file + raw).decode()):
-        with suppress(InvalidSchema):
+        with suppress(InvalidSchemaError):
             assert parse(text).type is SchemaType.PROTOBUF
 
 
@@ -174,17 +174,17 @@ def test_a_reference_may_be_a_descriptor() -> None:
 
 def test_a_missing_import_is_named() -> None:
     text = 'syntax = "proto3"; import "gone.proto"; message A { }'
-    with pytest.raises(InvalidSchema, match=r'the import "gone\.proto" is not among'):
+    with pytest.raises(InvalidSchemaError, match=r'the import "gone\.proto" is not among'):
         parse(text)
-    stored = parse_source(Source(SchemaType.PROTOBUF, text), strict=False)
+    stored = parse_source(SchemaText(SchemaType.PROTOBUF, text), strict=False)
     assert stored.name == "A"
 
 
 def test_an_import_that_is_wrong_is_named() -> None:
     text = 'syntax = "proto3"; import "b.proto"; message A { }'
-    with pytest.raises(InvalidSchema, match=r'in the import "b\.proto": line 1, column 1'):
+    with pytest.raises(InvalidSchemaError, match=r'in the import "b\.proto": line 1, column 1'):
         parse(text, (), {"b.proto": "rubbish"})
-    with pytest.raises(InvalidSchema, match=r'in the import "b\.proto", line 1, column 32'):
+    with pytest.raises(InvalidSchemaError, match=r'in the import "b\.proto", line 1, column 32'):
         parse(text, (), {"b.proto": 'syntax = "proto3"; message B { X x = 1; }'})
 
 
@@ -193,7 +193,7 @@ def test_imports_in_a_circle_are_refused() -> None:
         "a.proto": 'syntax = "proto3"; import "b.proto";',
         "b.proto": 'syntax = "proto3"; import "a.proto";',
     }
-    with pytest.raises(InvalidSchema, match="recursively imports itself"):
+    with pytest.raises(InvalidSchemaError, match="recursively imports itself"):
         parse('syntax = "proto3"; import "a.proto"; message M { }', (), imports)
 
 
@@ -203,7 +203,7 @@ def test_imports_in_a_circle_are_refused() -> None:
 )
 def test_an_import_name_is_a_plain_relative_path(name: str) -> None:
     quoted = name.replace("\\", "\\\\").replace("\n", "\\n")
-    with pytest.raises(InvalidSchema, match="not a name to import a file by"):
+    with pytest.raises(InvalidSchemaError, match="not a name to import a file by"):
         parse(f'syntax = "proto3"; import "{quoted}";', (), {name: 'syntax = "proto3";'})
 
 

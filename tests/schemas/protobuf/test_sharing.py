@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf import parse
 from penstock.schemas.protobuf.parse import read_proto
 
@@ -30,7 +30,7 @@ def test_the_same_words_mean_different_types_in_different_places() -> None:
         f'syntax = "proto3"; message A {{ {use} {texts} }} message B {{ {use} {numbers} }}',
     )
     before, after = map(parse, swapped)
-    kinds = {(one.kind, one.path) for one in after.unreadable(before)}
+    kinds = {(one.kind, one.path) for one in after.incompatibilities(before)}
     assert kinds == {
         ("FIELD_SCALAR_KIND_CHANGED", "#/A/Key/1"),
         ("FIELD_SCALAR_KIND_CHANGED", "#/B/Key/1"),
@@ -44,15 +44,15 @@ def test_labels_are_part_of_what_is_remembered() -> None:
 
 def test_an_error_in_a_part_met_before_is_told_where_it_stands() -> None:
     wrong = "message Part { int64 id = ; }"
-    with pytest.raises(InvalidSchema, match="line 1, column 27"):
+    with pytest.raises(InvalidSchemaError, match="line 1, column 27"):
         read_proto(wrong)
-    with pytest.raises(InvalidSchema, match="line 3, column 27"):
+    with pytest.raises(InvalidSchemaError, match="line 3, column 27"):
         read_proto(f"\n\n{wrong}")
 
 
 def test_a_remembered_message_may_stand_no_deeper_than_another() -> None:
     read_proto(PLAIN)
-    with pytest.raises(InvalidSchema, match="nested deeper"):
+    with pytest.raises(InvalidSchemaError, match="nested deeper"):
         read_proto("message M { " * 64 + PLAIN + "}" * 64)
 
 

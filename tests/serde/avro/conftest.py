@@ -23,7 +23,7 @@ from hypothesis import reject
 
 from penstock.columns.compiled import Int64s
 from penstock.schemas.avro import AvroSchema, parse
-from penstock.schemas.avro.tree import Array, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Map, Node, Record, Union
 from penstock.schemas.avro.types import logical_type
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -179,7 +179,7 @@ class Maker:
         if isinstance(node, Union):
             branch = self.random.choice(node.branches)
             value = self.value(branch)
-            is_named = branch.kind in (Kind.RECORD, Kind.ENUM, Kind.FIXED)
+            is_named = branch.kind in (AvroType.RECORD, AvroType.ENUM, AvroType.FIXED)
             return (branch.full_name, value) if is_named else value
         return self._scalar(node)
 
@@ -193,25 +193,25 @@ class Maker:
         if logical is not None and name == "decimal":
             digits = self.random.randint(1, logical.precision)
             number = self.random.randrange(-(10**digits) + 1, 10**digits)
-            if node.kind is Kind.FIXED:
+            if node.kind is AvroType.FIXED:
                 return number.to_bytes(node.size, "big", signed=True)
             least = (number.bit_length() // 8) + 1
             return number.to_bytes(least + pick((0, 0, 1, 40)), "big", signed=True)
         if name in MOMENTS and not (self._wild and self.random.random() < 0.2):
             return self.random.randrange(*MOMENTS[name])
-        if name == "uuid" and node.kind is Kind.STRING and not self._wild:
+        if name == "uuid" and node.kind is AvroType.STRING and not self._wild:
             return str(uuid.UUID(int=self.random.getrandbits(128)))
-        choices: dict[Kind, Callable[[], Any]] = {
-            Kind.NULL: lambda: None,
-            Kind.BOOLEAN: lambda: pick((True, False)),
-            Kind.INT: lambda: pick((0, 1, -1, 63, -64, 64, 2**31 - 1, -(2**31))),
-            Kind.LONG: lambda: pick((0, -1, 300, 2**31, -(2**40), 2**63 - 1, -(2**63))),
-            Kind.FLOAT: lambda: pick((0.0, -0.0, 1.5, math.inf, math.nan, 2.0**-140)),
-            Kind.DOUBLE: lambda: pick((0.0, -0.0, 0.1, -math.inf, math.nan, 1e300)),
-            Kind.BYTES: lambda: pick((b"", b"\0", b"\xff\xfe", b"bytes" * 30)),
-            Kind.STRING: lambda: pick(TEXTS),
-            Kind.ENUM: lambda: pick(node.symbols),
-            Kind.FIXED: lambda: self.random.randbytes(node.size),
+        choices: dict[AvroType, Callable[[], Any]] = {
+            AvroType.NULL: lambda: None,
+            AvroType.BOOLEAN: lambda: pick((True, False)),
+            AvroType.INT: lambda: pick((0, 1, -1, 63, -64, 64, 2**31 - 1, -(2**31))),
+            AvroType.LONG: lambda: pick((0, -1, 300, 2**31, -(2**40), 2**63 - 1, -(2**63))),
+            AvroType.FLOAT: lambda: pick((0.0, -0.0, 1.5, math.inf, math.nan, 2.0**-140)),
+            AvroType.DOUBLE: lambda: pick((0.0, -0.0, 0.1, -math.inf, math.nan, 1e300)),
+            AvroType.BYTES: lambda: pick((b"", b"\0", b"\xff\xfe", b"bytes" * 30)),
+            AvroType.STRING: lambda: pick(TEXTS),
+            AvroType.ENUM: lambda: pick(node.symbols),
+            AvroType.FIXED: lambda: self.random.randbytes(node.size),
         }
         return choices[node.kind]()
 
@@ -383,15 +383,15 @@ def expected(node: Node, value: Any) -> Any:
     logical = logical_type(node)
     if logical is not None and logical.name == "decimal" and logical.precision <= 76:
         return int.from_bytes(value, "big", signed=True)
-    if node.kind in (Kind.FLOAT, Kind.DOUBLE):
-        return bits(value, node.kind is Kind.FLOAT)
+    if node.kind in (AvroType.FLOAT, AvroType.DOUBLE):
+        return bits(value, node.kind is AvroType.FLOAT)
     return value
 
 
 def _expected_in_union(union: Union, value: Any) -> Any:
     if value is None:
         return None
-    values = [branch for branch in union.branches if branch.kind is not Kind.NULL]
+    values = [branch for branch in union.branches if branch.kind is not AvroType.NULL]
     inner = value[1] if isinstance(value, tuple) else value
     if len(values) == 1:
         return expected(values[0], inner)
@@ -402,14 +402,14 @@ def _expected_in_union(union: Union, value: Any) -> Any:
 def _is_of(branch: Node, value: Any) -> bool:
     if isinstance(value, tuple):
         return bool(branch.full_name == value[0])
-    kinds: dict[type, tuple[Kind, ...]] = {
-        bool: (Kind.BOOLEAN,),
-        int: (Kind.INT, Kind.LONG),
-        float: (Kind.FLOAT, Kind.DOUBLE),
-        str: (Kind.STRING,),
-        bytes: (Kind.BYTES,),
-        list: (Kind.ARRAY,),
-        dict: (Kind.MAP,),
+    kinds: dict[type, tuple[AvroType, ...]] = {
+        bool: (AvroType.BOOLEAN,),
+        int: (AvroType.INT, AvroType.LONG),
+        float: (AvroType.FLOAT, AvroType.DOUBLE),
+        str: (AvroType.STRING,),
+        bytes: (AvroType.BYTES,),
+        list: (AvroType.ARRAY,),
+        dict: (AvroType.MAP,),
     }
     return branch.kind in kinds[type(value)]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.schemas.avro.tree import Kind
+from penstock.schemas.avro.tree import AvroType
 from penstock.serde.avro.batch import AvroDecoder, Wrong
 
 SEEDS = st.integers(0, 2**32)
@@ -54,7 +54,7 @@ def test_mutated_payloads_are_refused_as_fastavro_refuses_them(seed: int, oracle
         wrong = Wrong(code)
         if wrong is Wrong.NOTHING:
             wanted = oracle.expected(schema.root, oracle.read(payload, schema))
-            assert row == (wanted if schema.root.kind is Kind.RECORD else {"value": wanted})
+            assert row == (wanted if schema.root.kind is AvroType.RECORD else {"value": wanted})
             continue
         assert not any(one is not None for one in row.values())
         is_cut_off = wrong is Wrong.TRUNCATED and whole.startswith(payload)

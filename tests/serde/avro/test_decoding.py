@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.columns.vm.slots import Limits, OutputTooLarge
-from penstock.schemas.avro.tree import Kind
+from penstock.schemas.avro.tree import AvroType
 from penstock.serde.avro.batch import AvroDecoder, Wrong
 
 SEEDS = st.integers(0, 2**32)
@@ -43,7 +43,7 @@ def test_a_batch_is_what_fastavro_reads(seed: int, oracle: Any) -> None:
     batch.validate(full=True)
     assert not errors.any()
     wanted = [oracle.expected(schema.root, oracle.read(payload, schema)) for payload in payloads]
-    if schema.root.kind is not Kind.RECORD:
+    if schema.root.kind is not AvroType.RECORD:
         wanted = [{"value": row} for row in wanted]
     assert oracle.rows_of(batch) == wanted
 
@@ -69,7 +69,7 @@ def test_a_reader_sees_what_fastavro_resolves_and_refuses_what_it_refuses(
             continue
         assert wrong == Wrong.NOTHING
         wanted = oracle.expected(reader.root, value)
-        assert row == (wanted if reader.root.kind is Kind.RECORD else {"value": wanted})
+        assert row == (wanted if reader.root.kind is AvroType.RECORD else {"value": wanted})
 
 
 @given(seed=SEEDS)

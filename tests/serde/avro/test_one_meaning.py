@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.schemas.avro import parse
-from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.schemas.avro.types import logical_type
 from penstock.serde.avro.sizes import self_containing
 
@@ -131,7 +131,7 @@ def test_generated_events_and_readers_mean_the_same(seed: int, oracle: Any, read
     payloads = oracle.encoded(schema, [maker.value(schema.root) for _ in range(8)])
     if seed % 5 == 0 and reader is writer:
         payloads += [maker.damaged(one) for one in payloads]
-    if schema.root.kind is Kind.BYTES:
+    if schema.root.kind is AvroType.BYTES:
         payloads = [b"", b"raw", b"\xff"]
     read = reading.readings(reading.avro(writer), reading.avro(reader), payloads)
     assert read.reasons == read.reasons_alone
@@ -210,14 +210,14 @@ def _value(node: Node, cell: Any, *, in_json: bool) -> Any:
         return [_value(node.items, one, in_json=in_json) for one in cell]
     if isinstance(node, Map):
         return {key: _value(node.values, one, in_json=in_json) for key, one in cell.items()}
-    if in_json and node.kind in (Kind.BYTES, Kind.FIXED):
+    if in_json and node.kind in (AvroType.BYTES, AvroType.FIXED):
         cell = cell.encode("latin-1")
         assert not isinstance(node, Fixed) or len(cell) == node.size
     return _scalar(node, cell)
 
 
 def _member(node: Union, cell: Any, *, in_json: bool) -> Any:
-    values = [branch for branch in node.branches if branch.kind is not Kind.NULL]
+    values = [branch for branch in node.branches if branch.kind is not AvroType.NULL]
     if len(values) == 1:
         return _value(values[0], cell, in_json=in_json)
     if not in_json:
@@ -243,16 +243,16 @@ class OneOf:
 
 
 def _scalar(node: Node, cell: Any) -> Any:
-    if node.kind in (Kind.FLOAT, Kind.DOUBLE):
+    if node.kind in (AvroType.FLOAT, AvroType.DOUBLE):
         if isinstance(cell, bytes):  # their bits
-            cell = struct.unpack("<f" if node.kind is Kind.FLOAT else "<d", cell)[0]
+            cell = struct.unpack("<f" if node.kind is AvroType.FLOAT else "<d", cell)[0]
         return float(cell)
     found = logical_type(node)
     name = "" if found is None else found.name
     if found is not None and name == "decimal" and found.precision <= 76:
         number = int.from_bytes(cell, "big", signed=True) if isinstance(cell, bytes) else cell
         return Decimal(number).scaleb(-found.scale, Context(prec=100))
-    if name == "uuid" and node.kind is Kind.STRING:
+    if name == "uuid" and node.kind is AvroType.STRING:
         return uuid.UUID(cell)
     if name == "date":
         return dt.date(1970, 1, 1) + dt.timedelta(days=cell)
@@ -268,11 +268,11 @@ def _scalar(node: Node, cell: Any) -> Any:
 
 def _check_kind(node: Node, cell: Any) -> None:
     """Of the branches of a union in JSON, only the one it is."""
-    kinds: dict[Kind, tuple[type, ...]] = {
-        Kind.BOOLEAN: (bool,),
-        Kind.INT: (int,),
-        Kind.LONG: (int,),
-        Kind.STRING: (str,),
+    kinds: dict[AvroType, tuple[type, ...]] = {
+        AvroType.BOOLEAN: (bool,),
+        AvroType.INT: (int,),
+        AvroType.LONG: (int,),
+        AvroType.STRING: (str,),
     }
     is_of = type(cell) in kinds.get(node.kind, (type(cell),))
     assert is_of

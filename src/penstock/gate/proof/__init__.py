@@ -5,8 +5,8 @@ seed. Nothing here decides whether a change is allowed; it shows what the change
 """
 
 from penstock.gate.proof.prove import (
+    DifferenceLocation,
     Evidence,
-    Place,
     Trial,
     locate,
     missing_fields,
@@ -14,4 +14,12 @@ from penstock.gate.proof.prove import (
     renamed_fields,
 )
 
-__all__ = ["Evidence", "Place", "Trial", "locate", "missing_fields", "prove", "renamed_fields"]
+__all__ = [
+    "DifferenceLocation",
+    "Evidence",
+    "Trial",
+    "locate",
+    "missing_fields",
+    "prove",
+    "renamed_fields",
+]

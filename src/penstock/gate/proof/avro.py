@@ -17,7 +17,13 @@ from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 
 from penstock.gate.proof.avro_examples import EventMaker, Step, all_nodes
-from penstock.gate.proof.prove import SHOWN_CHARACTERS_MAX, Attempt, Place, Unprovable, shortened
+from penstock.gate.proof.prove import (
+    SHOWN_CHARACTERS_MAX,
+    Attempt,
+    DifferenceLocation,
+    UnprovableError,
+    shortened,
+)
 from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.canonical import print_start
 from penstock.schemas.avro.jsontext import write_json
@@ -56,7 +62,7 @@ def trials(
 ) -> Iterator[Attempt]:
     """Events at the places that differ, then all kinds of events."""
     if _branches(writer.root) * _branches(reader.root) > BRANCH_PAIRS_MAX:
-        raise Unprovable("the unions have too many branches to try events on them")
+        raise UnprovableError("the unions have too many branches to try events on them")
     writes = _compiled(writer)
     own, reads = EventReader(writer.root), EventReader(writer.root, reader.root)
     maker = EventMaker(writer.root, seed)
@@ -116,7 +122,7 @@ def _compiled(schema: AvroSchema) -> Any:
     try:
         return parse_schema(cast(Any, text))
     except (SchemaParseException, UnknownType, ValueError, KeyError) as wrong:
-        raise Unprovable(f"fastavro does not take the schema: {wrong}") from None
+        raise UnprovableError(f"fastavro does not take the schema: {wrong}") from None
 
 
 def _without_logical_types(schema: Any) -> Any:
@@ -131,10 +137,10 @@ def _without_logical_types(schema: Any) -> Any:
     return schema
 
 
-def locate(writer: AvroSchema, reader: AvroSchema, difference: Difference) -> Place:
+def locate(writer: AvroSchema, reader: AvroSchema, difference: Difference) -> DifferenceLocation:
     """What both sides say at the path."""
     spot = _walk(writer, reader, difference.path)
-    return Place(
+    return DifferenceLocation(
         _described(spot.writer, spot.detail), _described(spot.reader, spot.detail), spot.fields
     )
 

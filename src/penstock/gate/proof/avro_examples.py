@@ -10,8 +10,8 @@ from itertools import islice
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from penstock.gate.proof.prove import Unprovable
-from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
+from penstock.gate.proof.prove import UnprovableError
+from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.schemas.avro.types import LogicalType, logical_type
 
 DEPTH_MAX: Final = 5  # records within records before only the smallest values are made
@@ -62,7 +62,7 @@ class EventMaker:
         self._random = Random(seed)
         self._sizes = _smallest_sizes(root)
         if self._is_endless(root):
-            raise Unprovable("the schema has no finite event, or only very large ones")
+            raise UnprovableError("the schema has no finite event, or only very large ones")
         self._left = 0  # values that may still go into the event that is being made
         self._plain: dict[tuple[int, int], Any] = {}
 
@@ -107,7 +107,7 @@ class EventMaker:
                 for value in islice(self._kinds(field.type, depth + 1), 1, None):
                     yield {**plain, field.name: value}
         elif isinstance(node, Union):
-            for branch in sorted(node.branches, key=lambda one: one.kind is Kind.NULL):
+            for branch in sorted(node.branches, key=lambda one: one.kind is AvroType.NULL):
                 yield from ((branch.full_name, value) for value in self._kinds(branch, depth))
         elif isinstance(node, Array):
             yield from ([value] for value in self._kinds(node.items, depth + 1))
@@ -130,7 +130,7 @@ class EventMaker:
         self._left -= 1
         is_small = depth > DEPTH_MAX or self._left <= 0
         if self._left < -SIZE_MAX:
-            raise Unprovable("the schema has only very large events")
+            raise UnprovableError("the schema has only very large events")
         if isinstance(node, Record):
             return {field.name: self._made(field.type, depth + 1) for field in node.fields}
         if isinstance(node, Union):
@@ -150,7 +150,9 @@ class EventMaker:
         if is_small:
             return min(node.branches, key=lambda one: self._sizes[id(one)])
         told = [
-            one for one in node.branches if one.kind is not Kind.NULL and not self._is_endless(one)
+            one
+            for one in node.branches
+            if one.kind is not AvroType.NULL and not self._is_endless(one)
         ]
         return told[0] if told else min(node.branches, key=lambda one: self._sizes[id(one)])
 
@@ -162,7 +164,7 @@ class EventMaker:
         logical = logical_type(node)
         if logical is not None and logical.name in _LOGICAL:
             return [_LOGICAL[logical.name]]
-        if logical is not None and logical.name == "uuid" and node.kind is Kind.STRING:
+        if logical is not None and logical.name == "uuid" and node.kind is AvroType.STRING:
             return [_UUID]
         if logical is not None and logical.name == "decimal":
             return _decimals(node, logical)
@@ -172,17 +174,17 @@ class EventMaker:
             return [b"\x01" * node.size]
         return self._primitives(node.kind)
 
-    def _primitives(self, kind: Kind) -> list[Any]:
+    def _primitives(self, kind: AvroType) -> list[Any]:
         number = self._random.randint(1, 99)
-        values: dict[Kind, list[Any]] = {
-            Kind.NULL: [None],
-            Kind.BOOLEAN: [True, False],
-            Kind.INT: [number, -(2**31)],
-            Kind.LONG: [2**40 + number, -(2**63)],
-            Kind.FLOAT: [1.5],
-            Kind.DOUBLE: [2.25, 1e300],
-            Kind.BYTES: [b"ab", b"\xff"],
-            Kind.STRING: [self._random.choice(_WORDS), ""],
+        values: dict[AvroType, list[Any]] = {
+            AvroType.NULL: [None],
+            AvroType.BOOLEAN: [True, False],
+            AvroType.INT: [number, -(2**31)],
+            AvroType.LONG: [2**40 + number, -(2**63)],
+            AvroType.FLOAT: [1.5],
+            AvroType.DOUBLE: [2.25, 1e300],
+            AvroType.BYTES: [b"ab", b"\xff"],
+            AvroType.STRING: [self._random.choice(_WORDS), ""],
         }
         return values[kind]
 

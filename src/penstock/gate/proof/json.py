@@ -7,12 +7,18 @@ from typing import Any, Final
 
 from penstock.gate.proof.json_cost import validation_cost
 from penstock.gate.proof.json_examples import DEPTH_MAX, EventMaker
-from penstock.gate.proof.prove import SHOWN_CHARACTERS_MAX, Attempt, Place, Unprovable, shortened
+from penstock.gate.proof.prove import (
+    SHOWN_CHARACTERS_MAX,
+    Attempt,
+    DifferenceLocation,
+    UnprovableError,
+    shortened,
+)
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_start
 from penstock.schemas.json.references import Draft, reference_in
 from penstock.schemas.json.schema import validate
-from penstock.schemas.model import Difference, InvalidSchema
+from penstock.schemas.model import Difference, InvalidSchemaError
 
 VALIDATIONS_COST_MAX: Final = 400_000  # schemas looked at for all events together
 
@@ -25,7 +31,7 @@ def trials(
     writes, reads = Follower(writer), Follower(reader)
     cost = max(validation_cost(one.root, one.followed, DEPTH_MAX) for one in (writes, reads))
     if cost > VALIDATIONS_COST_MAX:
-        raise Unprovable("the schemas combine others in too many ways to try events on them")
+        raise UnprovableError("the schemas combine others in too many ways to try events on them")
     maker = EventMaker(writes, reads, aims, seed)
     tried: set[str] = set()
     for event in islice(maker.events(), VALIDATIONS_COST_MAX // cost):
@@ -65,18 +71,20 @@ class Follower:
                 beside |= {key: one for key, one in schema.items() if key != "$ref"}
             try:
                 schema = self._documents.target(schema).schema
-            except InvalidSchema:
+            except InvalidSchemaError:
                 return True
         return {**schema, **beside} if beside and isinstance(schema, dict) else schema
 
 
-def locate(writer: JsonSchema, reader: JsonSchema, difference: Difference) -> Place:
+def locate(writer: JsonSchema, reader: JsonSchema, difference: Difference) -> DifferenceLocation:
     """What both sides say at the path."""
     steps = _steps(difference.path)
     fields = [steps[index + 1] for index, step in enumerate(steps[:-1]) if step == "properties"]
     if len(steps) >= 2 and steps[-2] == "required":
         fields.append(steps[-1])
-    return Place(_at(Follower(writer), steps), _at(Follower(reader), steps), tuple(fields))
+    return DifferenceLocation(
+        _at(Follower(writer), steps), _at(Follower(reader), steps), tuple(fields)
+    )
 
 
 def _steps(path: str) -> list[str]:

@@ -11,8 +11,8 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
 from penstock.gate.proof.protobuf_examples import as_json, events, lost, unset_oneof
-from penstock.gate.proof.prove import Attempt, Place, Unprovable, shortened
-from penstock.schemas.model import Difference, InvalidSchema
+from penstock.gate.proof.prove import Attempt, DifferenceLocation, UnprovableError, shortened
+from penstock.schemas.model import Difference, InvalidSchemaError
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.compiler import missing_fields
 from penstock.schemas.protobuf.tree import Field, Message, OneOf
@@ -76,8 +76,8 @@ class _Types:
         try:
             for file in schema.descriptors:
                 self._pool.AddSerializedFile(file.SerializeToString())
-        except (InvalidSchema, TypeError) as wrong:
-            raise Unprovable(f"the schema does not compile: {wrong}") from None
+        except (InvalidSchemaError, TypeError) as wrong:
+            raise UnprovableError(f"the schema does not compile: {wrong}") from None
 
     def find(self, schema: ProtobufSchema, local_name: str) -> Any:
         """The class of a message; None if there is none of that name."""
@@ -99,14 +99,16 @@ def _top_names(schema: ProtobufSchema) -> list[str]:
     return [message.name for message in schema.file.messages]
 
 
-def locate(writer: ProtobufSchema, reader: ProtobufSchema, difference: Difference) -> Place:
+def locate(
+    writer: ProtobufSchema, reader: ProtobufSchema, difference: Difference
+) -> DifferenceLocation:
     """What both sides say at the path."""
     if difference.kind == "PACKAGE_CHANGED":
-        return Place(f"package {_package(writer)}", f"package {_package(reader)}", ())
+        return DifferenceLocation(f"package {_package(writer)}", f"package {_package(reader)}", ())
     written, read = _walk(writer, difference.path), _walk(reader, difference.path)
     field = read.part if isinstance(read.part, Field) else written.part
     fields = (field.name,) if isinstance(field, Field) else ()
-    return Place(_described(written.part), _described(read.part), fields)
+    return DifferenceLocation(_described(written.part), _described(read.part), fields)
 
 
 def _walk(schema: ProtobufSchema, path: str) -> _Spot:

@@ -13,7 +13,7 @@ from penstock.schemas.model import Difference, ParsedSchema, SchemaType
 SHOWN_CHARACTERS_MAX: Final = 300
 
 
-class Place(NamedTuple):
+class DifferenceLocation(NamedTuple):
     """Where two schemas differ, and what each says there."""
 
     writer: str | None  # None: it says nothing there
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
     missing: str = ""  # why there was no trial at all
 
 
-class Unprovable(Exception):
+class UnprovableError(Exception):
     """No event can be made of the schema; the message says why."""
 
 
@@ -82,7 +82,7 @@ class _Language(Protocol):
 
     def locate(
         self, writer: ParsedSchema, reader: ParsedSchema, difference: Difference
-    ) -> Place: ...
+    ) -> DifferenceLocation: ...
 
     def loses(self, before: ParsedSchema, after: ParsedSchema, steps: Sequence[str]) -> bool: ...
 
@@ -113,7 +113,7 @@ def prove(
             reads = reads or _trial(language, attempt)
             if size_bytes > TRIALS_BYTES_MAX:
                 break
-    except Unprovable as reason:
+    except UnprovableError as reason:
         return Evidence(count, reads, None, "" if reads else str(reason))
     missing = "" if reads else "no event could be made that the writer's schema allows"
     return Evidence(count, reads, None, missing)
@@ -124,10 +124,12 @@ def _trial(language: _Language, attempt: Attempt) -> Trial:
     return Trial(language.shown(attempt.event), attempt.payload, seen, attempt.failure)
 
 
-def locate(writer: ParsedSchema, reader: ParsedSchema, difference: Difference) -> Place:
+def locate(
+    writer: ParsedSchema, reader: ParsedSchema, difference: Difference
+) -> DifferenceLocation:
     """What both sides say at the place of a difference."""
     if writer.type is not reader.type:
-        return Place(str(writer.type), str(reader.type), ())
+        return DifferenceLocation(str(writer.type), str(reader.type), ())
     return _language(writer).locate(writer, reader, difference)
 
 

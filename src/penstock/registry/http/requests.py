@@ -31,7 +31,7 @@ from penstock.registry.store.state import VERSION_LAST
 from penstock.registry.subject_names import Subject, context_of, normal
 from penstock.registry.usage import Use, identify
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import Entity, SchemaType, Source, Tagging
+from penstock.schemas.model import Entity, SchemaText, SchemaType, Tagging
 
 BODY_BYTES_MAX: Final = 8 << 20
 LATEST: Final = -1
@@ -172,10 +172,10 @@ def _read_tags(document: Document, name: str) -> dict[Entity, tuple[str, ...]]:
     return found
 
 
-def read_source(document: Document) -> Source:
+def read_source(document: Document) -> SchemaText:
     """The text, its language and its references."""
     language = read_text(document, "schemaType") or SchemaType.AVRO
     if language.upper() not in SchemaType.__members__:
         raise invalid_schema(f"Invalid schema type {language[:100]}")
     text = read_text(document, "schema") or ""
-    return Source(SchemaType[language.upper()], text, read_references(document))
+    return SchemaText(SchemaType[language.upper()], text, read_references(document))

@@ -43,7 +43,7 @@ from penstock.registry.store.events import (
     VersionStored,
 )
 from penstock.registry.subject_names import DEFAULT_CONTEXT, Subject, normal
-from penstock.schemas.model import SchemaType, Source
+from penstock.schemas.model import SchemaText, SchemaType
 
 LEVEL_NAME: Final = "compatibilityLevel"
 _TENANT: Final = "default"
@@ -169,7 +169,7 @@ def _read_version(
     if value is None:
         return VersionRemoved(subject, number)
     language = SchemaType(read_text(value, "schemaType") or SchemaType.AVRO)
-    source = Source(language, read_text(value, "schema") or "", read_references(value))
+    source = SchemaText(language, read_text(value, "schema") or "", read_references(value))
     contents = Contents(source, read_metadata(value), read_rule_set(value))
     return VersionStored(
         Version(

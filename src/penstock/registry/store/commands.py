@@ -2,10 +2,10 @@
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.gate.reader_breaks import Harm
+from penstock.gate.reader_breaks import ReaderBreak
 from penstock.registry.store.events import Config, Contents, Mode
 from penstock.registry.subject_names import Subject
-from penstock.schemas.compatibility import Verdict
+from penstock.schemas.compatibility import CompatibilityResult
 
 
 class Register(NamedTuple):
@@ -17,8 +17,8 @@ class Register(NamedTuple):
     version: int = 0  # 0: whichever is next; -1: only if it is the latest already
     is_numbered: bool = False  # its number goes into its metadata, as if it had been given
     equivalents: frozenset[int] = frozenset()  # live versions that say the same in other words
-    verdict: Verdict = Verdict()
-    harms: tuple[Harm, ...] = ()  # to registered readers
+    verdict: CompatibilityResult = CompatibilityResult()
+    harms: tuple[ReaderBreak, ...] = ()  # to registered readers
 
 
 class DeleteSubject(NamedTuple):

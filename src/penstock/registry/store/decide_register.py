@@ -1,6 +1,6 @@
 """The rules of registering: what counts as there already, which id and number a new one gets."""
 
-from penstock.gate.reader_breaks import messages_of_harms
+from penstock.gate.reader_breaks import reader_break_messages
 from penstock.machine import Outcome
 from penstock.model import Millis
 from penstock.registry.errors import harmful, incompatible, invalid_schema, not_permitted
@@ -24,7 +24,7 @@ from penstock.registry.store.rule_sets import (
 )
 from penstock.registry.store.state import VERSION_LAST, Store
 from penstock.registry.subject_names import Subject, context_of
-from penstock.schemas.compatibility import Level, messages
+from penstock.schemas.compatibility import Level, incompatibility_messages
 
 _READ_ONLY = (Mode.READONLY, Mode.READONLY_OVERRIDE)
 
@@ -52,9 +52,9 @@ def decide_register(store: Store, command: Register, now: Millis) -> Outcome[Eve
         contents = contents._replace(metadata=with_version(contents.metadata, number))
     if not command.verdict.is_compatible:
         level = Level(config.compatibility or Level.BACKWARD)
-        raise incompatible(command.subject, messages(command.verdict, level))
+        raise incompatible(command.subject, incompatibility_messages(command.verdict, level))
     if command.harms:
-        raise harmful(command.subject, messages_of_harms(command.harms))
+        raise harmful(command.subject, reader_break_messages(command.harms))
     return _decide_store(store, command.subject, number, contents, now)
 
 

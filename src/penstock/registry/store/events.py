@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeAlias
 from penstock.model import Millis
 from penstock.registry.subject_names import Subject
 from penstock.schemas.identity import Metadata, RuleSet, fingerprint
-from penstock.schemas.model import Source
+from penstock.schemas.model import SchemaText
 
 
 class Contents(NamedTuple):
     """What an id stands for: it never changes while the id is in use."""
 
-    source: Source
+    source: SchemaText
     metadata: Metadata | None = None
     rule_set: RuleSet | None = None
 

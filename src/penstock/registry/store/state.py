@@ -21,7 +21,7 @@ from penstock.registry.subject_names import (
     split,
 )
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import Imports, InvalidSchema, Reference
+from penstock.schemas.model import Imports, InvalidSchemaError, Reference
 
 VERSION_LAST: Final = 2**31 - 1
 REFERENCES_MAX: Final = 1000  # that one schema may reach
@@ -158,7 +158,7 @@ class Store:
         else:
             found = self.versions.get(subject, {}).get(reference.version)
         if found is None:
-            raise InvalidSchema(
+            raise InvalidSchemaError(
                 f'No schema reference found for subject "{reference.subject}" '
                 f"and version {reference.version}"
             )
@@ -175,7 +175,7 @@ class Store:
         try:
             references = version.contents.source.references
             return self.imports(references, context_of(version.subject))
-        except InvalidSchema:
+        except InvalidSchemaError:
             return {}
 
     # Settings
@@ -212,14 +212,14 @@ def _gather(
 ) -> None:
     for reference in references:
         if not reference.name or not reference.subject:
-            raise InvalidSchema("a reference needs a name and a subject")
+            raise InvalidSchemaError("a reference needs a name and a subject")
         if reference.name in found:
             continue
         version = store.referred(reference, context)
         if version.key in path:
-            raise InvalidSchema(f'the reference "{reference.name}" leads back to itself')
+            raise InvalidSchemaError(f'the reference "{reference.name}" leads back to itself')
         if len(found) >= REFERENCES_MAX or len(path) >= REFERENCES_MAX // 10:
-            raise InvalidSchema("the schema reaches too many references")
+            raise InvalidSchemaError("the schema reaches too many references")
         source = version.contents.source
         inner = context_of(version.subject)
         _gather(store, source.references, inner, found, [*path, version.key])

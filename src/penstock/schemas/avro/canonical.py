@@ -12,10 +12,10 @@ from penstock.schemas.avro.jsontext import write_json, write_text
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
+    AvroType,
     Enum,
     Field,
     Fixed,
-    Kind,
     Map,
     Name,
     Named,
@@ -25,7 +25,7 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 
-_TYPE_NAMES: Final = frozenset(kind.value for kind in Kind)
+_TYPE_NAMES: Final = frozenset(kind.value for kind in AvroType)
 
 
 def print_schema(root: Node, known: Iterable[str] = ()) -> str:

@@ -11,7 +11,7 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from penstock.schemas.avro.tree import NESTING_MAX, JsonValue
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 _COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _CONTROL: Final = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
@@ -19,21 +19,21 @@ _PLAIN_EXPONENTS: Final = range(-3, 7)  # Java writes 0.001 <= x < 10 000 000 wi
 
 
 def read_json(text: str) -> JsonValue:
-    """The value, or an InvalidSchema that says where the text goes wrong."""
+    """The value, or an InvalidSchemaError that says where the text goes wrong."""
     try:
         text.encode()
         return _loads(text)
     except RecursionError:
-        raise InvalidSchema(f"the JSON is nested deeper than {NESTING_MAX} levels") from None
+        raise InvalidSchemaError(f"the JSON is nested deeper than {NESTING_MAX} levels") from None
     except UnicodeEncodeError:
-        raise InvalidSchema("the text holds half of a surrogate pair") from None
+        raise InvalidSchemaError("the text holds half of a surrogate pair") from None
     except json.JSONDecodeError as wrong:
         if not text.strip():
-            raise InvalidSchema("the schema is empty") from None
+            raise InvalidSchemaError("the schema is empty") from None
         where = f"line {wrong.lineno} column {wrong.colno}"
-        raise InvalidSchema(f"not valid JSON: {wrong.msg} at {where}") from None
+        raise InvalidSchemaError(f"not valid JSON: {wrong.msg} at {where}") from None
     except ValueError as wrong:  # a number with thousands of digits
-        raise InvalidSchema(f"not valid JSON: {wrong}") from None
+        raise InvalidSchemaError(f"not valid JSON: {wrong}") from None
 
 
 def _loads(text: str) -> JsonValue:
@@ -48,7 +48,7 @@ def _loads(text: str) -> JsonValue:
 
 
 def _refuse_constant(word: str) -> JsonValue:
-    raise InvalidSchema(f"not valid JSON: {word} is not a number in JSON")
+    raise InvalidSchemaError(f"not valid JSON: {word} is not a number in JSON")
 
 
 def is_too_deep(value: JsonValue) -> bool:

@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
+    AvroType,
     Enum,
     Field,
     Fixed,
     JsonValue,
-    Kind,
     Map,
     Named,
     Node,
@@ -148,9 +148,9 @@ def _member(node: Node | None, key: str) -> Node | None:
 
 
 def _number(value: int | float, node: Node | None) -> JsonValue:
-    if node is not None and node.kind is Kind.DOUBLE:
+    if node is not None and node.kind is AvroType.DOUBLE:
         return float(value)
-    if node is not None and node.kind is Kind.FLOAT:
+    if node is not None and node.kind is AvroType.FLOAT:
         return _shortest_float(float(value))
     return value
 

@@ -1,7 +1,7 @@
 """Text to tree, with the rules of Avro's Java library 1.12: what it takes is taken, and no more.
 
 Names are strict for new schemas. A name may be used before its definition, and defined again if
-the definition is the same. Whatever else is wrong is an InvalidSchema that says where.
+the definition is the same. Whatever else is wrong is an InvalidSchemaError that says where.
 """
 
 import re
@@ -17,11 +17,11 @@ from penstock.schemas.avro.tree import (
     PRIMITIVES,
     Absent,
     Array,
+    AvroType,
     Enum,
     Field,
     Fixed,
     JsonValue,
-    Kind,
     Map,
     Name,
     Named,
@@ -32,8 +32,8 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
-from penstock.schemas.avro.types import fits
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.avro.types import is_valid_default
+from penstock.schemas.model import InvalidSchemaError
 
 _RESERVED: Final = frozenset(
     ("doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases")
@@ -49,7 +49,7 @@ _NO_PROPERTIES: Final[Properties] = {}
 _Object = dict[str, JsonValue]
 
 
-class Reader:
+class SchemaParser:
     """Reads texts one after the other; each sees the names that those before it defined."""
 
     def __init__(self, *, strict: bool = True) -> None:
@@ -83,7 +83,7 @@ class Reader:
         if isinstance(value, str):
             return PRIMITIVES.get(value) or self._by_name(value, space, path)
         if depth > NESTING_MAX:
-            raise InvalidSchema(f"types are nested deeper than {NESTING_MAX} levels")
+            raise InvalidSchemaError(f"types are nested deeper than {NESTING_MAX} levels")
         if isinstance(value, list):
             return self._union(value, space, path, depth)
         if not isinstance(value, dict):
@@ -98,7 +98,7 @@ class Reader:
             properties = _properties(value, _RESERVED, path)
             if not properties:
                 return PRIMITIVES[kind]
-            return Primitive(Kind(kind), properties)
+            return Primitive(AvroType(kind), properties)
         if kind in ("record", "error"):
             return self._record(value, space, path, depth, is_error=kind == "error")
         match kind:
@@ -210,11 +210,11 @@ class Reader:
         return Field(name, node, doc, default, order.lower(), aliases, properties)
 
     def _default(self, name: str, node: Node, value: JsonValue, path: str) -> JsonValue:
-        if isinstance(value, str) and node.kind in (Kind.FLOAT, Kind.DOUBLE):
+        if isinstance(value, str) and node.kind in (AvroType.FLOAT, AvroType.DOUBLE):
             value = _double(value, path)
         if isinstance(value, dict | list) and is_too_deep(value):
-            raise InvalidSchema(f"the default is nested too deep at {path}")
-        if self._strict and not fits(node, value):
+            raise InvalidSchemaError(f"the default is nested too deep at {path}")
+        if self._strict and not is_valid_default(node, value):
             raise _wrong(f"Invalid default for field {name}: not a {_named(node)}", value, path)
         return value
 
@@ -224,7 +224,7 @@ class Reader:
         for record, path in self._defaults:
             for index, field in enumerate(record.fields):
                 default = field.default
-                if not isinstance(default, Absent) and not fits(field.type, default):
+                if not isinstance(default, Absent) and not is_valid_default(field.type, default):
                     reason = f"Invalid default for field {field.name}: not a {_named(field.type)}"
                     raise _wrong(reason, default, f"{path}/fields/{index}")
 
@@ -306,7 +306,7 @@ class Reader:
         self._defined.append(node)
         known = self._names.setdefault(node.full_name, node)
         if known is not node and not same_definition(known, node):
-            raise InvalidSchema(f"Can't redefine: {node.full_name} at {path or '/'}")
+            raise InvalidSchemaError(f"Can't redefine: {node.full_name} at {path or '/'}")
         return node
 
     def _resolved(self, node: Node) -> Node:
@@ -318,7 +318,7 @@ class Reader:
                 return known
         name = node.candidates[0]
         remedy = "define it, or add a reference to the schema that does"
-        raise InvalidSchema(f'Undefined schema: "{name}" at {node.path or "/"}: {remedy}')
+        raise InvalidSchemaError(f'Undefined schema: "{name}" at {node.path or "/"}: {remedy}')
 
     def _resolve_parts(self, holder: Node) -> None:
         if isinstance(holder, Record):
@@ -337,11 +337,11 @@ def _check_branches(branches: Iterable[Node], path: str) -> None:
     seen: set[str] = set()
     for branch in branches:
         if isinstance(branch, Union):
-            raise InvalidSchema(f"Nested union: a union cannot hold a union at {path or '/'}")
+            raise InvalidSchemaError(f"Nested union: a union cannot hold a union at {path or '/'}")
         if isinstance(branch, Pending):
             continue
         if branch.full_name in seen:
-            raise InvalidSchema(f"Duplicate in union: {branch.full_name} at {path or '/'}")
+            raise InvalidSchemaError(f"Duplicate in union: {branch.full_name} at {path or '/'}")
         seen.add(branch.full_name)
 
 
@@ -368,7 +368,7 @@ def _properties(value: _Object, reserved: frozenset[str], path: str) -> Properti
     properties = {key: one for key, one in value.items() if key not in reserved}
     for key, one in properties.items():
         if isinstance(one, dict | list) and is_too_deep(one):
-            raise InvalidSchema(f"the property {key} is nested too deep at {path or '/'}")
+            raise InvalidSchemaError(f"the property {key} is nested too deep at {path or '/'}")
     return properties
 
 
@@ -388,11 +388,11 @@ def _named(node: Node) -> str:
     return node.full_name
 
 
-def _wrong(reason: str, value: JsonValue, path: str) -> InvalidSchema:
+def _wrong(reason: str, value: JsonValue, path: str) -> InvalidSchemaError:
     try:
         shown = write_json(value)
     except RecursionError:
         shown = "…"
     if len(shown) > _SHOWN_CHARACTERS_MAX:
         shown = shown[:_SHOWN_CHARACTERS_MAX] + "…"
-    return InvalidSchema(f"{reason}: {shown} at {path or '/'}")
+    return InvalidSchemaError(f"{reason}: {shown} at {path or '/'}")

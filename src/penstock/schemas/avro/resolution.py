@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 from penstock.schemas.avro.canonical import print_start
 from penstock.schemas.avro.tree import (
     Array,
+    AvroType,
     Enum,
     Field,
     Fixed,
-    Kind,
     Map,
     Named,
     Node,
@@ -28,17 +28,17 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
-from penstock.schemas.model import TEXT_CHARACTERS_MAX, Budget, Difference, bounded, shortened
+from penstock.schemas.model import TEXT_CHARACTERS_MAX, Difference, StepBudget, bounded, shortened
 
 PAIR_STEPS: Final = 3  # of the budget, to compare two types without their parts
 _PROMOTIONS: Final = {
-    Kind.LONG: frozenset((Kind.INT,)),
-    Kind.FLOAT: frozenset((Kind.INT, Kind.LONG)),
-    Kind.DOUBLE: frozenset((Kind.INT, Kind.LONG, Kind.FLOAT)),
-    Kind.BYTES: frozenset((Kind.STRING,)),
-    Kind.STRING: frozenset((Kind.BYTES,)),
+    AvroType.LONG: frozenset((AvroType.INT,)),
+    AvroType.FLOAT: frozenset((AvroType.INT, AvroType.LONG)),
+    AvroType.DOUBLE: frozenset((AvroType.INT, AvroType.LONG, AvroType.FLOAT)),
+    AvroType.BYTES: frozenset((AvroType.STRING,)),
+    AvroType.STRING: frozenset((AvroType.BYTES,)),
 }
-_NEVER: Final[frozenset[Kind]] = frozenset()
+_NEVER: Final[frozenset[AvroType]] = frozenset()
 _NONE: Final[frozenset[int]] = frozenset()
 
 # Steps from a place up to the root; long paths share their beginnings.
@@ -66,7 +66,7 @@ class _Reason:
 _Findings: TypeAlias = "tuple[_Reason | _Findings, ...]"
 
 
-class Uncheckable(Exception):
+class UncheckableError(Exception):
     """The two cannot be compared at all; the message is the peer's."""
 
 
@@ -101,7 +101,7 @@ class _Branches:
         self._branches = union.branches
         self._positions = {id(one): position for position, one in enumerate(union.branches)}
         self._unnamed: list[int] = []
-        self._named: dict[tuple[Kind, str], list[int]] = {}
+        self._named: dict[tuple[AvroType, str], list[int]] = {}
         for position, branch in enumerate(union.branches):
             if isinstance(branch, Named):
                 # Aliases are full names; the colon keeps them apart from short names.
@@ -128,7 +128,7 @@ class _Resolution:
         self._compared: dict[tuple[int, int], _Findings] = {}
         self._in_progress: dict[int, set[int]] = {}  # identities of readers, by that of the writer
         self._branches: dict[int, _Branches] = {}  # by identity of the union
-        self._budget = Budget()
+        self._budget = StepBudget()
 
     def compare(self, reader: Node, writer: Node, path: _Path) -> _Findings:
         if reader.kind is writer.kind and isinstance(reader, Primitive):
@@ -231,7 +231,7 @@ def _written_field(field: Field, index: int, writer: Record) -> Field | None:
     found += [writer.by_name[alias] for alias in field.aliases if alias in writer.by_name]
     if len(found) > 1:
         shown = f"{field.name} type:{field.type.kind.upper()} pos:{index}"
-        raise Uncheckable(
+        raise UncheckableError(
             f"Reader record field {shown} matches multiple fields in writer record schema "
             + print_start(writer, TEXT_CHARACTERS_MAX)
         )

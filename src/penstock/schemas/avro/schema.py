@@ -14,17 +14,17 @@ from penstock.schemas.avro.canonical import print_schema
 from penstock.schemas.avro.equality import equivalent
 from penstock.schemas.avro.jsontext import read_json, write_json
 from penstock.schemas.avro.normalize import normal_form
-from penstock.schemas.avro.parse import Reader
-from penstock.schemas.avro.resolution import Uncheckable, differences
+from penstock.schemas.avro.parse import SchemaParser
+from penstock.schemas.avro.resolution import UncheckableError, differences
 from penstock.schemas.avro.shapes import check_reach, find_shapes
-from penstock.schemas.avro.tree import Kind, Node
+from penstock.schemas.avro.tree import AvroType, Node
 from penstock.schemas.model import (
     NO_IMPORTS,
+    BudgetExceededError,
     Difference,
     Entity,
     Imports,
-    InvalidSchema,
-    OverBudget,
+    InvalidSchemaError,
     Policy,
     Reference,
     SchemaType,
@@ -94,14 +94,14 @@ def parse(
     return schema
 
 
-def _reader(imports: Imports, *, strict: bool) -> tuple[Reader, frozenset[str]]:
-    reader = Reader(strict=strict)
+def _reader(imports: Imports, *, strict: bool) -> tuple[SchemaParser, frozenset[str]]:
+    reader = SchemaParser(strict=strict)
     known = set()
     for name, text in imports.items():
         try:
             known.add(reader.read(text).full_name)
-        except InvalidSchema as wrong:
-            raise InvalidSchema(f'in the reference "{name}": {wrong}') from None
+        except InvalidSchemaError as wrong:
+            raise InvalidSchemaError(f'in the reference "{name}": {wrong}') from None
     return reader, frozenset(known)
 
 
@@ -133,7 +133,7 @@ class AvroSchema:
     @property
     def name(self) -> str | None:
         """The full name of a record; other types have none here."""
-        return self.root.full_name if self.root.kind is Kind.RECORD else None
+        return self.root.full_name if self.root.kind is AvroType.RECORD else None
 
     def normalized(self) -> "AvroSchema":
         """The same schema with everything that has no meaning put in one order."""
@@ -155,13 +155,13 @@ class AvroSchema:
         """Whether registering one while the other is there gives the same version."""
         return equivalent(self.root, other.root)
 
-    def unreadable(
+    def incompatibilities(
         self, writer: "AvroSchema", policy: Policy = Policy.STRICT
     ) -> tuple[Difference, ...]:
         """Why this schema cannot read what `writer` wrote. Avro knows one policy only."""
         try:
             return differences(self.shaped_root, writer.shaped_root)
-        except (Uncheckable, OverBudget) as reason:
+        except (UncheckableError, BudgetExceededError) as reason:
             return (uncheckable(reason, "/"),)
         except RecursionError:
             return (uncheckable("the two schemas refer to themselves in too many ways", "/"),)

@@ -24,7 +24,7 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 _DIGEST_BYTES: Final = 16
 _OUTSIDE: Final = 1 << 30  # no reference back
@@ -44,7 +44,7 @@ def check_reach(root: Node) -> None:
     while waiting:
         node, depth = waiting.pop()
         if depth > NESTING_MAX:
-            raise InvalidSchema(f"types lead to types more than {NESTING_MAX} levels deep")
+            raise InvalidSchemaError(f"types lead to types more than {NESTING_MAX} levels deep")
         if id(node) not in seen:
             seen.add(id(node))
             # Last in, first out: the order of every other walk, so the depth is theirs as well.

@@ -14,7 +14,7 @@ Properties = Mapping[str, JsonValue]
 NESTING_MAX: Final = 100  # levels of types within types; a schema nested deeper is refused
 
 
-class Kind(StrEnum):
+class AvroType(StrEnum):
     """The fourteen types, by the names they have in a schema."""
 
     NULL = "null"
@@ -59,7 +59,7 @@ class Node:
 
     __slots__ = ("kind", "properties", "shape")
 
-    def __init__(self, kind: Kind, properties: Properties) -> None:
+    def __init__(self, kind: AvroType, properties: Properties) -> None:
         self.kind = kind
         self.properties = properties
         self.shape: str | None = None  # kept by `shape`, once it was asked for
@@ -82,7 +82,7 @@ class Array(Node):
     __slots__ = ("items",)
 
     def __init__(self, items: Node, properties: Properties) -> None:
-        super().__init__(Kind.ARRAY, properties)
+        super().__init__(AvroType.ARRAY, properties)
         self.items = items
 
 
@@ -92,7 +92,7 @@ class Map(Node):
     __slots__ = ("values",)
 
     def __init__(self, values: Node, properties: Properties) -> None:
-        super().__init__(Kind.MAP, properties)
+        super().__init__(AvroType.MAP, properties)
         self.values = values
 
 
@@ -102,7 +102,7 @@ class Union(Node):
     __slots__ = ("branches",)
 
     def __init__(self, branches: list[Node]) -> None:
-        super().__init__(Kind.UNION, {})
+        super().__init__(AvroType.UNION, {})
         self.branches = branches
 
 
@@ -113,7 +113,7 @@ class Named(Node):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: AvroType,
         name: Name,
         doc: str | None,
         aliases: Sequence[Name],
@@ -183,7 +183,7 @@ class Record(Named):
         *,
         is_error: bool,
     ) -> None:
-        super().__init__(Kind.RECORD, name, doc, aliases, properties)
+        super().__init__(AvroType.RECORD, name, doc, aliases, properties)
         self.fields = fields
         self.by_name = {field.name: field for field in fields}
         self.is_error = is_error
@@ -203,7 +203,7 @@ class Enum(Named):
         symbols: Sequence[str],
         default: str | None,
     ) -> None:
-        super().__init__(Kind.ENUM, name, doc, aliases, properties)
+        super().__init__(AvroType.ENUM, name, doc, aliases, properties)
         self.symbols = symbols
         self.default = default
 
@@ -221,7 +221,7 @@ class Fixed(Named):
         properties: Properties,
         size: int,
     ) -> None:
-        super().__init__(Kind.FIXED, name, doc, aliases, properties)
+        super().__init__(AvroType.FIXED, name, doc, aliases, properties)
         self.size = size
 
 
@@ -231,7 +231,7 @@ class Pending(Node):
     __slots__ = ("candidates", "path")
 
     def __init__(self, candidates: tuple[str, ...], path: str) -> None:
-        super().__init__(Kind.RECORD, {})
+        super().__init__(AvroType.RECORD, {})
         self.candidates = candidates
         self.path = path
 
@@ -239,13 +239,13 @@ class Pending(Node):
 PRIMITIVES: Final[Mapping[str, Primitive]] = {
     kind.value: Primitive(kind, {})
     for kind in (
-        Kind.NULL,
-        Kind.BOOLEAN,
-        Kind.INT,
-        Kind.LONG,
-        Kind.FLOAT,
-        Kind.DOUBLE,
-        Kind.BYTES,
-        Kind.STRING,
+        AvroType.NULL,
+        AvroType.BOOLEAN,
+        AvroType.INT,
+        AvroType.LONG,
+        AvroType.FLOAT,
+        AvroType.DOUBLE,
+        AvroType.BYTES,
+        AvroType.STRING,
     )
 }

@@ -16,9 +16,9 @@ from penstock.schemas.avro.tree import (
     NESTING_MAX,
     Absent,
     Array,
+    AvroType,
     Fixed,
     JsonValue,
-    Kind,
     Map,
     Node,
     Pending,
@@ -27,20 +27,20 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 
-_KINDS: Final[Mapping[str, frozenset[Kind]]] = {
-    "decimal": frozenset((Kind.BYTES, Kind.FIXED)),
-    "big-decimal": frozenset((Kind.BYTES,)),
-    "uuid": frozenset((Kind.STRING, Kind.FIXED)),
-    "duration": frozenset((Kind.FIXED,)),
-    "date": frozenset((Kind.INT,)),
-    "time-millis": frozenset((Kind.INT,)),
-    "time-micros": frozenset((Kind.LONG,)),
-    "timestamp-millis": frozenset((Kind.LONG,)),
-    "timestamp-micros": frozenset((Kind.LONG,)),
-    "timestamp-nanos": frozenset((Kind.LONG,)),
-    "local-timestamp-millis": frozenset((Kind.LONG,)),
-    "local-timestamp-micros": frozenset((Kind.LONG,)),
-    "local-timestamp-nanos": frozenset((Kind.LONG,)),
+_KINDS: Final[Mapping[str, frozenset[AvroType]]] = {
+    "decimal": frozenset((AvroType.BYTES, AvroType.FIXED)),
+    "big-decimal": frozenset((AvroType.BYTES,)),
+    "uuid": frozenset((AvroType.STRING, AvroType.FIXED)),
+    "duration": frozenset((AvroType.FIXED,)),
+    "date": frozenset((AvroType.INT,)),
+    "time-millis": frozenset((AvroType.INT,)),
+    "time-micros": frozenset((AvroType.LONG,)),
+    "timestamp-millis": frozenset((AvroType.LONG,)),
+    "timestamp-micros": frozenset((AvroType.LONG,)),
+    "timestamp-nanos": frozenset((AvroType.LONG,)),
+    "local-timestamp-millis": frozenset((AvroType.LONG,)),
+    "local-timestamp-micros": frozenset((AvroType.LONG,)),
+    "local-timestamp-nanos": frozenset((AvroType.LONG,)),
 }
 _FIXED_BYTES: Final = {"uuid": 16, "duration": 12}
 # With one of these a Java class is asked for instead, and the logical type is not looked at.
@@ -98,26 +98,28 @@ def digits_max(size_bytes: int) -> int:
     return math.floor(math.log10(2) * (8 * size_bytes - 1))
 
 
-_TEXTUAL: Final = frozenset((Kind.STRING, Kind.BYTES, Kind.ENUM, Kind.FIXED))
-_INTEGRAL: Final = {Kind.INT: 1 << 31, Kind.LONG: 1 << 63}
-_FLOATING: Final = frozenset((Kind.FLOAT, Kind.DOUBLE))
+_TEXTUAL: Final = frozenset((AvroType.STRING, AvroType.BYTES, AvroType.ENUM, AvroType.FIXED))
+_INTEGRAL: Final = {AvroType.INT: 1 << 31, AvroType.LONG: 1 << 63}
+_FLOATING: Final = frozenset((AvroType.FLOAT, AvroType.DOUBLE))
 
 
-def fits(node: Node, value: JsonValue, depth: int = 0) -> bool:
+def is_valid_default(node: Node, value: JsonValue, depth: int = 0) -> bool:
     """Whether `value` is a default for a field of type `node`."""
     if isinstance(node, Primitive):
         return _fits_scalar(node.kind, value)
     if depth > NESTING_MAX:  # a record whose default holds itself
         return False
     if isinstance(node, Union):
-        return any(fits(branch, value, depth + 1) for branch in node.branches)
+        return any(is_valid_default(branch, value, depth + 1) for branch in node.branches)
     if isinstance(node, Array):
         items = node.items
-        return isinstance(value, list) and all(fits(items, one, depth + 1) for one in value)
+        return isinstance(value, list) and all(
+            is_valid_default(items, one, depth + 1) for one in value
+        )
     if isinstance(node, Map):
         values = node.values
         return isinstance(value, dict) and all(
-            fits(values, one, depth + 1) for one in value.values()
+            is_valid_default(values, one, depth + 1) for one in value.values()
         )
     if isinstance(node, Pending):
         return isinstance(value, dict)
@@ -129,17 +131,17 @@ def fits(node: Node, value: JsonValue, depth: int = 0) -> bool:
 def _fits_record(record: Record, value: dict[str, JsonValue], depth: int) -> bool:
     for field in record.fields:
         given = value.get(field.name, field.default)
-        if isinstance(given, Absent) or not fits(field.type, given, depth):
+        if isinstance(given, Absent) or not is_valid_default(field.type, given, depth):
             return False
     return True
 
 
-def _fits_scalar(kind: Kind, value: JsonValue) -> bool:
+def _fits_scalar(kind: AvroType, value: JsonValue) -> bool:
     if kind in _TEXTUAL:
         return isinstance(value, str)
-    if kind is Kind.NULL:
+    if kind is AvroType.NULL:
         return value is None
-    if kind is Kind.BOOLEAN:
+    if kind is AvroType.BOOLEAN:
         return isinstance(value, bool)
     if isinstance(value, bool):
         return False

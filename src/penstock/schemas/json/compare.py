@@ -11,11 +11,11 @@ between two schemas that refer to nothing is kept for the next comparison with t
 
 from typing import Final, TypeAlias
 
-from penstock.schemas.json.compare_pairs import Comparison, Context, Findings, Pair
+from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Findings, Pair
 from penstock.schemas.json.compare_rules import compare_nodes
-from penstock.schemas.json.differences import Found
+from penstock.schemas.json.differences import JsonDifference
 from penstock.schemas.json.tree import Node
-from penstock.schemas.model import Budget
+from penstock.schemas.model import StepBudget
 
 PAIR_STEPS: Final = 10  # of the budget, for the comparison of two schemas without their parts
 KEPT_MAX: Final = 50_000  # pairs and their findings, for comparisons to come; then all are dropped
@@ -55,9 +55,9 @@ def forget() -> None:
 
 
 def compare(old: Node, new: Node, allowed: frozenset[str]) -> Findings:
-    """All differences, allowed ones included. Raises OverBudget if there are too many pairs."""
+    """All differences, allowed ones included; BudgetExceededError if there are too many pairs."""
     wrong: dict[_Key, Findings] = {}
-    context = Context(allowed, Budget())
+    context = CompareContext(allowed, StepBudget())
     while True:
         attempt = _Attempt(context, wrong)
         findings = attempt.findings(old, new)
@@ -70,7 +70,7 @@ def compare(old: Node, new: Node, allowed: frozenset[str]) -> Findings:
 class _Attempt:
     """One pass over all pairs, with what earlier passes know to be incompatible."""
 
-    def __init__(self, context: Context, wrong: dict[_Key, Findings]) -> None:
+    def __init__(self, context: CompareContext, wrong: dict[_Key, Findings]) -> None:
         self.was_optimistic = False
         self._context = context
         self._wrong = wrong
@@ -111,7 +111,7 @@ class _Attempt:
         if old is None or new is None:
             if old is new:
                 return ()
-            return (Found("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED"),)
+            return (JsonDifference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED"),)
         key = (id(old), id(new))
         known = self._known.get(key)
         if known is None and key not in self._under_way:
@@ -134,7 +134,7 @@ class _Attempt:
         self._under_way[id(old), id(new)] = compare_nodes(old, new, self._context)
 
 
-def _texts_of(old: Node, new: Node, context: Context) -> _Texts | None:
+def _texts_of(old: Node, new: Node, context: CompareContext) -> _Texts | None:
     """What the findings of a pair depend on; None if they depend on schemas that are elsewhere."""
     before = old.tree.fingerprint(old.keywords)
     after = new.tree.fingerprint(new.keywords)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
-from penstock.schemas.json.compare_pairs import Below, Comparison, Context, below, compared
-from penstock.schemas.json.differences import Found, found_at
+from penstock.schemas.json.compare_pairs import Below, CompareContext, Comparison, below, compared
+from penstock.schemas.json.differences import JsonDifference, difference_at
 from penstock.schemas.json.jsontext import JsonValue
 from penstock.schemas.json.open_content import (
     Rest,
@@ -20,15 +20,17 @@ from penstock.schemas.json.open_content import (
     unevaluated,
 )
 from penstock.schemas.json.references import Draft
-from penstock.schemas.json.tree import Kind, Node
+from penstock.schemas.json.tree import Node, NodeType
 
 
-def compare_limit(old: Node, new: Node, keyword: str, stem: str) -> Iterator[Found]:
+def compare_limit(old: Node, new: Node, keyword: str, stem: str) -> Iterator[JsonDifference]:
     """How the value of a keyword changed. Booleans, as in draft 4, are not looked at."""
     yield from compare_values(old.keywords.get(keyword), new.keywords.get(keyword), keyword, stem)
 
 
-def compare_values(before: JsonValue, after: JsonValue, keyword: str, stem: str) -> Iterator[Found]:
+def compare_values(
+    before: JsonValue, after: JsonValue, keyword: str, stem: str
+) -> Iterator[JsonDifference]:
     """How a value changed that may come from elsewhere than the keyword."""
     old, new = _number(before), _number(after)
     if old == new:
@@ -39,7 +41,7 @@ def compare_values(before: JsonValue, after: JsonValue, keyword: str, stem: str)
         change = "REMOVED"
     else:
         change = "INCREASED" if old < new else "DECREASED"
-    yield found_at(f"{stem}_{change}", keyword)
+    yield difference_at(f"{stem}_{change}", keyword)
 
 
 def _number(value: JsonValue) -> int | Decimal | None:
@@ -63,7 +65,7 @@ class _Items(NamedTuple):
         return covering(self.rest, self.left_over)
 
 
-def compare_arrays(old: Node, new: Node, context: Context) -> Comparison:
+def compare_arrays(old: Node, new: Node, context: CompareContext) -> Comparison:
     """All differences between what two schemas say about arrays."""
     before, after = _items_of(old), _items_of(new)
     context.budget.spend(len(before.places) + len(after.places))
@@ -91,8 +93,8 @@ def _nodes(node: Node, schemas: JsonValue) -> tuple[Node, ...]:
     return tuple([node.node(one) for one in schemas]) if isinstance(schemas, list) else ()
 
 
-def _compare_places(old: _Items, new: _Items, context: Context) -> Comparison:
-    found: list[Found | Below] = []
+def _compare_places(old: _Items, new: _Items, context: CompareContext) -> Comparison:
+    found: list[JsonDifference | Below] = []
     for index in range(max(len(old.places), len(new.places))):
         if index >= len(new.places):
             changes = yield from _place_removed(old.places[index], new, context)
@@ -104,34 +106,34 @@ def _compare_places(old: _Items, new: _Items, context: Context) -> Comparison:
     return tuple(found)
 
 
-def _place_removed(removed: Node, new: _Items, context: Context) -> Comparison:
+def _place_removed(removed: Node, new: _Items, context: CompareContext) -> Comparison:
     if new.is_open:
-        return (Found("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
+        return (JsonDifference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
     if new.cover is None:
-        with_false = "_WITH_FALSE" if removed.kind is Kind.NOTHING else ""
-        return (Found(f"ITEM{with_false}_REMOVED_FROM_CLOSED_CONTENT_MODEL"),)
+        with_false = "_WITH_FALSE" if removed.kind is NodeType.NOTHING else ""
+        return (JsonDifference(f"ITEM{with_false}_REMOVED_FROM_CLOSED_CONTENT_MODEL"),)
     found = yield from compared(removed, new.cover)
     verb = "IS" if context.allows(found) else "NOT"
-    return (*found, Found(f"ITEM_REMOVED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
+    return (*found, JsonDifference(f"ITEM_REMOVED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
 
 
-def _place_added(old: _Items, added: Node, context: Context) -> Comparison:
+def _place_added(old: _Items, added: Node, context: CompareContext) -> Comparison:
     if old.is_open:
-        with_empty = "_WITH_EMPTY_SCHEMA" if added.kind is Kind.ANYTHING else ""
-        return (Found(f"ITEM{with_empty}_ADDED_TO_OPEN_CONTENT_MODEL"),)
+        with_empty = "_WITH_EMPTY_SCHEMA" if added.kind is NodeType.ANYTHING else ""
+        return (JsonDifference(f"ITEM{with_empty}_ADDED_TO_OPEN_CONTENT_MODEL"),)
     if old.cover is None:
-        return (Found("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL"),)
+        return (JsonDifference("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL"),)
     found = yield from compared(old.cover, added)
     verb = "IS" if context.allows(found) else "NOT"
-    return (*found, Found(f"ITEM_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
+    return (*found, JsonDifference(f"ITEM_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
 
 
-def _compare_counts(old: Node, new: Node) -> Iterator[Found]:
+def _compare_counts(old: Node, new: Node) -> Iterator[JsonDifference]:
     yield from compare_limit(old, new, "maxItems", "MAX_ITEMS")
     yield from compare_limit(old, new, "minItems", "MIN_ITEMS")
     before, after = (node.keywords.get("uniqueItems") is True for node in (old, new))
     if before is not after:
-        yield found_at(f"UNIQUE_ITEMS_{'REMOVED' if before else 'ADDED'}", "uniqueItems")
+        yield difference_at(f"UNIQUE_ITEMS_{'REMOVED' if before else 'ADDED'}", "uniqueItems")
     counts = _contained(old), _contained(new)
     yield from compare_values(counts[0][1], counts[1][1], "maxContains", "MAX_CONTAINS")
     yield from compare_values(counts[0][0], counts[1][0], "minContains", "MIN_CONTAINS")

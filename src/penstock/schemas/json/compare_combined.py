@@ -8,31 +8,31 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
-from penstock.schemas.json.compare_pairs import Comparison, Context, Findings, Pair
-from penstock.schemas.json.differences import Found
+from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Findings, Pair
+from penstock.schemas.json.differences import JsonDifference
 from penstock.schemas.json.jsontext import same_value_key
 from penstock.schemas.json.tree import Node
 
 _Asking: TypeAlias = Generator[Pair, Findings, bool]
 
 
-def compare_combined(old: Node, new: Node, context: Context) -> Comparison:
+def compare_combined(old: Node, new: Node, context: CompareContext) -> Comparison:
     """All differences between two combinations of schemas."""
     criterion = _criterion_change(old, new)
     if criterion == "COMBINED_TYPE_CHANGED":
-        return (Found(criterion),)
-    found: Findings = (Found(criterion),) if criterion else ()
+        return (JsonDifference(criterion),)
+    found: Findings = (JsonDifference(criterion),) if criterion else ()
     before, after = len(old.branches), len(new.branches)
     if before < after:
         kind = "PRODUCT_TYPE_EXTENDED" if new.criterion == "allOf" else "SUM_TYPE_EXTENDED"
-        found += (Found(kind),)
+        found += (JsonDifference(kind),)
     elif before > after:
         kind = "PRODUCT_TYPE_NARROWED" if old.criterion == "allOf" else "SUM_TYPE_NARROWED"
-        found += (Found(kind),)
+        found += (JsonDifference(kind),)
     matching = _Matching(old.branches, new.branches, context)
     pairs = yield from matching.pairs()
     if pairs < min(before, after):
-        found += (Found("COMBINED_TYPE_SUBSCHEMAS_CHANGED"),)
+        found += (JsonDifference("COMBINED_TYPE_SUBSCHEMAS_CHANGED"),)
     return found
 
 
@@ -52,7 +52,9 @@ def _criterion_change(old: Node, new: Node) -> str:
 class _Matching:
     """As many pairs of branches as possible whose new one reads the old one."""
 
-    def __init__(self, old: tuple[Node, ...], new: tuple[Node, ...], context: Context) -> None:
+    def __init__(
+        self, old: tuple[Node, ...], new: tuple[Node, ...], context: CompareContext
+    ) -> None:
         self._old = old
         self._new = new
         self._context = context

@@ -6,13 +6,13 @@ from typing import Final
 from penstock.schemas.json.compare_arrays import compare_limit
 from penstock.schemas.json.compare_pairs import (
     Below,
+    CompareContext,
     Comparison,
-    Context,
     Findings,
     below,
     compared,
 )
-from penstock.schemas.json.differences import Found, found_at
+from penstock.schemas.json.differences import JsonDifference, difference_at
 from penstock.schemas.json.open_content import (
     compare_rest,
     compare_unevaluated,
@@ -21,13 +21,13 @@ from penstock.schemas.json.open_content import (
     rest_of,
     unevaluated,
 )
-from penstock.schemas.json.tree import Kind, Node, are_written_alike
+from penstock.schemas.json.tree import Node, NodeType, are_written_alike
 from penstock.schemas.json.validator import matches
 
 PATTERN_STEPS: Final = 10  # of the budget, to try one pattern on one name
 
 
-def compare_objects(old: Node, new: Node, context: Context) -> Comparison:
+def compare_objects(old: Node, new: Node, context: CompareContext) -> Comparison:
     """All differences between what two schemas say about objects."""
     context.budget.spend(_members(old) + _members(new))
     found: Findings = tuple(_compare_required(old, new))
@@ -63,7 +63,7 @@ def has_default(node: Node, name: str) -> bool:
     return isinstance(schema, dict) and schema.get("default") is not None
 
 
-def _compare_required(old: Node, new: Node) -> Iterator[Found]:
+def _compare_required(old: Node, new: Node) -> Iterator[JsonDifference]:
     before, after = required_in(old), required_in(new)
     if before == after:
         return
@@ -75,11 +75,11 @@ def _compare_required(old: Node, new: Node) -> Iterator[Found]:
             change = "REMOVED"
         else:
             change = "WITH_DEFAULT_ADDED" if has_default(new, name) else "ADDED"
-        yield found_at(f"REQUIRED_ATTRIBUTE_{change}", "required", name)
+        yield difference_at(f"REQUIRED_ATTRIBUTE_{change}", "required", name)
 
 
-def _compare_properties(old: Node, new: Node, context: Context) -> Comparison:
-    found: list[Found | Below] = []
+def _compare_properties(old: Node, new: Node, context: CompareContext) -> Comparison:
+    found: list[JsonDifference | Below] = []
     before, after = old.members("properties"), new.members("properties")
     required = required_in(new)
     for name in dict.fromkeys([*before, *after]):
@@ -96,36 +96,39 @@ def _compare_properties(old: Node, new: Node, context: Context) -> Comparison:
     return tuple(found)
 
 
-def _property_removed(removed: Node, new: Node, name: str, context: Context) -> Comparison:
+def _property_removed(removed: Node, new: Node, name: str, context: CompareContext) -> Comparison:
     """It can still be there: what does the reader say about properties it does not name?"""
     if is_open_object(new):
-        return (Found("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
+        return (JsonDifference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
     cover = _cover(new, name, context)
     if cover is None:
-        with_false = "_WITH_FALSE" if removed.kind is Kind.NOTHING else ""
-        return (Found(f"PROPERTY{with_false}_REMOVED_FROM_CLOSED_CONTENT_MODEL"),)
+        with_false = "_WITH_FALSE" if removed.kind is NodeType.NOTHING else ""
+        return (JsonDifference(f"PROPERTY{with_false}_REMOVED_FROM_CLOSED_CONTENT_MODEL"),)
     found = yield from compared(removed, cover)
     verb = "IS" if context.allows(found) else "NOT"
-    return (*found, Found(f"PROPERTY_REMOVED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
+    return (
+        *found,
+        JsonDifference(f"PROPERTY_REMOVED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),
+    )
 
 
 def _property_added(
-    old: Node, new: Node, name: str, context: Context, *, is_required: bool
+    old: Node, new: Node, name: str, context: CompareContext, *, is_required: bool
 ) -> Comparison:
     """It may have been there before: what did the writer say about properties it did not name?"""
     added = new.node(new.members("properties")[name])
     demanded = _demanded(new, name, is_required=is_required)
     if is_open_object(old):
-        if added.kind is Kind.ANYTHING:
-            return (Found("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"),)
-        return (Found(f"{demanded}_ADDED_TO_OPEN_CONTENT_MODEL"),)
+        if added.kind is NodeType.ANYTHING:
+            return (JsonDifference("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"),)
+        return (JsonDifference(f"{demanded}_ADDED_TO_OPEN_CONTENT_MODEL"),)
     found: Findings = ()
     cover = _cover(old, name, context)
     if cover is not None:
         found = yield from compared(cover, added)
         verb = "IS" if context.allows(found) else "NOT"
-        found += (Found(f"PROPERTY_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),)
-    return (*found, Found(f"{demanded}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
+        found += (JsonDifference(f"PROPERTY_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),)
+    return (*found, JsonDifference(f"{demanded}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
 
 
 def _demanded(node: Node, name: str, *, is_required: bool) -> str:
@@ -142,7 +145,7 @@ def is_open_object(node: Node) -> bool:
     return is_open(rest, unevaluated(node, "unevaluatedProperties"))
 
 
-def _cover(node: Node, name: str, context: Context) -> Node | None:
+def _cover(node: Node, name: str, context: CompareContext) -> Node | None:
     """The schema that a property of this name, which is not named, must meet."""
     context.budget.spend(PATTERN_STEPS * len(node.members("patternProperties")))
     for pattern, schema in node.members("patternProperties").items():
@@ -152,7 +155,7 @@ def _cover(node: Node, name: str, context: Context) -> Node | None:
     return covering(rest, unevaluated(node, "unevaluatedProperties"))
 
 
-def _compare_required_by(old: Node, new: Node) -> Iterator[Found]:
+def _compare_required_by(old: Node, new: Node) -> Iterator[JsonDifference]:
     before, after = _required_by(old), _required_by(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
@@ -165,7 +168,7 @@ def _compare_required_by(old: Node, new: Node) -> Iterator[Found]:
             change = "EXTENDED"
         else:
             change = "NARROWED" if after[name] < before[name] else "CHANGED"
-        yield found_at(f"DEPENDENCY_ARRAY_{change}", "dependencies", name)
+        yield difference_at(f"DEPENDENCY_ARRAY_{change}", "dependencies", name)
 
 
 def _required_by(node: Node) -> dict[str, frozenset[str]]:
@@ -179,13 +182,13 @@ def _required_by(node: Node) -> dict[str, frozenset[str]]:
 
 
 def _compare_schemas_by(old: Node, new: Node) -> Comparison:
-    found: list[Found | Below] = []
+    found: list[JsonDifference | Below] = []
     before, after = _schemas_by(old), _schemas_by(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
-            found.append(found_at("DEPENDENCY_SCHEMA_REMOVED", "dependencies", name))
+            found.append(difference_at("DEPENDENCY_SCHEMA_REMOVED", "dependencies", name))
         elif name not in before:
-            found.append(found_at("DEPENDENCY_SCHEMA_ADDED", "dependencies", name))
+            found.append(difference_at("DEPENDENCY_SCHEMA_ADDED", "dependencies", name))
         else:
             found += yield from compared(before[name], after[name], "dependencies", name)
     return tuple(found)

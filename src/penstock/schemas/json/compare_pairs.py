@@ -3,9 +3,9 @@
 from collections.abc import Callable, Generator, Iterator, Set
 from typing import NamedTuple, TypeAlias
 
-from penstock.schemas.json.differences import Found
+from penstock.schemas.json.differences import JsonDifference
 from penstock.schemas.json.tree import Node
-from penstock.schemas.model import STEPS_MAX, Budget
+from penstock.schemas.model import STEPS_MAX, StepBudget
 
 
 class Pair(NamedTuple):
@@ -29,23 +29,23 @@ class Below:
         self.kinds = kinds
 
 
-Findings: TypeAlias = tuple[Found | Below, ...]
+Findings: TypeAlias = tuple[JsonDifference | Below, ...]
 Comparison: TypeAlias = Generator[Pair, Findings, Findings]
 
 
-class Context(NamedTuple):
+class CompareContext(NamedTuple):
     """What a comparison has to know beside its pair."""
 
     allowed: frozenset[str]  # kinds of difference that do not make a pair incompatible
-    budget: Budget
+    budget: StepBudget
 
     def allows(self, findings: Findings) -> bool:
         """Whether the reader can read all that the writer writes, in spite of the differences."""
         return all(_kinds(one) <= self.allowed for one in findings)
 
 
-def _kinds(one: Found | Below) -> Set[str]:
-    return {one.kind} if isinstance(one, Found) else one.kinds
+def _kinds(one: JsonDifference | Below) -> Set[str]:
+    return {one.kind} if isinstance(one, JsonDifference) else one.kinds
 
 
 def below(findings: Findings, *path: str) -> Findings:
@@ -59,13 +59,15 @@ def compared(old: Node | None, new: Node | None, *path: str) -> Comparison:
     return below(findings, *path) if path else findings
 
 
-def listed(findings: Findings, is_wanted: Callable[[str], bool]) -> Iterator[Found]:
+def listed(findings: Findings, is_wanted: Callable[[str], bool]) -> Iterator[JsonDifference]:
     """Findings of the wanted kinds with their whole paths, the first ones.
 
     There may be more than can ever be listed, since parts are shared. So the search ends after
     `STEPS_MAX` places, but not before there is one.
     """
-    waiting: list[tuple[tuple[str, ...], Found | Below]] = [((), one) for one in reversed(findings)]
+    waiting: list[tuple[tuple[str, ...], JsonDifference | Below]] = [
+        ((), one) for one in reversed(findings)
+    ]
     has_one = False
     looked_at = 0
     while waiting and not (has_one and looked_at > STEPS_MAX):
@@ -73,8 +75,8 @@ def listed(findings: Findings, is_wanted: Callable[[str], bool]) -> Iterator[Fou
         looked_at += 1
         if not any(map(is_wanted, _kinds(one))):
             continue
-        if isinstance(one, Found):
-            yield Found(one.kind, (*path, *one.path))
+        if isinstance(one, JsonDifference):
+            yield JsonDifference(one.kind, (*path, *one.path))
             has_one = True
         else:
             path = (*path, *one.steps)

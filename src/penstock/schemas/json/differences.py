@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 from penstock.schemas.model import Difference, Policy
 
 
-class Found(NamedTuple):
+class JsonDifference(NamedTuple):
     """A difference between two schemas, and where below them it is."""
 
     kind: str
     path: tuple[str, ...] = ()
 
 
-def found_at(kind: str, *steps: str) -> Found:
+def difference_at(kind: str, *steps: str) -> JsonDifference:
     """A difference some steps below the schemas that are compared."""
-    return Found(kind, steps)
+    return JsonDifference(kind, steps)
 
 
 _WIDENINGS: Final = frozenset(
@@ -192,12 +192,12 @@ _BY_ENDING: Final = (
 )
 
 
-def path_of(found: Found) -> str:
+def path_of(found: JsonDifference) -> str:
     """Where the difference is."""
     return "#/" + "/".join(found.path)
 
 
-def described(found: Found) -> Difference:
+def described(found: JsonDifference) -> Difference:
     """The difference with its path and its sentence."""
     path = path_of(found)
     sentence = _SENTENCES.get(found.kind)

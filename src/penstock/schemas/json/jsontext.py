@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias
 
 from penstock.schemas.avro.jsontext import write_text
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | Decimal | bool | None"
 JsonObject: TypeAlias = dict[str, JsonValue]
@@ -25,25 +25,25 @@ _REFERENCES: Final = ("$ref'", "$dynamicRef'", "$recursiveRef'")  # as Python wr
 
 
 def read_json(text: str) -> JsonValue:
-    """The value, or an InvalidSchema that says where the text goes wrong."""
+    """The value, or an InvalidSchemaError that says where the text goes wrong."""
     if len(text) > CHARACTERS_MAX:
-        raise InvalidSchema(f"the schema is longer than {CHARACTERS_MAX} characters")
+        raise InvalidSchemaError(f"the schema is longer than {CHARACTERS_MAX} characters")
     try:
         text.encode()
         value: JsonValue = json.loads(
             text, parse_float=_decimal, parse_int=_integer, parse_constant=_refuse_constant
         )
     except RecursionError:
-        raise InvalidSchema(_too_deep()) from None
+        raise InvalidSchemaError(_too_deep()) from None
     except UnicodeEncodeError:
-        raise InvalidSchema("the text holds half of a surrogate pair") from None
+        raise InvalidSchemaError("the text holds half of a surrogate pair") from None
     except json.JSONDecodeError as wrong:
         if not text.strip():
-            raise InvalidSchema("the schema is empty") from None
+            raise InvalidSchemaError("the schema is empty") from None
         where = f"line {wrong.lineno} column {wrong.colno}"
-        raise InvalidSchema(f"not valid JSON: {wrong.msg} at {where}") from None
+        raise InvalidSchemaError(f"not valid JSON: {wrong.msg} at {where}") from None
     if _is_too_deep(value):
-        raise InvalidSchema(_too_deep())
+        raise InvalidSchemaError(_too_deep())
     return value
 
 
@@ -53,24 +53,24 @@ def _too_deep() -> str:
 
 def _integer(digits: str) -> int:
     if len(digits) > DIGITS_MAX:
-        raise InvalidSchema(f"not valid JSON: a number has more than {DIGITS_MAX} digits")
+        raise InvalidSchemaError(f"not valid JSON: a number has more than {DIGITS_MAX} digits")
     return int(digits)
 
 
 def _decimal(digits: str) -> Decimal:
     if len(digits) > DIGITS_MAX:
-        raise InvalidSchema(f"not valid JSON: a number has more than {DIGITS_MAX} digits")
+        raise InvalidSchemaError(f"not valid JSON: a number has more than {DIGITS_MAX} digits")
     try:
         number = Decimal(digits)
     except InvalidOperation:
-        raise InvalidSchema(f"not valid JSON: the number {digits} is out of range") from None
+        raise InvalidSchemaError(f"not valid JSON: the number {digits} is out of range") from None
     if abs(number.adjusted()) > EXPONENT_MAX:
-        raise InvalidSchema(f"not valid JSON: the number {digits} is out of range")
+        raise InvalidSchemaError(f"not valid JSON: the number {digits} is out of range")
     return number if number else abs(number)  # Java's decimals know no negative zero
 
 
 def _refuse_constant(word: str) -> JsonValue:
-    raise InvalidSchema(f"not valid JSON: {word} is not a number in JSON")
+    raise InvalidSchemaError(f"not valid JSON: {word} is not a number in JSON")
 
 
 def _is_too_deep(value: JsonValue) -> bool:

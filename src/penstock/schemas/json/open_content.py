@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from penstock.schemas.json.compare_pairs import Comparison, compared
-from penstock.schemas.json.differences import found_at
-from penstock.schemas.json.tree import Kind, Node
+from penstock.schemas.json.differences import difference_at
+from penstock.schemas.json.tree import Node, NodeType
 
 
 class Rest(NamedTuple):
@@ -31,14 +31,14 @@ def is_open(rest: Rest, left_over: Node | None) -> bool:
     """Whether members that are not named may be anything."""
     if not rest.is_allowed or rest.schema is not None:
         return False
-    return left_over is None or left_over.kind is Kind.ANYTHING
+    return left_over is None or left_over.kind is NodeType.ANYTHING
 
 
 def covering(rest: Rest, left_over: Node | None) -> Node | None:
     """The schema that members which are not named must meet, if there is one."""
     if rest.schema is not None or not rest.is_allowed:
         return rest.schema
-    if left_over is None or left_over.kind in (Kind.NOTHING, Kind.ANYTHING):
+    if left_over is None or left_over.kind in (NodeType.NOTHING, NodeType.ANYTHING):
         return None
     return left_over
 
@@ -46,11 +46,11 @@ def covering(rest: Rest, left_over: Node | None) -> Node | None:
 def compare_rest(old: Rest, new: Rest, keyword: str, stem: str) -> Comparison:
     """How the keyword for members that are not named changed."""
     if old.is_allowed is not new.is_allowed:
-        return (found_at(f"{stem}_{'ADDED' if new.is_allowed else 'REMOVED'}", keyword),)
+        return (difference_at(f"{stem}_{'ADDED' if new.is_allowed else 'REMOVED'}", keyword),)
     if old.schema is None and new.schema is not None:
-        return (found_at(f"{stem}_NARROWED", keyword),)
+        return (difference_at(f"{stem}_NARROWED", keyword),)
     if old.schema is not None and new.schema is None:
-        return (found_at(f"{stem}_EXTENDED", keyword),)
+        return (difference_at(f"{stem}_EXTENDED", keyword),)
     return (yield from compared(old.schema, new.schema, keyword))
 
 
@@ -61,22 +61,22 @@ def compare_unevaluated(old: Node, new: Node, keyword: str, stem: str) -> Compar
         return ()
     change = _unevaluated_change(before, after)
     if change:
-        return (found_at(f"{stem}_{change}", keyword),)
+        return (difference_at(f"{stem}_{change}", keyword),)
     return (yield from compared(before, after, keyword))
 
 
 def _unevaluated_change(before: Node | None, after: Node | None) -> str:
     """The change as a word; empty if the two schemas have to be compared."""
-    if _is(before, Kind.NOTHING) is not _is(after, Kind.NOTHING):
-        return "ADDED" if _is(before, Kind.NOTHING) else "REMOVED"
+    if _is(before, NodeType.NOTHING) is not _is(after, NodeType.NOTHING):
+        return "ADDED" if _is(before, NodeType.NOTHING) else "REMOVED"
     if before is None:
         return "NARROWED"
     if after is None:
         return "EXTENDED"
-    if _is(before, Kind.ANYTHING) is not _is(after, Kind.ANYTHING):
-        return "NARROWED" if _is(before, Kind.ANYTHING) else "EXTENDED"
+    if _is(before, NodeType.ANYTHING) is not _is(after, NodeType.ANYTHING):
+        return "NARROWED" if _is(before, NodeType.ANYTHING) else "EXTENDED"
     return ""
 
 
-def _is(node: Node | None, kind: Kind) -> bool:
+def _is(node: Node | None, kind: NodeType) -> bool:
     return node is not None and node.kind is kind

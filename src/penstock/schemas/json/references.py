@@ -1,6 +1,6 @@
 """Where a `$ref` leads: the schema itself and the documents it imports, by address.
 
-Nothing is fetched, ever: an address that no document here has is an InvalidSchema. A document
+Nothing is fetched, ever: an address that no document here has is an InvalidSchemaError. A document
 without an address of its own gets one below `ROOT`, so that relative names find each other.
 """
 
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 import jsonschema_rs
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, read_json
-from penstock.schemas.model import Imports, InvalidSchema
+from penstock.schemas.model import Imports, InvalidSchemaError
 
 ROOT: Final = "http://schema.invalid/"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -70,7 +70,7 @@ def draft_of(document: JsonValue, otherwise: Draft) -> Draft:
     return _DRAFTS.get(address, otherwise)
 
 
-class Target(NamedTuple):
+class ReferenceTarget(NamedTuple):
     """What a reference points to, and the dialect it is written in."""
 
     schema: JsonValue
@@ -90,12 +90,12 @@ class Documents:
     draft: Draft
     resources: dict[str, JsonValue] = field(default_factory=dict)  # address -> imported document
     base: str = ROOT
-    _by_address: dict[str, Target] = field(default_factory=dict)
+    _by_address: dict[str, ReferenceTarget] = field(default_factory=dict)
     _bases: dict[int, _Address] = field(default_factory=dict)  # by id of an object with a $ref
     _is_walked: bool = False  # many schemas refer to nothing, and are never walked
     _walking: Lock = field(default_factory=Lock)
 
-    def target(self, schema: JsonObject) -> Target:
+    def target(self, schema: JsonObject) -> ReferenceTarget:
         """What the `$ref` of a schema of these documents points to."""
         self._walk_all()
         base, draft = self._bases.get(id(schema), _Address(self.base, self.draft))
@@ -103,14 +103,14 @@ class Documents:
         assert reference is not None
         found = self._find(base, reference)
         if found is None:
-            raise InvalidSchema(
+            raise InvalidSchemaError(
                 f'the $ref "{reference}" leads nowhere: it is neither in the schema nor in its '
                 "references, and nothing is fetched"
             )
         return found
 
     def refuse_dangling(self) -> None:
-        """Raise an InvalidSchema that names the first `$ref` which leads nowhere, if one does."""
+        """Raise InvalidSchemaError for the first `$ref` whose target does not exist."""
         self._walk_all()
         for name, document in {"": self.root, **self.resources}.items():
             for path, schema in _walked(document):
@@ -118,11 +118,11 @@ class Documents:
                     continue
                 try:
                     self.target(schema)
-                except InvalidSchema as wrong:
+                except InvalidSchemaError as wrong:
                     where = f'in the reference "{name.removeprefix(ROOT)}": ' if name else ""
-                    raise InvalidSchema(f"{where}{wrong} at {pointer_of(path)}") from None
+                    raise InvalidSchemaError(f"{where}{wrong} at {pointer_of(path)}") from None
 
-    def _find(self, base: str, reference: str) -> Target | None:
+    def _find(self, base: str, reference: str) -> ReferenceTarget | None:
         address, fragment = urldefrag(_join(base, reference))
         with self._walking:
             if address not in self._by_address:
@@ -144,13 +144,13 @@ class Documents:
         with self._walking:
             self._walk(self.root, ROOT, self.draft)
             # An `$id` beside a `$ref` names nothing before 2019-09, but for the whole document:
-            self._by_address.setdefault(self.base, Target(self.root, self.draft))
+            self._by_address.setdefault(self.base, ReferenceTarget(self.root, self.draft))
             for address, document in self.resources.items():
                 self._walk(document, address, draft_of(document, self.draft))
             self._is_walked = True  # at the end: until then other threads wait
 
     def _walk(self, document: JsonValue, address: str, draft: Draft) -> None:
-        self._by_address.setdefault(address, Target(document, draft))
+        self._by_address.setdefault(address, ReferenceTarget(document, draft))
         waiting: list[tuple[JsonValue, str]] = [(document, address)]
         while waiting:
             value, base = waiting.pop()
@@ -165,7 +165,7 @@ class Documents:
 
     def _named(self, schema: JsonObject, base: str, draft: Draft) -> str:
         """The base for what is inside `schema`, whose addresses are noted on the way."""
-        here = Target(schema, draft)
+        here = ReferenceTarget(schema, draft)
         own = schema.get(draft.id_keyword)
         if isinstance(own, str) and (draft.is_modern or "$ref" not in schema):
             base, anchor = urldefrag(_join(base, own))
@@ -223,8 +223,8 @@ def read_documents(root: JsonValue, imports: Imports) -> Documents:
     for name, text in imports.items():
         try:
             document = read_json(text)
-        except InvalidSchema as wrong:
-            raise InvalidSchema(f'in the reference "{name}": {wrong}') from None
+        except InvalidSchemaError as wrong:
+            raise InvalidSchemaError(f'in the reference "{name}": {wrong}') from None
         for address in dict.fromkeys(_addresses(documents.base, name)):
             documents.resources[address] = document
     return documents
@@ -242,7 +242,7 @@ def _join(base: str, reference: str) -> str:
             return urldefrag(base)[0] + reference
         return urljoin(base, reference)
     except ValueError as wrong:
-        raise InvalidSchema(f'"{reference}" is not a URI: {wrong}') from None
+        raise InvalidSchemaError(f'"{reference}" is not a URI: {wrong}') from None
 
 
 def _well_known(address: str, draft: Draft) -> Mapping[str, JsonValue]:
@@ -259,7 +259,7 @@ def _well_known(address: str, draft: Draft) -> Mapping[str, JsonValue]:
     return parts if isinstance(parts, dict) else {}
 
 
-def _at_pointer(document: Target, fragment: str) -> Target | None:
+def _at_pointer(document: ReferenceTarget, fragment: str) -> ReferenceTarget | None:
     tokens = [
         unquote(token).replace("~1", "/").replace("~0", "~") for token in fragment[1:].split("/")
     ]
@@ -278,7 +278,7 @@ def _at_pointer(document: Target, fragment: str) -> Target | None:
             value = value[int(token)]
         else:
             return None
-    return Target(value, document.draft) if isinstance(value, dict | bool) else None
+    return ReferenceTarget(value, document.draft) if isinstance(value, dict | bool) else None
 
 
 def _has(schema: JsonObject, keyword: str, names: list[str]) -> bool:

@@ -17,13 +17,13 @@ from penstock.schemas.json.differences import ALLOWED, described, path_of
 from penstock.schemas.json.jsontext import JsonValue, read_json, write_json
 from penstock.schemas.json.references import Documents, read_documents
 from penstock.schemas.json.tree import Tree
-from penstock.schemas.json.validator import compiled, error_in
+from penstock.schemas.json.validator import compiled, validation_error
 from penstock.schemas.model import (
     NO_IMPORTS,
+    BudgetExceededError,
     Difference,
     Imports,
-    InvalidSchema,
-    OverBudget,
+    InvalidSchemaError,
     Policy,
     Reference,
     SchemaType,
@@ -107,7 +107,7 @@ def parse(
     """
     root = read_json(text)
     if not isinstance(root, dict | bool):
-        raise InvalidSchema("a JSON Schema is an object or a boolean")
+        raise InvalidSchemaError("a JSON Schema is an object or a boolean")
     canonical = write_json(root)
     if "\\u" in text:  # an escape is the only way to half of a surrogate pair
         check_encoding(canonical)
@@ -121,7 +121,7 @@ def parse(
 
 def validate(schema: "JsonSchema", value: object) -> str | None:
     """What is wrong with a value, and where in it; None if the schema allows it."""
-    return error_in(schema.validator, value)
+    return validation_error(schema.validator, value)
 
 
 class JsonSchema:
@@ -176,14 +176,14 @@ class JsonSchema:
         """Whether registering one while the other is there gives the same version."""
         return self._canonical == other.canonical
 
-    def unreadable(
+    def incompatibilities(
         self, writer: "JsonSchema", policy: Policy = Policy.STRICT
     ) -> tuple[Difference, ...]:
         """Why values that are valid under `writer` need not be under this schema."""
         allowed = ALLOWED[policy]
         try:
             findings = compare(writer.tree.root, self.tree.root, allowed)
-        except (OverBudget, InvalidSchema) as reason:
+        except (BudgetExceededError, InvalidSchemaError) as reason:
             return (uncheckable(reason, "#/"),)
         refused = listed(findings, lambda kind: kind not in allowed)
         return bounded(described(found) for found in refused)
@@ -197,7 +197,7 @@ class JsonSchema:
 
     @cached_property
     def validator(self) -> jsonschema_rs.Validator:
-        """The schema compiled; an InvalidSchema if that cannot be done."""
+        """The schema compiled; an InvalidSchemaError if that cannot be done."""
         return compiled(self.documents, asserts_formats=self._asserts_formats)
 
     @cached_property

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, fingerprint, write_json
-from penstock.schemas.json.references import Documents, Draft, Target, reference_in
+from penstock.schemas.json.references import Documents, Draft, ReferenceTarget, reference_in
 
 _EMPTY: Final[JsonObject] = {}
 _STRING: Final = frozenset({"minLength", "maxLength", "pattern"})
@@ -39,7 +39,7 @@ _OBJECT_MODERN: Final = _OBJECT | {
 _ARRAY_MODERN: Final = _ARRAY_SINCE_6 | {"prefixItems", "unevaluatedItems"}
 
 
-class Kind(StrEnum):
+class NodeType(StrEnum):
     """What a schema speaks about."""
 
     ANYTHING = "anything"  # true, {}
@@ -58,13 +58,13 @@ class Kind(StrEnum):
 
 
 _TYPES: Final = {
-    "string": Kind.STRING,
-    "number": Kind.NUMBER,
-    "integer": Kind.NUMBER,
-    "boolean": Kind.BOOLEAN,
-    "null": Kind.NULL,
-    "object": Kind.OBJECT,
-    "array": Kind.ARRAY,
+    "string": NodeType.STRING,
+    "number": NodeType.NUMBER,
+    "integer": NodeType.NUMBER,
+    "boolean": NodeType.BOOLEAN,
+    "null": NodeType.NULL,
+    "object": NodeType.OBJECT,
+    "array": NodeType.ARRAY,
 }
 _CRITERIA: Final = ("allOf", "anyOf", "oneOf")
 
@@ -86,13 +86,13 @@ class Node:
     def __init__(
         self,
         tree: "Tree",
-        kind: Kind,
+        kind: NodeType,
         keywords: JsonObject,
         draft: Draft,
         *,
         is_integer: bool = False,
         criterion: str = "",
-        parts: "tuple[Node | Target, ...]" = (),
+        parts: "tuple[Node | ReferenceTarget, ...]" = (),
     ) -> None:
         self.tree = tree
         self.kind = kind
@@ -121,7 +121,7 @@ class Node:
     def branches(self) -> "tuple[Node, ...]":
         """The schemas that a combined one combines, each text once."""
         if self._branches is None:
-            distinct: dict[object, Node | Target] = {}
+            distinct: dict[object, Node | ReferenceTarget] = {}
             for part in self._parts:
                 key = id(part) if isinstance(part, Node) else write_json(part.schema)
                 distinct.setdefault(key, part)
@@ -139,8 +139,8 @@ class Tree:
         self._documents = documents
         self._nodes: dict[int, Node] = {}  # by id of the object in the documents
         self._fingerprints: dict[int, bytes | None] = {}  # by the same
-        self._anything = Node(self, Kind.ANYTHING, _EMPTY, documents.draft)
-        self._nothing = Node(self, Kind.NOTHING, _EMPTY, documents.draft)
+        self._anything = Node(self, NodeType.ANYTHING, _EMPTY, documents.draft)
+        self._nothing = Node(self, NodeType.NOTHING, _EMPTY, documents.draft)
 
     @property
     def root(self) -> Node:
@@ -175,31 +175,33 @@ class Tree:
     def _made(self, schema: JsonObject, draft: Draft) -> Node:
         aspects = tuple(self._aspects(schema, draft))
         if not aspects:
-            return Node(self, Kind.ANYTHING, schema, draft)
+            return Node(self, NodeType.ANYTHING, schema, draft)
         if len(aspects) == 1 and isinstance(aspects[0], Node):
             return aspects[0]
-        return Node(self, Kind.COMBINED, schema, draft, criterion="allOf", parts=aspects)
+        return Node(self, NodeType.COMBINED, schema, draft, criterion="allOf", parts=aspects)
 
-    def _aspects(self, schema: JsonObject, draft: Draft) -> Iterator[Node | Target]:
+    def _aspects(self, schema: JsonObject, draft: Draft) -> Iterator[Node | ReferenceTarget]:
         reference = reference_in(schema, draft)
         if reference is not None:
             yield self._documents.target(schema)
         if isinstance(schema.get("enum"), list):
-            yield Node(self, Kind.ENUM, schema, draft)
+            yield Node(self, NodeType.ENUM, schema, draft)
         for criterion in _CRITERIA:
             parts = schema.get(criterion)
             if isinstance(parts, list):
-                targets = tuple([Target(part, draft) for part in parts])
-                yield Node(self, Kind.COMBINED, schema, draft, criterion=criterion, parts=targets)
+                targets = tuple([ReferenceTarget(part, draft) for part in parts])
+                yield Node(
+                    self, NodeType.COMBINED, schema, draft, criterion=criterion, parts=targets
+                )
         if "not" in schema:
-            yield Node(self, Kind.NOT, schema, draft)
+            yield Node(self, NodeType.NOT, schema, draft)
         if "const" in schema and draft is not Draft.DRAFT_4:
-            yield Node(self, Kind.CONST, schema, draft)
+            yield Node(self, NodeType.CONST, schema, draft)
         yield from self._typed(schema, draft)
         if draft not in (Draft.DRAFT_4, Draft.DRAFT_6) and not schema.keys().isdisjoint(
             ("if", "then", "else")
         ):
-            yield Node(self, Kind.CONDITION, schema, draft)
+            yield Node(self, NodeType.CONDITION, schema, draft)
 
     def _typed(self, schema: JsonObject, draft: Draft) -> Iterator[Node]:
         """What `type` says, and keywords that constrain a type which is not said."""
@@ -212,7 +214,7 @@ class Tree:
         ]
         if isinstance(said, list):
             parts = tuple(nodes)
-            yield Node(self, Kind.COMBINED, schema, draft, criterion="anyOf", parts=parts)
+            yield Node(self, NodeType.COMBINED, schema, draft, criterion="anyOf", parts=parts)
         else:
             yield from nodes
         covered = {node.kind for node in nodes}
@@ -237,7 +239,7 @@ def _says_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> boo
     return bool(used)
 
 
-def _keywords(draft: Draft) -> tuple[tuple[Kind, frozenset[str]], ...]:
+def _keywords(draft: Draft) -> tuple[tuple[NodeType, frozenset[str]], ...]:
     if draft.is_modern:
         arrays, objects, strings = _ARRAY_MODERN, _OBJECT_MODERN, _STRING
     elif draft is Draft.DRAFT_4:
@@ -245,10 +247,10 @@ def _keywords(draft: Draft) -> tuple[tuple[Kind, frozenset[str]], ...]:
     else:
         arrays, objects, strings = _ARRAY_SINCE_6, _OBJECT_SINCE_6, _STRING | {"format"}
     return (
-        (Kind.ARRAY, arrays),
-        (Kind.OBJECT, objects),
-        (Kind.NUMBER, _NUMBER),
-        (Kind.STRING, strings),
+        (NodeType.ARRAY, arrays),
+        (NodeType.OBJECT, objects),
+        (NodeType.NUMBER, _NUMBER),
+        (NodeType.STRING, strings),
     )
 
 

@@ -10,7 +10,7 @@ import jsonschema_rs
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue
 from penstock.schemas.json.references import Documents, Draft, pointer_of
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 _VALIDATORS: Final[dict[Draft, type[jsonschema_rs.Validator]]] = {
     Draft.DRAFT_4: jsonschema_rs.Draft4Validator,
@@ -24,7 +24,7 @@ _SHOWN_CHARACTERS_MAX: Final = 200
 
 
 def compiled(documents: Documents, *, asserts_formats: bool = False) -> jsonschema_rs.Validator:
-    """A validator for the schema, or an InvalidSchema that points at what is wrong.
+    """A validator for the schema, or an InvalidSchemaError that points at what is wrong.
 
     By default `format` is an annotation, as the drafts from 2019-09 on have it.
     """
@@ -45,15 +45,15 @@ def compiled(documents: Documents, *, asserts_formats: bool = False) -> jsonsche
     except jsonschema_rs.ValidationError as wrong:
         if isinstance(wrong.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             documents.refuse_dangling()
-        raise InvalidSchema(_located(wrong.message, wrong.instance_path)) from None
+        raise InvalidSchemaError(_located(wrong.message, wrong.instance_path)) from None
     except jsonschema_rs.ReferencingError as wrong:
         documents.refuse_dangling()
-        raise InvalidSchema(_shortened(wrong.message)) from None
+        raise InvalidSchemaError(_shortened(wrong.message)) from None
     except ValueError as wrong:  # nested too deeply for it, or not convertible
-        raise InvalidSchema(_shortened(str(wrong))) from None
+        raise InvalidSchemaError(_shortened(str(wrong))) from None
 
 
-def error_in(validator: jsonschema_rs.Validator, value: object) -> str | None:
+def validation_error(validator: jsonschema_rs.Validator, value: object) -> str | None:
     """What is wrong with a value, and where in it; None if it is valid."""
     try:
         validator.validate(value)

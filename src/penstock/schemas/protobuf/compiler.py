@@ -25,7 +25,7 @@ from typing import Any, Final
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
-from penstock.schemas.model import InvalidSchema, check_encoding
+from penstock.schemas.model import InvalidSchemaError, check_encoding
 from penstock.schemas.protobuf.tree import Enum, Message, ProtoFile
 from penstock.schemas.protobuf.well_known import compiler_folder
 
@@ -40,7 +40,7 @@ _stderr_lock = threading.Lock()  # standard error belongs to the whole process
 def check_import_name(name: str) -> None:
     """Refuse a name that is not a plain relative path."""
     if not _IMPORT_NAME.fullmatch(name) or not name.isprintable() or name == SCHEMA_NAME:
-        raise InvalidSchema(f"{name!a} is not a name to import a file by")
+        raise InvalidSchemaError(f"{name!a} is not a name to import a file by")
 
 
 def compile_schema(text: str, imports: Mapping[str, str]) -> tuple[FileDescriptorProto, ...]:
@@ -59,7 +59,7 @@ def compile_schema(text: str, imports: Mapping[str, str]) -> tuple[FileDescripto
         if code != 0:
             names = {os.path.join(folder, str(number)): name for number, name in enumerate(imports)}
             names[os.path.join(folder, str(len(imports)))] = ""
-            raise InvalidSchema(_explained(said, names))
+            raise InvalidSchemaError(_explained(said, names))
         with open(output, "rb") as file:
             return tuple(FileDescriptorSet.FromString(file.read()).file)
 
@@ -135,12 +135,12 @@ def _check_enum(enum: Enum) -> None:
 
 def _check_repeats(where: str, things: Sequence[object]) -> None:
     if len(things) - len(set(things)) > REPEATS_MAX:
-        raise InvalidSchema(f"in {where} more than {REPEATS_MAX} numbers or names stand twice")
+        raise InvalidSchemaError(f"in {where} more than {REPEATS_MAX} numbers or names stand twice")
 
 
 def _check_count(where: str, ranges: int) -> None:
     if ranges > _RANGES_MAX:
-        raise InvalidSchema(f"in {where} more than {_RANGES_MAX} ranges are set aside")
+        raise InvalidSchemaError(f"in {where} more than {_RANGES_MAX} ranges are set aside")
 
 
 def missing_fields(message: Any) -> list[str]:

@@ -15,9 +15,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import DecodeError
 
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf.compiler import compile_schema
-from penstock.schemas.protobuf.tokens import BadEscape, unquoted
+from penstock.schemas.protobuf.tokens import BadEscapeError, unquoted
 from penstock.schemas.protobuf.tree import (
     Aggregate,
     Enum,
@@ -28,10 +28,10 @@ from penstock.schemas.protobuf.tree import (
     Group,
     ListValue,
     Message,
+    NamePart,
     Number,
     OneOf,
     Option,
-    Part,
     ProtoFile,
     Range,
     Reserved,
@@ -91,7 +91,7 @@ def _file_type() -> Any:
 def read_descriptor(file: Any) -> ProtoFile:
     """The tree of a compiled file."""
     if file.syntax not in ("", "proto2", "proto3"):
-        raise InvalidSchema("editions are not supported; write it as proto2 or proto3")
+        raise InvalidSchemaError("editions are not supported; write it as proto2 or proto3")
     public, weak = set(file.public_dependency), set(file.weak_dependency)
     names = list(enumerate(file.dependency))
     reader = _Reader(is_proto3=file.syntax == "proto3")
@@ -260,12 +260,12 @@ def _default(field: Any) -> Value:
 def _bytes_default(text: str) -> str:
     try:
         return unquoted(f'"{text}"')
-    except BadEscape as wrong:
-        raise InvalidSchema(f"in a default of bytes: {wrong}") from None
+    except BadEscapeError as wrong:
+        raise InvalidSchemaError(f"in a default of bytes: {wrong}") from None
 
 
 def _plain(name: str, value: Value) -> Option:
-    return Option((Part(name, is_extension=False),), value)
+    return Option((NamePart(name, is_extension=False),), value)
 
 
 def read_options(options: Any) -> tuple[Option, ...]:
@@ -278,7 +278,7 @@ def read_options(options: Any) -> tuple[Option, ...]:
         if descriptor.is_extension:
             meta = _meta(value)
             if meta.entries:
-                found.append(Option((Part(descriptor.full_name, is_extension=True),), meta))
+                found.append(Option((NamePart(descriptor.full_name, is_extension=True),), meta))
             continue
         values = value if descriptor.is_repeated else [value]
         if descriptor.name == "uninterpreted_option":

@@ -10,9 +10,9 @@ not copied, so there may be far more changes than can be listed.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from penstock.schemas.model import Budget, Difference, Reference
+from penstock.schemas.model import Difference, Reference, StepBudget
 from penstock.schemas.protobuf.tree import Enum, Field, MapType, Message, ProtoFile
-from penstock.schemas.protobuf.types import Known, Meaning, Names, Shapes, meaning, reference_of
+from penstock.schemas.protobuf.types import KnownType, Meaning, Names, Shapes, meaning, reference_of
 
 _REASONS: Final[Mapping[str, str]] = {
     "PACKAGE_CHANGED": (
@@ -78,7 +78,7 @@ class _Change(NamedTuple):
 _Changes: TypeAlias = "list[_Change | _Changes]"
 
 
-class Side(NamedTuple):
+class ComparedSchema(NamedTuple):
     """One of the two schemas."""
 
     file: ProtoFile
@@ -86,15 +86,15 @@ class Side(NamedTuple):
     references: tuple[Reference, ...]
     shapes: Shapes  # of the file's own messages
 
-    def reference_of(self, known: Known) -> tuple[str, int] | None:
+    def reference_of(self, known: KnownType) -> tuple[str, int] | None:
         """Where a type comes from; None where only a reference's reference knows."""
         return reference_of(known, self.references)
 
 
-def incompatible_changes(writer: Side, reader: Side) -> Iterator[Difference]:
+def incompatible_changes(writer: ComparedSchema, reader: ComparedSchema) -> Iterator[Difference]:
     """What changed from the writer's schema to the reader's so that events cannot be read.
 
-    Take the first ones. Raises OverBudget if the two cannot be compared.
+    Take the first ones. Raises BudgetExceededError if the two cannot be compared.
     """
     waiting: list[Any] = [_Comparison(writer, reader).run()]
     while waiting:
@@ -123,10 +123,10 @@ class _Scope(NamedTuple):
 
 
 class _Comparison:
-    def __init__(self, old: Side, new: Side) -> None:
+    def __init__(self, old: ComparedSchema, new: ComparedSchema) -> None:
         self._old = old
         self._new = new
-        self._budget = Budget()
+        self._budget = StepBudget()
         self._found: _Changes = []
         self._busy: set[int] = set()  # ids of the old messages that are being compared
         self._imported: dict[tuple[str, str], _Changes] = {}
@@ -365,7 +365,7 @@ class _Members:
         )
 
 
-def _local_name(full_name: str, known: Known) -> str:
+def _local_name(full_name: str, known: KnownType) -> str:
     return full_name.removeprefix(f"{known.package}.") if known.package else full_name
 
 

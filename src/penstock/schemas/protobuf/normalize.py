@@ -23,10 +23,10 @@ from penstock.schemas.protobuf.tree import (
     ListValue,
     MapType,
     Message,
+    NamePart,
     Number,
     OneOf,
     Option,
-    Part,
     ProtoFile,
     Range,
     Reserved,
@@ -135,7 +135,7 @@ class _Normalizer(MapFolder):
             return option._replace(value=value)
         for part in reversed(option.parts[1:]):
             value = Aggregate(((f"[{part.name}]" if part.is_extension else part.name, value),))
-        return Option((Part(full_name, is_extension=True),), value)
+        return Option((NamePart(full_name, is_extension=True),), value)
 
     def _value(self, value: Value, scope: Scope) -> Value:
         match value:

@@ -6,7 +6,7 @@ looked at here: that is the compiler's word, see `compiling.py`.
 
 from typing import Final
 
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf.parse_bodies import (
     read_enum,
     read_extend,
@@ -14,7 +14,7 @@ from penstock.schemas.protobuf.parse_bodies import (
     read_service,
 )
 from penstock.schemas.protobuf.parse_options import read_option_statement
-from penstock.schemas.protobuf.tokens import END, Cursor, Kind
+from penstock.schemas.protobuf.tokens import END, Cursor, TokenType
 from penstock.schemas.protobuf.tree import Enum, Extend, Message, Option, ProtoFile, Service
 
 CHARACTERS_MAX: Final = 2 << 20
@@ -24,7 +24,9 @@ _SYNTAXES: Final = ("proto2", "proto3")
 def read_proto(text: str) -> ProtoFile:
     """The tree of a file."""
     if len(text) > CHARACTERS_MAX:
-        raise InvalidSchema(f"the text has {len(text)} characters; {CHARACTERS_MAX} are allowed")
+        raise InvalidSchemaError(
+            f"the text has {len(text)} characters; {CHARACTERS_MAX} are allowed"
+        )
     return _File(Cursor(text)).read()
 
 
@@ -106,7 +108,7 @@ class _File:
     def _read_import(self) -> None:
         cursor = self._cursor
         kind = ""
-        if cursor.peek_kind() is Kind.WORD:
+        if cursor.peek_kind() is TokenType.WORD:
             kind = cursor.next()
             if kind not in ("public", "weak"):
                 cursor.refuse("expected the name of a file in quotes", back=1)

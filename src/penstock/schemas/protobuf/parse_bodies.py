@@ -8,9 +8,9 @@ copy is handed out, because comparisons know a part by its identity, and names b
 from functools import lru_cache
 from typing import Final
 
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf.parse_options import read_bracketed, read_option_statement
-from penstock.schemas.protobuf.tokens import Cursor, Kind
+from penstock.schemas.protobuf.tokens import Cursor, TokenType
 from penstock.schemas.protobuf.tree import (
     ENUM_NUMBER_MAX,
     FIELD_NUMBER_MAX,
@@ -56,7 +56,7 @@ def _read_flat(tokens: tuple[str, ...]) -> Message | None:
     cursor = Cursor(" ".join(tokens))
     try:
         return _MessageBody(cursor, cursor.word()).read()
-    except InvalidSchema:
+    except InvalidSchemaError:
         return None  # who reads it in its place can say where
 
 
@@ -136,7 +136,7 @@ class _Members:
             self.fields.append(known if known.is_plain else Field(*known))
             return
         label = cursor.next() if cursor.peek() in _LABELS else None
-        if cursor.peek() == "group" and cursor.peek_kind(1) is Kind.WORD:
+        if cursor.peek() == "group" and cursor.peek_kind(1) is TokenType.WORD:
             cursor.next()
             self.groups.append(_read_group(cursor, label))
         else:
@@ -149,7 +149,7 @@ def _read_known_field(tokens: tuple[str, ...]) -> Field | None:
     cursor = Cursor(" ".join(tokens))
     try:
         return _read_field(cursor, cursor.next() if cursor.peek() in _LABELS else None)
-    except InvalidSchema:
+    except InvalidSchemaError:
         return None
 
 
@@ -252,7 +252,7 @@ def _read_enum_value(cursor: Cursor) -> EnumValue:
 def _read_reserved(cursor: Cursor, number_max: int) -> Reserved:
     values: list[Range | str] = []
     while True:
-        if cursor.peek_kind() is Kind.STRING:
+        if cursor.peek_kind() is TokenType.STRING:
             values.append(cursor.string())
         else:
             values.append(_read_range(cursor, number_max))

@@ -2,13 +2,13 @@
 
 from itertools import chain
 
-from penstock.schemas.protobuf.tokens import Cursor, Kind
+from penstock.schemas.protobuf.tokens import Cursor, TokenType
 from penstock.schemas.protobuf.tree import (
     Aggregate,
     ListValue,
+    NamePart,
     Number,
     Option,
-    Part,
     Text,
     Value,
     Word,
@@ -41,12 +41,12 @@ def _read_option(cursor: Cursor) -> Option:
     return Option(tuple(parts), _read_value(cursor))
 
 
-def _read_part(cursor: Cursor) -> Part:
+def _read_part(cursor: Cursor) -> NamePart:
     if cursor.take("("):
         name = cursor.type_name()
         cursor.expect(")")
-        return Part(name, is_extension=True)
-    return Part(cursor.word(), is_extension=False)
+        return NamePart(name, is_extension=True)
+    return NamePart(cursor.word(), is_extension=False)
 
 
 def _read_value(cursor: Cursor) -> Value:
@@ -61,13 +61,13 @@ def _read_value(cursor: Cursor) -> Value:
 
 
 def _read_scalar(cursor: Cursor) -> Value:
-    if cursor.peek_kind() is Kind.STRING:
+    if cursor.peek_kind() is TokenType.STRING:
         return Text(cursor.string())
     sign = "-" if cursor.take("-") else ""
     kind = cursor.peek_kind()
-    if kind is Kind.NUMBER:
+    if kind is TokenType.NUMBER:
         return Number(sign + cursor.next())
-    if kind is Kind.WORD:
+    if kind is TokenType.WORD:
         return Word(sign + cursor.next())
     return cursor.refuse("expected a value")
 

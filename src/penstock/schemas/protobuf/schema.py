@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from penstock.schemas.model import (
     NO_IMPORTS,
+    BudgetExceededError,
     Difference,
     Entity,
     Imports,
-    InvalidSchema,
-    OverBudget,
+    InvalidSchemaError,
     Policy,
     Reference,
     SchemaType,
@@ -34,7 +34,7 @@ from penstock.schemas.protobuf.compiler import (
     compile_schema,
 )
 from penstock.schemas.protobuf.descriptors import read_base64
-from penstock.schemas.protobuf.differences import Side, incompatible_changes
+from penstock.schemas.protobuf.differences import ComparedSchema, incompatible_changes
 from penstock.schemas.protobuf.normalize import normal_form
 from penstock.schemas.protobuf.parse import CHARACTERS_MAX, read_proto
 from penstock.schemas.protobuf.rewrite import (
@@ -51,8 +51,8 @@ from penstock.schemas.protobuf.tree import (
     Field,
     ListValue,
     Message,
+    NamePart,
     Option,
-    Part,
     ProtoFile,
     Text,
     Value,
@@ -105,7 +105,7 @@ class _Tagger(Rewriter):
         entries: dict[str, Value] = {}
         others = []
         for option in options:
-            if option.parts == (Part(name, is_extension=True),) and isinstance(
+            if option.parts == (NamePart(name, is_extension=True),) and isinstance(
                 option.value, Aggregate
             ):
                 entries.update(option.value.entries)
@@ -118,7 +118,7 @@ class _Tagger(Rewriter):
             entries[_TAGS] = ListValue(tuple(map(Text, tags)))
         if not entries:
             return tuple(others)
-        meta = Option((Part(name, is_extension=True),), Aggregate(tuple(entries.items())))
+        meta = Option((NamePart(name, is_extension=True),), Aggregate(tuple(entries.items())))
         return (*others, meta)
 
 
@@ -152,7 +152,7 @@ def parse(
     return schema
 
 
-class Source:
+class ProtoSource:
     """One file: its tree, and a text of it that the compiler takes."""
 
     def __init__(self, file: ProtoFile, text: str | None) -> None:
@@ -179,26 +179,26 @@ class Source:
         return f'{text}\nimport "{META}";\n' if self.lacks_meta else text
 
 
-def _read(text: str) -> Source:
+def _read(text: str) -> ProtoSource:
     check_encoding(text)
     try:
-        return Source(read_proto(text), text)
-    except InvalidSchema:
+        return ProtoSource(read_proto(text), text)
+    except InvalidSchemaError:
         file = read_base64(text) if len(text) <= CHARACTERS_MAX else None
         if file is None:
             raise
-        return Source(file, None)
+        return ProtoSource(file, None)
 
 
 @lru_cache(maxsize=64)
-def _known_source(name: str) -> Source | None:
+def _known_source(name: str) -> ProtoSource | None:
     text = known_text(name)
-    return Source(read_proto(text), text) if text is not None else None
+    return ProtoSource(read_proto(text), text) if text is not None else None
 
 
-def _imported_files(root: Source, imports: Imports, *, strict: bool) -> dict[str, Source]:
+def _imported_files(root: ProtoSource, imports: Imports, *, strict: bool) -> dict[str, ProtoSource]:
     """Everything a file reaches, by the name it is imported by."""
-    found: dict[str, Source] = {}
+    found: dict[str, ProtoSource] = {}
     waiting = list(root.imports)
     while waiting:
         name = waiting.pop()
@@ -207,23 +207,23 @@ def _imported_files(root: Source, imports: Imports, *, strict: bool) -> dict[str
         source = _import(name, imports)
         if source is None:
             if strict:
-                raise InvalidSchema(f'the import "{name}" is not among the references')
+                raise InvalidSchemaError(f'the import "{name}" is not among the references')
             continue
         found[name] = source
         waiting += source.imports
         if len(found) > IMPORTS_MAX:
-            raise InvalidSchema(f"more than {IMPORTS_MAX} files are imported")
+            raise InvalidSchemaError(f"more than {IMPORTS_MAX} files are imported")
     return found
 
 
-def _import(name: str, imports: Imports) -> Source | None:
+def _import(name: str, imports: Imports) -> ProtoSource | None:
     check_import_name(name)
     if name not in imports:
         return _known_source(name)
     try:
         return _read(imports[name])
-    except InvalidSchema as wrong:
-        raise InvalidSchema(f'in the import "{name}": {wrong}') from None
+    except InvalidSchemaError as wrong:
+        raise InvalidSchemaError(f'in the import "{name}": {wrong}') from None
 
 
 class ProtobufSchema:
@@ -233,9 +233,9 @@ class ProtobufSchema:
 
     def __init__(
         self,
-        source: Source,
+        source: ProtoSource,
         references: tuple[Reference, ...],
-        imports: Mapping[str, Source],
+        imports: Mapping[str, ProtoSource],
     ) -> None:
         self._source = source
         self.references = references
@@ -270,12 +270,12 @@ class ProtobufSchema:
         """The same schema with everything that has no meaning put in one order."""
         file = normal_form(self.file, self.names)
         references = tuple(sorted(set(self.references)))
-        return ProtobufSchema(Source(file, None), references, self._imports)
+        return ProtobufSchema(ProtoSource(file, None), references, self._imports)
 
     def tagged(self, tagging: Tagging) -> "ProtobufSchema":
         """The same schema with other tags."""
         text = print_proto(tagged(self.file, tagging))
-        source = Source(read_proto(text), text)
+        source = ProtoSource(read_proto(text), text)
         files = {**self._imports, **_imported_files(source, {}, strict=False)}
         return ProtobufSchema(source, self.references, files)
 
@@ -294,29 +294,29 @@ class ProtobufSchema:
         """Whether registering one while the other is there gives the same version."""
         return self.canonical == other.canonical
 
-    def unreadable(
+    def incompatibilities(
         self, writer: "ProtobufSchema", policy: Policy = Policy.STRICT
     ) -> tuple[Difference, ...]:
         """Why this schema cannot read what `writer` wrote. Protobuf knows one policy only."""
         try:
             return bounded(incompatible_changes(writer.side, self.side))
-        except OverBudget as reason:
+        except BudgetExceededError as reason:
             return (uncheckable(reason, "#/"),)
         except RecursionError:
             return (uncheckable("imported types refer to imported types too deeply", "#/"),)
 
     @cached_property
-    def side(self) -> Side:
+    def side(self) -> ComparedSchema:
         """This schema as one side of a comparison."""
         shapes = Shapes(self.file, self.names, self.references)
-        return Side(self.file, self.names, self.references, shapes)
+        return ComparedSchema(self.file, self.names, self.references, shapes)
 
     def check(self) -> None:
-        """Ask the compiler, which raises InvalidSchema with all it found wrong."""
+        """Ask the compiler, which raises InvalidSchemaError with all it found wrong."""
         for source in (self._source, *self._imports.values()):
             check_bounds(source.file)
         if self.descriptors[-1].name != SCHEMA_NAME:
-            raise InvalidSchema("the compiler gave no descriptor of the schema")
+            raise InvalidSchemaError("the compiler gave no descriptor of the schema")
 
     @cached_property
     def descriptors(self) -> tuple[Any, ...]:
@@ -328,7 +328,7 @@ class ProtobufSchema:
         }
         return compile_schema(self._source.compilable(self.names), texts)
 
-    def _names_in(self, source: Source) -> Names:
+    def _names_in(self, source: ProtoSource) -> Names:
         return Names(source.file, {name: one.file for name, one in self._imports.items()})
 
     @property
@@ -349,7 +349,7 @@ class ProtobufSchema:
         messages = file.messages
         for index in indexes or (0,):
             if not 0 <= index < len(messages):
-                raise InvalidSchema(f"there is no message at {list(indexes)}")
+                raise InvalidSchemaError(f"there is no message at {list(indexes)}")
             names.append(messages[index].name)
             messages = messages[index].nested
         return ".".join(names)
@@ -358,7 +358,7 @@ class ProtobufSchema:
         """Whether there is a message of that full name."""
         try:
             return self.message_at(self.indexes_of(full_name)) == full_name
-        except InvalidSchema:
+        except InvalidSchemaError:
             return False
 
     def indexes_of(self, full_name: str) -> tuple[int, ...]:
@@ -370,7 +370,7 @@ class ProtobufSchema:
         for word in local_name.split("."):
             index = _position(messages, word)
             if index is None:
-                raise InvalidSchema(f'there is no message "{full_name}"')
+                raise InvalidSchemaError(f'there is no message "{full_name}"')
             indexes.append(index)
             messages = messages[index].nested
         return tuple(indexes)

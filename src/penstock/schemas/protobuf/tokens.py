@@ -13,7 +13,7 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final, NoReturn
 
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 END: Final = ""  # comes after the last token, for ever
 _STRING: Final = r"\"(?:[^\"\\\n]++|\\[^\n])*\"|'(?:[^'\\\n]++|\\[^\n])*'"
@@ -47,7 +47,7 @@ _NAMED_ESCAPES: Final = {
 _CODE_POINT_MAX: Final = 0x10FFFF
 
 
-class Kind(Enum):
+class TokenType(Enum):
     """What a token is."""
 
     WORD = auto()
@@ -57,16 +57,16 @@ class Kind(Enum):
     END = auto()
 
 
-def kind_of(token: str) -> Kind:
+def kind_of(token: str) -> TokenType:
     """What a token is, seen from how it begins."""
     if token == END:
-        return Kind.END
+        return TokenType.END
     first = token[0]
     if first in _LETTERS:
-        return Kind.WORD
+        return TokenType.WORD
     if first in _DIGITS or (first == "." and len(token) > 1):
-        return Kind.NUMBER
-    return Kind.STRING if first in _QUOTES else Kind.SYMBOL
+        return TokenType.NUMBER
+    return TokenType.STRING if first in _QUOTES else TokenType.SYMBOL
 
 
 def read_tokens(text: str) -> list[str]:
@@ -102,10 +102,10 @@ def refuse(text: str, position: int, reason: str) -> NoReturn:
     """Say what is wrong, and where a person finds it."""
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
-    raise InvalidSchema(f"line {line}, column {column}: {reason}")
+    raise InvalidSchemaError(f"line {line}, column {column}: {reason}")
 
 
-class BadEscape(Exception):
+class BadEscapeError(Exception):
     """An escape that means nothing, and how far into the literal it stands."""
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -114,7 +114,7 @@ class BadEscape(Exception):
 
 
 def unquoted(literal: str) -> str:
-    """What a quoted string says; raises BadEscape."""
+    """What a quoted string says; raises BadEscapeError."""
     inner = literal[1:-1]
     return _ESCAPE.sub(_meaning, inner) if "\\" in inner else inner
 
@@ -127,10 +127,10 @@ def _meaning(match: re.Match[str]) -> str:
     if short is not None or long is not None:
         number = int(short or long, 16)
         if number > _CODE_POINT_MAX or 0xD800 <= number <= 0xDFFF:
-            raise BadEscape("no such Unicode character", match.start() + 1)
+            raise BadEscapeError("no such Unicode character", match.start() + 1)
         return chr(number)
     if other not in _NAMED_ESCAPES:
-        raise BadEscape(f"unknown escape \\{other}", match.start() + 1)
+        raise BadEscapeError(f"unknown escape \\{other}", match.start() + 1)
     return _NAMED_ESCAPES[other]
 
 
@@ -157,7 +157,7 @@ class Cursor:
         self._text = text
         self._tokens = read_tokens(text)
         if len(self._tokens) > TOKENS_MAX:
-            raise InvalidSchema(f"more than {TOKENS_MAX} words and signs")
+            raise InvalidSchemaError(f"more than {TOKENS_MAX} words and signs")
         self._index = 0
         self._depth = 0
 
@@ -166,7 +166,7 @@ class Cursor:
         index = self._index + ahead
         return self._tokens[index] if index < len(self._tokens) else END
 
-    def peek_kind(self, ahead: int = 0) -> Kind:
+    def peek_kind(self, ahead: int = 0) -> TokenType:
         """What kind of token comes."""
         return kind_of(self.peek(ahead))
 
@@ -220,7 +220,7 @@ class Cursor:
     def word(self) -> str:
         """A simple name."""
         token = self._tokens[self._index]
-        if kind_of(token) is not Kind.WORD:
+        if kind_of(token) is not TokenType.WORD:
             self.refuse("expected a name")
         self._index += 1
         return token
@@ -238,13 +238,13 @@ class Cursor:
 
     def string(self) -> str:
         """One or more quoted strings in a row, as one."""
-        if self.peek_kind() is not Kind.STRING:
+        if self.peek_kind() is not TokenType.STRING:
             self.refuse("expected a text in quotes")
         parts: list[str] = []
-        while self.peek_kind() is Kind.STRING:
+        while self.peek_kind() is TokenType.STRING:
             try:
                 parts.append(unquoted(self.peek()))
-            except BadEscape as wrong:
+            except BadEscapeError as wrong:
                 position = position_of(self._text, self._index) + wrong.offset
                 refuse(self._text, position, str(wrong))
             self._index += 1
@@ -255,7 +255,7 @@ class Cursor:
         negative = signed and self.take("-")
         token = self.peek()
         number = whole_number(token) if len(token) <= _DIGITS_MAX else None
-        if kind_of(token) is not Kind.NUMBER or number is None or number > _INTEGER_MAX:
+        if kind_of(token) is not TokenType.NUMBER or number is None or number > _INTEGER_MAX:
             self.refuse("expected a whole number")
         self._index += 1
         return -number if negative else number

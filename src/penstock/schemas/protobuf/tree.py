@@ -56,7 +56,7 @@ class Aggregate:
 Value: TypeAlias = Text | Number | Word | ListValue | Aggregate
 
 
-class Part(NamedTuple):
+class NamePart(NamedTuple):
     """One step of an option's name: `(a.b)` is an extension, `c` a field of it."""
 
     name: str
@@ -66,7 +66,7 @@ class Part(NamedTuple):
 class Option(NamedTuple):
     """`name = value`, in brackets or as a statement."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[NamePart, ...]
     value: Value
 
     @property
@@ -81,7 +81,7 @@ class Option(NamedTuple):
 
     def is_plain(self, name: str) -> bool:
         """Whether it is the built-in option of that name."""
-        return len(self.parts) == 1 and self.parts[0] == Part(name, False)
+        return len(self.parts) == 1 and self.parts[0] == NamePart(name, False)
 
 
 class Range(NamedTuple):

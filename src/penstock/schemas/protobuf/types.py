@@ -20,7 +20,7 @@ from penstock.schemas.protobuf.tree import SCALARS, Enum, Extend, Field, MapType
 LOCAL: Final = ""  # the origin of what the file itself defines
 
 
-class Known(NamedTuple):
+class KnownType(NamedTuple):
     """A type, its package and the import it came by."""
 
     package: str
@@ -33,7 +33,7 @@ class Names:
 
     def __init__(self, file: ProtoFile, imports: Mapping[str, ProtoFile]) -> None:
         self.package = file.package or ""
-        self._types: dict[str, Known] = {}
+        self._types: dict[str, KnownType] = {}
         self._extensions: dict[str, Field] = {}
         for origin, imported in imports.items():
             self._collect(origin, imported)
@@ -44,11 +44,11 @@ class Names:
         prefix = f"{package}." if package else ""
         self._collect_extensions(prefix, file.extends)
         for enum in file.enums:
-            self._types[prefix + enum.name] = Known(package, origin, enum)
+            self._types[prefix + enum.name] = KnownType(package, origin, enum)
         for message in file.messages:
-            self._collect_message(prefix, Known(package, origin, message), message)
+            self._collect_message(prefix, KnownType(package, origin, message), message)
 
-    def _collect_message(self, prefix: str, known: Known, message: Message) -> None:
+    def _collect_message(self, prefix: str, known: KnownType, message: Message) -> None:
         self._types[prefix + message.name] = known
         inner = f"{prefix}{message.name}."
         self._collect_extensions(inner, message.extends)
@@ -63,7 +63,7 @@ class Names:
             for field in extend.fields:
                 self._extensions[prefix + field.name] = field
 
-    def type_of(self, full_name: str) -> Known:
+    def type_of(self, full_name: str) -> KnownType:
         """A type by the name that `resolved` gave."""
         return self._types[full_name]
 
@@ -114,7 +114,7 @@ class Meaning(NamedTuple):
     name: str = ""  # in full
     scalar: str = ""
     map: MapType | None = None
-    known: Known | None = None
+    known: KnownType | None = None
 
 
 def meaning(names: Names, type_: str | MapType, scope: tuple[str, ...], package: str) -> Meaning:
@@ -135,7 +135,7 @@ def meaning(names: Names, type_: str | MapType, scope: tuple[str, ...], package:
     return Meaning("message", written=type_, name=full_name, known=known)
 
 
-def reference_of(known: Known, references: tuple[Reference, ...]) -> tuple[str, int] | None:
+def reference_of(known: KnownType, references: tuple[Reference, ...]) -> tuple[str, int] | None:
     """The subject and version a type comes from; None where only a reference's reference knows."""
     if known.origin == LOCAL:
         return ("", -1)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.avro import AvroSchema
-from penstock.schemas.avro.tree import Kind
+from penstock.schemas.avro.tree import AvroType
 from penstock.schemas.model import ParsedSchema
 from penstock.serde.avro.batch import AvroDecoder, AvroEncoder, Wrong
 from penstock.serde.avro.compile_read import VALUE
@@ -45,7 +45,7 @@ class AvroColumns:
             wrongs += all_wrong(group, Reason.TRAILING_BYTES, "the header goes on after the GUID")
         else:
             decoder = self._decoder(writer)
-            if writer.root.kind is Kind.BYTES:
+            if writer.root.kind is AvroType.BYTES:
                 source, group = _sized(source, group)
             yield from decoded_parts(decoder, source, group, _told, Wrong.TOO_LARGE, wrongs)
 
@@ -81,7 +81,7 @@ class AvroRows:
 
     def __init__(self, schema: AvroSchema) -> None:
         self._encoder = AvroEncoder(schema)
-        self._raw = OneEncoder(schema) if schema.root.kind is Kind.BYTES else None
+        self._raw = OneEncoder(schema) if schema.root.kind is AvroType.BYTES else None
 
     def write(
         self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes

@@ -29,10 +29,10 @@ from penstock.columns.vm.python_objects import addresses_of
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
+    AvroType,
     Enum,
     Field,
     Fixed,
-    Kind,
     Map,
     Name,
     Node,
@@ -130,14 +130,14 @@ def _since_epoch(value: Any, *, is_local: bool, factor: int, divisor: int) -> in
 
 _ROW: Final = Name("Row", None)
 _A, _B, _C = 2, 3, 4  # of an instruction
-_NUMBERS: Final = {Kind.INT: ops.INT, Kind.LONG: ops.LONG}
+_NUMBERS: Final = {AvroType.INT: ops.INT, AvroType.LONG: ops.LONG}
 _PLAIN: Final = {
-    Kind.BOOLEAN: ops.BOOLEAN,
-    Kind.FLOAT: ops.FLOAT,
-    Kind.DOUBLE: ops.DOUBLE,
-    Kind.STRING: ops.TEXT,
-    Kind.BYTES: ops.SIZED,
-    Kind.NULL: ops.NOTHING,
+    AvroType.BOOLEAN: ops.BOOLEAN,
+    AvroType.FLOAT: ops.FLOAT,
+    AvroType.DOUBLE: ops.DOUBLE,
+    AvroType.STRING: ops.TEXT,
+    AvroType.BYTES: ops.SIZED,
+    AvroType.NULL: ops.NOTHING,
 }
 
 
@@ -215,7 +215,7 @@ class _Compiler:
     def _put_union(self, union: Union, depth: int) -> None:
         values = values_of(union)
         assert len(values) <= 1, "one kind of value"
-        nulls = [at for at, branch in enumerate(union.branches) if branch.kind is Kind.NULL]
+        nulls = [at for at, branch in enumerate(union.branches) if branch.kind is AvroType.NULL]
         if not values or not nulls:
             self._emit(ops.BRANCH, NO_SLOT, 0)
             self.put(union.branches[0], depth)

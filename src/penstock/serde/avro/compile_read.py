@@ -23,9 +23,9 @@ from penstock.columns.avro.read_program import (
 )
 from penstock.schemas.avro.tree import (
     Array,
+    AvroType,
     Enum,
     Fixed,
-    Kind,
     Map,
     Node,
     Record,
@@ -54,8 +54,8 @@ VALUE: Final = "value"  # the one column of a schema that is not a record
 CODE_MAX: Final = 1 << 16  # instructions; a schema that takes more is left to row-by-row reading
 
 _LONGS: Final = (-(2**63), 2**63 - 1)
-_INTEGRAL: Final = (Kind.INT, Kind.LONG)
-_TEXTUAL: Final = (Kind.STRING, Kind.BYTES)
+_INTEGRAL: Final = (AvroType.INT, AvroType.LONG)
+_TEXTUAL: Final = (AvroType.STRING, AvroType.BYTES)
 
 
 def compile_decoder(
@@ -186,7 +186,7 @@ class _Compiler:
         branch = matching_branch(writer, reader)
         if branch is None:
             self._fail()
-        elif branch.kind is Kind.NULL:
+        elif branch.kind is AvroType.NULL:
             self._put_nulls(list(target.aligned()))
         elif len(values_of(reader)) == 1:
             self._resolve(writer, branch, target)
@@ -240,11 +240,11 @@ class _Compiler:
             return writer.kind in _TEXTUAL and self._put_textual(writer, reader, slot)
         if reader.kind in _INTEGRAL:
             return self._put_integral(writer, reader, slot)
-        if reader.kind is Kind.FLOAT or reader.kind is Kind.DOUBLE:
+        if reader.kind is AvroType.FLOAT or reader.kind is AvroType.DOUBLE:
             return self._put_floating(writer, reader, slot)
         if reader.kind is not writer.kind:
             return False
-        if reader.kind is Kind.NULL:
+        if reader.kind is AvroType.NULL:
             self._put_nulls([slot])
         else:
             self._asm.put(ops.BOOLEAN, slot)
@@ -287,7 +287,7 @@ class _Compiler:
         if not keeps_meaning(writer, reader):
             return False
         # What was written or is read as text must be text.
-        is_text = Kind.STRING in (writer.kind, reader.kind)
+        is_text = AvroType.STRING in (writer.kind, reader.kind)
         self._asm.put(ops.STRING if is_text else ops.BYTES, slot, int(is_uuid_text(reader)))
         return True
 
@@ -305,7 +305,7 @@ class _Compiler:
             self._asm.put(ops.TIME, slot, meaning.greatest + 1, 4, 1)
         elif name == "time-micros":
             self._asm.put(ops.TIME, slot, meaning.greatest + 1, 8, factor)
-        elif reader.kind is Kind.INT:
+        elif reader.kind is AvroType.INT:
             self._asm.put(ops.INT, slot, *bounds)
         elif (*bounds, factor, divisor) == (*_LONGS, 1, 1):
             self._asm.put(ops.LONG, slot)
@@ -314,13 +314,13 @@ class _Compiler:
         return True
 
     def _put_floating(self, writer: Node, reader: Node, slot: int) -> bool:
-        is_float = reader.kind is Kind.FLOAT
+        is_float = reader.kind is AvroType.FLOAT
         if writer.kind in _INTEGRAL:
             op = ops.TO_FLOAT if is_float else ops.TO_DOUBLE
-            self._asm.put(op, slot, int(writer.kind is Kind.INT))
+            self._asm.put(op, slot, int(writer.kind is AvroType.INT))
         elif writer.kind is reader.kind:
             self._asm.put(ops.FLOAT if is_float else ops.DOUBLE, slot)
-        elif writer.kind is Kind.FLOAT:
+        elif writer.kind is AvroType.FLOAT:
             self._asm.put(ops.FLOAT_TO_DOUBLE, slot)
         else:
             return False

@@ -22,16 +22,16 @@ from penstock.schemas.avro.tree import (
     PRIMITIVES,
     Absent,
     Array,
+    AvroType,
     Enum,
     Fixed,
     JsonValue,
-    Kind,
     Map,
     Node,
     Record,
     Union,
 )
-from penstock.schemas.avro.types import fits
+from penstock.schemas.avro.types import is_valid_default
 from penstock.serde.avro.event_defaults import NoConstant, constant
 from penstock.serde.avro.logical_types import decimal_of
 from penstock.serde.avro.sizes import bytes_min, self_containing
@@ -39,11 +39,11 @@ from penstock.serde.avro.types import arrow_type, decimal_bytes, is_nullable, va
 
 KEY: Final = PRIMITIVES["string"]  # of a map
 _WIDTHS: Final = {
-    Kind.BOOLEAN: 1,
-    Kind.INT: 4,
-    Kind.LONG: 8,
-    Kind.FLOAT: 4,
-    Kind.DOUBLE: 8,
+    AvroType.BOOLEAN: 1,
+    AvroType.INT: 4,
+    AvroType.LONG: 8,
+    AvroType.FLOAT: 4,
+    AvroType.DOUBLE: 8,
 }
 
 
@@ -119,7 +119,7 @@ def _plan(node: Node, *, nullable: bool) -> SlotPlan:
         return SlotPlan(SlotKind.FIXED, decimal_bytes(decimal.precision), nullable)
     if isinstance(node, Fixed):
         return SlotPlan(SlotKind.FIXED, node.size, nullable)
-    if node.kind is Kind.NULL:
+    if node.kind is AvroType.NULL:
         return SlotPlan(SlotKind.NOTHING)
     if node.kind in _WIDTHS:
         return SlotPlan(SlotKind.FIXED, _WIDTHS[node.kind], nullable)
@@ -127,11 +127,11 @@ def _plan(node: Node, *, nullable: bool) -> SlotPlan:
 
 
 _LAYOUTS: Final = {
-    Kind.BOOLEAN: "<?",
-    Kind.INT: "<i",
-    Kind.LONG: "<q",
-    Kind.FLOAT: "<f",
-    Kind.DOUBLE: "<d",
+    AvroType.BOOLEAN: "<?",
+    AvroType.INT: "<i",
+    AvroType.LONG: "<q",
+    AvroType.FLOAT: "<f",
+    AvroType.DOUBLE: "<d",
 }
 _ONE_BYTE_EACH: Final = "latin-1"  # how a default writes bytes
 
@@ -175,9 +175,9 @@ def _put(assembler: Assembler, node: Node, value: JsonValue | Absent, target: Ta
 
 def _put_union(assembler: Assembler, union: Union, value: JsonValue, target: Target) -> None:
     """Avro takes the first branch that the default fits."""
-    branch = next(branch for branch in union.branches if fits(branch, value))
+    branch = next(branch for branch in union.branches if is_valid_default(branch, value))
     values = values_of(union)
-    if branch.kind is Kind.NULL:
+    if branch.kind is AvroType.NULL:
         _put_nulls(assembler, target)
     elif len(values) == 1:
         _put(assembler, branch, value, target)
@@ -200,7 +200,7 @@ def _put_sized(assembler: Assembler, content: bytes, slot: int) -> None:
 
 
 def _put_scalar(assembler: Assembler, node: Node, value: JsonValue, slot: int) -> None:
-    if node.kind is Kind.NULL:
+    if node.kind is AvroType.NULL:
         assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.stretch([slot]))
     elif node.kind in _LAYOUTS:
         place = assembler.constant(struct.pack(_LAYOUTS[node.kind], value))
@@ -211,7 +211,7 @@ def _put_scalar(assembler: Assembler, node: Node, value: JsonValue, slot: int) -
 
 
 def _put_text(assembler: Assembler, node: Node, text: str, slot: int) -> None:
-    if node.kind is Kind.STRING or isinstance(node, Enum):
+    if node.kind is AvroType.STRING or isinstance(node, Enum):
         _put_sized(assembler, text.encode(), slot)
         return
     content = text.encode(_ONE_BYTE_EACH)
@@ -228,12 +228,12 @@ def _put_text(assembler: Assembler, node: Node, text: str, slot: int) -> None:
 
 
 _BYTES: Final = {
-    Kind.NULL: 0,
-    Kind.FLOAT: 4,
-    Kind.DOUBLE: 8,
+    AvroType.NULL: 0,
+    AvroType.FLOAT: 4,
+    AvroType.DOUBLE: 8,
 }
-_RANGES: Final = {Kind.INT: (-(2**31), 2**31 - 1), Kind.LONG: (-(2**63), 2**63 - 1)}
-_SIZED: Final = (Kind.STRING, Kind.BYTES)
+_RANGES: Final = {AvroType.INT: (-(2**31), 2**31 - 1), AvroType.LONG: (-(2**63), 2**63 - 1)}
+_SIZED: Final = (AvroType.STRING, AvroType.BYTES)
 
 
 class Skipping:
@@ -262,7 +262,7 @@ class Skipping:
             self._put_plain(_BYTES[node.kind])
         elif node.kind in _SIZED:
             self._asm.put(ops.SKIP_SIZED)
-        elif node.kind is Kind.BOOLEAN:
+        elif node.kind is AvroType.BOOLEAN:
             self._asm.put(ops.SKIP_FIXED, NO_SLOT, 1, 1)
         elif isinstance(node, Enum):
             self._asm.put(ops.SKIP_VARINT, NO_SLOT, 0, len(node.symbols) - 1, Wrong.ENUM)

@@ -23,7 +23,7 @@ from penstock.columns.avro.write_program import MEMBER_FIELDS, EncodeProgram
 from penstock.columns.compiled import read_only
 from penstock.columns.record_columns import ArrowArray
 from penstock.columns.vm.arrow_arena import Input
-from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.serde.avro.compile_read import VALUE, compile_decoder
 from penstock.serde.avro.logical_types import (
     decimal_of,
@@ -33,9 +33,9 @@ from penstock.serde.avro.logical_types import (
 )
 from penstock.serde.avro.types import arrow_type, decimal_bytes, values_of
 
-_RAW_BYTES: Final = {Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_RAW_BYTES: Final = {AvroType.BOOLEAN: 1, AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
 _SOURCE, _A, _B = 1, 2, 3  # of an instruction
-_WIDTHS: Final = {Kind.INT: 4, Kind.LONG: 8}
+_WIDTHS: Final = {AvroType.INT: 4, AvroType.LONG: 8}
 
 
 def compile_encoder(root: Node) -> tuple[EncodeProgram, tuple[Input, ...]]:
@@ -79,7 +79,7 @@ class _Compiler:
             return self._put_list((node.items,))
         if isinstance(node, Map):
             return self._put_list((None, node.values))
-        if node.kind is Kind.NULL:
+        if node.kind is AvroType.NULL:
             return Input(NO_SLOT)
         source = self._input()
         self._put_scalar(node, source)
@@ -115,7 +115,7 @@ class _Compiler:
 
     def _put_union(self, union: Union) -> Input:
         values = values_of(union)
-        nulls = [at for at, branch in enumerate(union.branches) if branch.kind is Kind.NULL]
+        nulls = [at for at, branch in enumerate(union.branches) if branch.kind is AvroType.NULL]
         if len(values) > 1:
             return self._put_members(union, values, nulls[0] if nulls else -1)
         if not values:
@@ -181,10 +181,10 @@ class _Compiler:
 
 
 _PLAIN: Final = {
-    Kind.INT: ops.INT,
-    Kind.LONG: ops.LONG,
-    Kind.STRING: ops.TEXT,
-    Kind.BYTES: ops.SIZED,
+    AvroType.INT: ops.INT,
+    AvroType.LONG: ops.LONG,
+    AvroType.STRING: ops.TEXT,
+    AvroType.BYTES: ops.SIZED,
 }
 
 

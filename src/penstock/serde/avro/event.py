@@ -14,8 +14,8 @@ from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
 from penstock.schemas.avro import AvroSchema
-from penstock.schemas.avro.tree import Kind
-from penstock.schemas.model import InvalidSchema, ParsedSchema
+from penstock.schemas.avro.tree import AvroType
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema
 from penstock.serde.avro.event_defaults import varint
 from penstock.serde.avro.event_reader import EventReader
 from penstock.serde.avro.event_skipping import WriteLimits
@@ -38,7 +38,7 @@ class AvroEncoder:
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = _compiled(schema)
-        self._is_raw = schema.root.kind is Kind.BYTES  # as Java clients write plain bytes
+        self._is_raw = schema.root.kind is AvroType.BYTES  # as Java clients write plain bytes
         self._limits = WriteLimits(schema.root)
         self._raw_values = RawValues(schema.root)
 
@@ -76,7 +76,7 @@ class AvroDecoder:
         if reader is not None and not isinstance(reader, AvroSchema):
             raise DecodeError(Reason.UNRESOLVABLE, f"written as AVRO, to be read as {reader.type}")
         self._reader = EventReader(writer.root, None if reader is None else reader.root)
-        self._is_raw = writer.root.kind is Kind.BYTES
+        self._is_raw = writer.root.kind is AvroType.BYTES
 
     def decode(self, frame: Frame) -> Any:
         """The value, all of it; raises BadFrame."""
@@ -97,7 +97,7 @@ def _compiled(schema: AvroSchema) -> Any:
     try:
         return parse_schema(cast(Any, json.loads(schema.formatted("resolved"))))
     except (SchemaParseException, UnknownType, ValueError, KeyError) as wrong:
-        raise InvalidSchema(f"fastavro does not take it: {wrong}") from None
+        raise InvalidSchemaError(f"fastavro does not take it: {wrong}") from None
 
 
 def own(schema: ParsedSchema) -> AvroSchema:

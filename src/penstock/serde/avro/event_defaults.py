@@ -8,20 +8,20 @@ from typing import Any, Final
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
+    AvroType,
     Enum,
     Fixed,
     JsonValue,
-    Kind,
     Map,
     Node,
     Record,
     Union,
 )
-from penstock.schemas.avro.types import fits
+from penstock.schemas.avro.types import is_valid_default
 from penstock.serde.avro.event_scalars import scalar_reader
 from penstock.serde.avro.varints import Budget, Unreadable
 
-_LAYOUTS: Final = {Kind.BOOLEAN: "<?", Kind.FLOAT: "<f", Kind.DOUBLE: "<d"}
+_LAYOUTS: Final = {AvroType.BOOLEAN: "<?", AvroType.FLOAT: "<f", AvroType.DOUBLE: "<d"}
 
 
 class NoConstant(Exception):
@@ -37,10 +37,10 @@ def constant(node: Node, value: JsonValue | Absent, *, plain: bool = False) -> C
 
 
 def _made(node: Node, value: JsonValue | Absent, *, plain: bool) -> Any:
-    if isinstance(value, Absent) or not fits(node, value):
+    if isinstance(value, Absent) or not is_valid_default(node, value):
         raise NoConstant
     if isinstance(node, Union):  # Avro takes the first branch that the default fits
-        branch = next(branch for branch in node.branches if fits(branch, value))
+        branch = next(branch for branch in node.branches if is_valid_default(branch, value))
         return _made(branch, value, plain=plain)
     if isinstance(node, Record):
         assert isinstance(value, dict)
@@ -73,14 +73,14 @@ def _scalar(node: Node, value: JsonValue, *, plain: bool) -> Any:
 
 
 def _payload(node: Node, value: JsonValue) -> bytes:
-    if node.kind is Kind.NULL:
+    if node.kind is AvroType.NULL:
         return b""
     if node.kind in _LAYOUTS:
         return struct.pack(_LAYOUTS[node.kind], value)
     if isinstance(value, int):
         return varint(value)
     assert isinstance(value, str)
-    content = value.encode() if node.kind is Kind.STRING else value.encode("latin-1")
+    content = value.encode() if node.kind is AvroType.STRING else value.encode("latin-1")
     return content if isinstance(node, Fixed) else varint(len(content)) + content
 
 

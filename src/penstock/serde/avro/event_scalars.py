@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-from penstock.schemas.avro.tree import Enum, Fixed, Kind, Node
+from penstock.schemas.avro.tree import AvroType, Enum, Fixed, Node
 from penstock.serde.avro.logical_types import (
     DecimalMeaning,
     NumberMeaning,
@@ -34,9 +34,9 @@ _INT_MAX: Final = 2**31 - 1
 _FLOAT: Final = Struct("<f")
 _DOUBLE: Final = Struct("<d")
 _FLOAT_BITS: Final = 24
-_INTEGRAL: Final = (Kind.INT, Kind.LONG)
-_FLOATING: Final = (Kind.FLOAT, Kind.DOUBLE)
-_TEXTUAL: Final = (Kind.STRING, Kind.BYTES)
+_INTEGRAL: Final = (AvroType.INT, AvroType.LONG)
+_FLOATING: Final = (AvroType.FLOAT, AvroType.DOUBLE)
+_TEXTUAL: Final = (AvroType.STRING, AvroType.BYTES)
 _EXACT: Final = Context(prec=400)
 _DECIMAL_BYTES_MAX: Final = 40  # what has more digits than that fits no decimal
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -61,7 +61,7 @@ def scalar_reader(writer: Node, reader: Node, *, plain: bool) -> Read | None:
         return _floating(writer.kind, reader.kind)
     if reader.kind is not writer.kind:
         return None
-    return _null if reader.kind is Kind.NULL else _boolean
+    return _null if reader.kind is AvroType.NULL else _boolean
 
 
 def _null(_payload: bytes, at: int, _: Budget) -> tuple[None, int]:
@@ -92,10 +92,10 @@ def _int(payload: bytes, at: int, _: Budget) -> tuple[int, int]:
     return number, after
 
 
-def _number(kind: Kind, meaning: NumberMeaning, *, plain: bool) -> Read:
+def _number(kind: AvroType, meaning: NumberMeaning, *, plain: bool) -> Read:
     name, least, greatest, factor, divisor = meaning
     if not name:
-        return _int if kind is Kind.INT else _long
+        return _int if kind is AvroType.INT else _long
     code = "UNRESOLVABLE" if meaning.is_converted else "INT_RANGE"
     code = "TIME_RANGE" if name.startswith("time-") else code
     make: Callable[[int], Any] = int if plain else _MOMENTS.get(name, int)
@@ -128,19 +128,19 @@ _MOMENTS: Final[dict[str, Callable[[int], Any]]] = {  # nanoseconds stay a numbe
 }
 
 
-def _floating(written: Kind, read: Kind) -> Read | None:
+def _floating(written: AvroType, read: AvroType) -> Read | None:
     if written in _INTEGRAL:
-        inner = _int if written is Kind.INT else _long
-        widen: Callable[[int], float] = _nearest_float if read is Kind.FLOAT else float
+        inner = _int if written is AvroType.INT else _long
+        widen: Callable[[int], float] = _nearest_float if read is AvroType.FLOAT else float
 
         def promoted(payload: bytes, at: int, budget: Budget) -> tuple[float, int]:
             number, after = inner(payload, at, budget)
             return widen(number), after
 
         return promoted
-    if written not in _FLOATING or (written, read) == (Kind.DOUBLE, Kind.FLOAT):
+    if written not in _FLOATING or (written, read) == (AvroType.DOUBLE, AvroType.FLOAT):
         return None
-    unpack, size = (_FLOAT if written is Kind.FLOAT else _DOUBLE).unpack_from, _SIZES[written]
+    unpack, size = (_FLOAT if written is AvroType.FLOAT else _DOUBLE).unpack_from, _SIZES[written]
 
     def exact(payload: bytes, at: int, _: Budget) -> tuple[float, int]:
         after = at + size
@@ -151,7 +151,7 @@ def _floating(written: Kind, read: Kind) -> Read | None:
     return exact
 
 
-_SIZES: Final = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_SIZES: Final = {AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
 
 
 def _nearest_float(number: int) -> float:
@@ -173,9 +173,9 @@ def _textual(writer: Node, reader: Node, *, plain: bool) -> Read | None:
         return None
     if is_uuid_text(reader):
         return _plain_uuid if plain else _uuid
-    if reader.kind is Kind.STRING:
+    if reader.kind is AvroType.STRING:
         return _text
-    return _text_bytes if writer.kind is Kind.STRING else _bytes
+    return _text_bytes if writer.kind is AvroType.STRING else _bytes
 
 
 def _text(payload: bytes, at: int, _: Budget) -> tuple[str, int]:

@@ -7,7 +7,7 @@ them. Each function takes the payload, a position and the budget, and returns th
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.serde.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX
 from penstock.serde.avro.sizes import bytes_min, parts_of, self_containing
 from penstock.serde.avro.varints import Budget, Unreadable, read_count, read_size, read_varint
@@ -15,7 +15,7 @@ from penstock.serde.avro.varints import Budget, Unreadable, read_count, read_siz
 Skip: TypeAlias = Callable[[bytes, int, Budget], int]
 _INT_MIN: Final = -(2**31)
 _INT_MAX: Final = 2**31 - 1
-_PLAIN_BYTES: Final = {Kind.NULL: 0, Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_PLAIN_BYTES: Final = {AvroType.NULL: 0, AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
 
 
 class Skips:
@@ -190,10 +190,10 @@ def _items(item: Skip, item_bytes_min: int) -> Skip:
     return skip
 
 
-_LEAVES: Final[dict[Kind, Skip]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.INT: _int,
-    Kind.LONG: _long,
-    Kind.BYTES: _sized,
-    Kind.STRING: _sized,
+_LEAVES: Final[dict[AvroType, Skip]] = {
+    AvroType.BOOLEAN: _boolean,
+    AvroType.INT: _int,
+    AvroType.LONG: _long,
+    AvroType.BYTES: _sized,
+    AvroType.STRING: _sized,
 }

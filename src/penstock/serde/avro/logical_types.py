@@ -18,7 +18,7 @@ more than 76 digits, a big-decimal and a duration are read as their bytes, a uui
 
 from typing import Final, NamedTuple
 
-from penstock.schemas.avro.tree import Kind, Node
+from penstock.schemas.avro.tree import AvroType, Node
 from penstock.schemas.avro.types import LogicalType, logical_type
 
 DECIMAL_DIGITS_MAX: Final = 76  # the widest that Arrow has
@@ -26,7 +26,7 @@ _PER_SECOND: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _DAY_S: Final = 86_400
 _FIRST_DAY: Final = -719_162  # 0001-01-01, in days from 1970-01-01
 _END_DAY: Final = 2_932_897  # 10000-01-01
-_BITS: Final = {Kind.INT: 31, Kind.LONG: 63}
+_BITS: Final = {AvroType.INT: 31, AvroType.LONG: 63}
 
 
 class NumberMeaning(NamedTuple):
@@ -55,7 +55,10 @@ class DecimalMeaning(NamedTuple):
 
 def number_meaning(writer: Node, reader: Node) -> NumberMeaning | None:
     """For a reader's int or long; None if it cannot read such a number."""
-    if writer.kind is not reader.kind and (writer.kind, reader.kind) != (Kind.INT, Kind.LONG):
+    if writer.kind is not reader.kind and (writer.kind, reader.kind) != (
+        AvroType.INT,
+        AvroType.LONG,
+    ):
         return None
     written, name = _name(writer), _name(reader)
     change = (1, 1) if not written or not name else _unit_change(written, name)
@@ -113,7 +116,7 @@ def is_restricted(node: Node) -> bool:
 
 def is_uuid_text(node: Node) -> bool:
     """Whether a string is a UUID in its 36 characters."""
-    return node.kind is Kind.STRING and _name(node) == "uuid"
+    return node.kind is AvroType.STRING and _name(node) == "uuid"
 
 
 def described(node: Node) -> str:
@@ -145,7 +148,7 @@ def _unit_change(written: str, read: str) -> tuple[int, int] | None:
     return (many // few, 1) if many >= few else (1, few // many)
 
 
-def _bounds(name: str, kind: Kind) -> tuple[int, int]:
+def _bounds(name: str, kind: AvroType) -> tuple[int, int]:
     """The least number that a reader's type allows, and one more than the greatest."""
     if name == "date":
         return _FIRST_DAY, _END_DAY

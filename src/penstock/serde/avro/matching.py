@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from penstock.schemas.avro.tree import Field, Kind, Named, Node, Record, Union
+from penstock.schemas.avro.tree import AvroType, Field, Named, Node, Record, Union
 
 _PROMOTED: Final = {
-    Kind.INT: (Kind.LONG, Kind.FLOAT, Kind.DOUBLE),
-    Kind.LONG: (Kind.FLOAT, Kind.DOUBLE),
-    Kind.FLOAT: (Kind.DOUBLE,),
-    Kind.STRING: (Kind.BYTES,),
-    Kind.BYTES: (Kind.STRING,),
+    AvroType.INT: (AvroType.LONG, AvroType.FLOAT, AvroType.DOUBLE),
+    AvroType.LONG: (AvroType.FLOAT, AvroType.DOUBLE),
+    AvroType.FLOAT: (AvroType.DOUBLE,),
+    AvroType.STRING: (AvroType.BYTES,),
+    AvroType.BYTES: (AvroType.STRING,),
 }
 
 

@@ -7,7 +7,7 @@ logical type restricts them are looked at. In a union of several kinds of values
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from penstock.schemas.avro.tree import Array, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Map, Node, Record, Union
 from penstock.schemas.avro.types import logical_type
 from penstock.serde.avro.event_scalars import is_uuid
 from penstock.serde.avro.logical_types import (
@@ -41,7 +41,7 @@ class RawValues:
             entry = self._of(node.values)
             return None if entry is None else lambda value: _in_entries(value, entry)
         if isinstance(node, Union):
-            values = [branch for branch in node.branches if branch.kind is not Kind.NULL]
+            values = [branch for branch in node.branches if branch.kind is not AvroType.NULL]
             return self._of(values[0]) if len(values) == 1 else None
         return _leaf(node)
 

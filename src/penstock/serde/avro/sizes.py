@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from penstock.schemas.avro.tree import Array, Fixed, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Fixed, Map, Node, Record, Union
 
-_BYTES: Final = {Kind.NULL: 0, Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_BYTES: Final = {AvroType.NULL: 0, AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
 
 
 def bytes_min(node: Node) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.schemas.avro.tree import Array, Enum, Fixed, Kind, Map, Node, Record, Union
+from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.schemas.avro.types import logical_type
 from penstock.serde.avro.logical_types import decimal_of
 
@@ -24,16 +24,16 @@ _map: Any = pa.map_  # the stubs do not know that it takes a field
 TYPES_MAX: Final = 10_000  # in one schema, names written out
 DECIMAL128_DIGITS_MAX: Final = 38
 
-_PLAIN: Final[Mapping[Kind, pa.DataType]] = {
-    Kind.NULL: pa.null(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BYTES: pa.binary(),
-    Kind.STRING: pa.string(),
-    Kind.ENUM: pa.string(),
+_PLAIN: Final[Mapping[AvroType, pa.DataType]] = {
+    AvroType.NULL: pa.null(),
+    AvroType.BOOLEAN: pa.bool_(),
+    AvroType.INT: pa.int32(),
+    AvroType.LONG: pa.int64(),
+    AvroType.FLOAT: pa.float32(),
+    AvroType.DOUBLE: pa.float64(),
+    AvroType.BYTES: pa.binary(),
+    AvroType.STRING: pa.string(),
+    AvroType.ENUM: pa.string(),
 }
 _LOGICAL: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
@@ -65,13 +65,13 @@ def arrow_field(name: str, node: Node) -> ArrowField:
 def is_nullable(node: Node) -> bool:
     """Whether null is among its values."""
     if isinstance(node, Union):
-        return any(branch.kind is Kind.NULL for branch in node.branches)
-    return node.kind is Kind.NULL
+        return any(branch.kind is AvroType.NULL for branch in node.branches)
+    return node.kind is AvroType.NULL
 
 
 def values_of(union: Union) -> list[Node]:
     """The branches that are not null."""
-    return [branch for branch in union.branches if branch.kind is not Kind.NULL]
+    return [branch for branch in union.branches if branch.kind is not AvroType.NULL]
 
 
 def decimal_bytes(precision: int) -> int:

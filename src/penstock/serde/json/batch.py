@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.json import JsonSchema
-from penstock.schemas.json.validator import error_in
+from penstock.schemas.json.validator import validation_error
 from penstock.serde.errors import Reason
 from penstock.serde.json.event import DECODER, UNREADABLE
 from penstock.serde.json.types import VALUE, JsonColumn, JsonColumns, columns_of
@@ -81,7 +81,7 @@ class JsonDecoder:
         except ValueError:  # what the validator cannot look at; found below
             pass
         for row, value in enumerate(values):
-            if row not in wrongs and (violated := error_in(validator, value)) is not None:
+            if row not in wrongs and (violated := validation_error(validator, value)) is not None:
                 wrongs[row] = (Reason.RULE_VIOLATED, violated)
 
     def _batch(self, values: list[Any]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.references import Documents
-from penstock.schemas.model import InvalidSchema
+from penstock.schemas.model import InvalidSchemaError
 
 VALUE: Final = "value"  # the one column of a schema that asserts no object
 REFERENCES_MAX: Final = 32  # from one $ref to the next
@@ -102,7 +102,7 @@ class _Typing:
                 return schema
             try:
                 schema = self._documents.target(schema).schema
-            except InvalidSchema:
+            except InvalidSchemaError:
                 return None
         return None
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.protobuf.dict_program import DictProgram
 from penstock.columns.protobuf.run import encode_dicts
-from penstock.schemas.model import InvalidSchema, ParsedSchema
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.serde.batch_frames import FrameGroup, WrongRow
 from penstock.serde.column_codec import Part, all_wrong, decoded_parts, joined
@@ -127,7 +127,7 @@ def _path(
             return _Path(writer.message_at(indexes), end)
         except BadFrame as wrong:
             failure = failure or wrong
-        except InvalidSchema as wrong:
+        except InvalidSchemaError as wrong:
             failure = failure or BadFrame(Reason.BAD_INDEXES, str(wrong), 0)
     assert failure is not None
     raise failure

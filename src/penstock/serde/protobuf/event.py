@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError as UpbDecodeError
 from google.protobuf.message import EncodeError, Message
 
-from penstock.schemas.model import InvalidSchema, ParsedSchema
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.schemas.protobuf.compiler import missing_fields
 from penstock.serde.errors import DecodeError, Reason
@@ -51,7 +51,7 @@ class ProtobufEncoder:
         name = value.DESCRIPTOR.full_name
         try:
             indexes = self._schema.indexes_of(name)
-        except InvalidSchema:
+        except InvalidSchemaError:
             raise Misfit(f"the schema has no message {name}") from None
         try:
             return Written(payload_of(value), indexes)
@@ -145,7 +145,7 @@ def named_message(
             return writer.message_at(indexes), payload
         except BadFrame as wrong:
             failure = failure or wrong
-        except InvalidSchema as wrong:
+        except InvalidSchemaError as wrong:
             bad = BadFrame(Reason.BAD_INDEXES, str(wrong), frame.position)
             failure = failure or bad
     assert failure is not None
