@@ -13,112 +13,44 @@ ClientMetrics               all counts for Prometheus
 Names are imported when they are first used: Arrow and the kernels are heavy, and few need all.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from penstock.client.aio import AsyncConsumer, AsyncProducer, AsyncRegistry
-    from penstock.client.commit_tracker import Commits
-    from penstock.client.consumer import Consumer
-    from penstock.client.decode_filter import OnUndecodable
-    from penstock.client.event import Event
-    from penstock.client.event_batch import EventBatch
-    from penstock.client.flow_control import FlowLimits
-    from penstock.client.metrics import ClientMetrics
-    from penstock.client.producer import KEY_HASH, Producer, RoundRobin, Sticky
-    from penstock.client.registry import Registry
-    from penstock.client.transaction import TransactionAbortedError
-    from penstock.schemas.readers import Reader
-    from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer
-    from penstock.serde.contract import Contract, Form, SubjectNames
-    from penstock.serde.errors import (
-        ArgumentError,
-        ClientError,
-        DecodeError,
-        DeliveryError,
-        EncodeError,
-        Reason,
-        RegistryRefusedError,
-        RegistryUnavailableError,
-        UnsupportedRuleError,
-        WaitTimeoutError,
-    )
-    from penstock.serde.serializers import Deserializer, Serializer
-
-_HOMES: Final = {
-    "penstock.client.aio": ("AsyncConsumer", "AsyncProducer", "AsyncRegistry"),
-    "penstock.client.commit_tracker": ("Commits",),
-    "penstock.client.consumer": ("Consumer",),
-    "penstock.client.decode_filter": ("OnUndecodable",),
-    "penstock.serde.errors": (
-        "ArgumentError",
-        "ClientError",
-        "DeliveryError",
-        "Reason",
-        "RegistryRefusedError",
-        "RegistryUnavailableError",
-        "DecodeError",
-        "EncodeError",
-        "UnsupportedRuleError",
-        "WaitTimeoutError",
-    ),
-    "penstock.client.event": ("Event",),
-    "penstock.client.event_batch": ("EventBatch",),
-    "penstock.client.flow_control": ("FlowLimits",),
-    "penstock.client.metrics": ("ClientMetrics",),
-    "penstock.client.producer": ("KEY_HASH", "Producer", "RoundRobin", "Sticky"),
-    "penstock.client.registry": ("Registry",),
-    "penstock.client.transaction": ("TransactionAbortedError",),
-    "penstock.schemas.readers": ("Reader",),
-    "penstock.serde.batch_serializers": ("BatchDeserializer", "BatchSerializer"),
-    "penstock.serde.contract": ("Contract", "Form", "SubjectNames"),
-    "penstock.serde.serializers": ("Deserializer", "Serializer"),
-}
-_MODULES: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "KEY_HASH",
-    "ArgumentError",
-    "AsyncConsumer",
-    "AsyncProducer",
-    "AsyncRegistry",
-    "BatchDeserializer",
-    "BatchSerializer",
-    "ClientError",
-    "ClientMetrics",
-    "Commits",
-    "Consumer",
-    "Contract",
-    "DecodeError",
-    "DeliveryError",
-    "Deserializer",
-    "EncodeError",
-    "Event",
-    "EventBatch",
-    "FlowLimits",
-    "Form",
-    "OnUndecodable",
-    "Producer",
-    "Reader",
-    "Reason",
-    "Registry",
-    "RegistryRefusedError",
-    "RegistryUnavailableError",
-    "RoundRobin",
-    "Serializer",
-    "Sticky",
-    "SubjectNames",
-    "TransactionAbortedError",
-    "UnsupportedRuleError",
-    "WaitTimeoutError",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"penstock.client has no {name}; it has {', '.join(__all__)}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    from penstock.client.aio import AsyncConsumer as AsyncConsumer
+    from penstock.client.aio import AsyncProducer as AsyncProducer
+    from penstock.client.aio import AsyncRegistry as AsyncRegistry
+    from penstock.client.commit_tracker import Commits as Commits
+    from penstock.client.consumer import Consumer as Consumer
+    from penstock.client.decode_filter import OnUndecodable as OnUndecodable
+    from penstock.client.event import Event as Event
+    from penstock.client.event_batch import EventBatch as EventBatch
+    from penstock.client.flow_control import FlowLimits as FlowLimits
+    from penstock.client.metrics import ClientMetrics as ClientMetrics
+    from penstock.client.producer import KEY_HASH as KEY_HASH
+    from penstock.client.producer import Producer as Producer
+    from penstock.client.producer import RoundRobin as RoundRobin
+    from penstock.client.producer import Sticky as Sticky
+    from penstock.client.registry import Registry as Registry
+    from penstock.client.transaction import TransactionAbortedError as TransactionAbortedError
+    from penstock.schemas.readers import Reader as Reader
+    from penstock.serde.batch_serializers import BatchDeserializer as BatchDeserializer
+    from penstock.serde.batch_serializers import BatchSerializer as BatchSerializer
+    from penstock.serde.contract import Contract as Contract
+    from penstock.serde.contract import Form as Form
+    from penstock.serde.contract import SubjectNames as SubjectNames
+    from penstock.serde.errors import ArgumentError as ArgumentError
+    from penstock.serde.errors import ClientError as ClientError
+    from penstock.serde.errors import DecodeError as DecodeError
+    from penstock.serde.errors import DeliveryError as DeliveryError
+    from penstock.serde.errors import EncodeError as EncodeError
+    from penstock.serde.errors import Reason as Reason
+    from penstock.serde.errors import RegistryRefusedError as RegistryRefusedError
+    from penstock.serde.errors import RegistryUnavailableError as RegistryUnavailableError
+    from penstock.serde.errors import UnsupportedRuleError as UnsupportedRuleError
+    from penstock.serde.errors import WaitTimeoutError as WaitTimeoutError
+    from penstock.serde.serializers import Deserializer as Deserializer
+    from penstock.serde.serializers import Serializer as Serializer
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
