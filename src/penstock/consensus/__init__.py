@@ -1,0 +1,1 @@
+"""Agreement between brokers: who leads, and what can no longer be lost. Pure, without I/O."""

@@ -1,0 +1,258 @@
+"""What a leader knows of its followers: who is in sync, and how far the partition is committed.
+
+One object per leader epoch, dropped with it. The in-sync set changes only when the controller has
+committed the change; while a proposal is under way, everything waits for the union of the committed
+and the proposed set (the *maximal* in-sync set), so that it does not matter which of the two holds.
+
+    high_watermark = the least end offset of the maximal set and of followers about to join it,
+    never lower than it was, and unmoved while fewer than `min_insync` replicas are in sync
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.model import NO_OFFSET, LeaderEpoch, Millis, NodeId, Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+NO_BROKER_EPOCH: Final = -1
+
+
+class ReplicaSettings(NamedTuple):
+    """How long a follower may lag before it leaves the in-sync set."""
+
+    lag_max_ms: Millis
+
+
+class Proposal(NamedTuple):
+    """A change of the in-sync set for the controller to commit."""
+
+    isr: tuple[tuple[NodeId, int], ...]  # with the broker epoch under which each fetched
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+
+
+class _Follower:
+    """A follower as its fetches show it, in this leader epoch."""
+
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "fetched_at",
+        "leader_end_at_fetch",
+        "log_start_offset",
+    )
+
+    def __init__(self, now: Millis, *, is_in_sync: bool) -> None:
+        self.end_offset = NO_OFFSET  # unknown: it has not fetched in this epoch
+        self.log_start_offset = NO_OFFSET
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.fetched_at: Millis | None = None
+        self.leader_end_at_fetch = NO_OFFSET
+        # An in-sync replica has the time of a lag to show itself to a new leader.
+        self.caught_up_at: Millis | None = now if is_in_sync else None
+
+
+class InSyncReplicas:
+    """The in-sync set of a partition that this broker leads. Never less than the leader alone."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: int,
+        replicas: Iterable[NodeId],
+        isr: Iterable[NodeId],
+        min_insync: int,
+        high_watermark: Offset,
+        epoch_start_offset: Offset,
+        settings: ReplicaSettings,
+        now: Millis,
+    ) -> None:
+        self.node_id = node_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.isr = tuple(isr)
+        self.high_watermark = high_watermark
+        self._epoch_start_offset = epoch_start_offset
+        self._settings = settings
+        self._leader_end_offset = (
+            high_watermark  # as far as it counts: under a flush policy, synced
+        )
+        self._proposed: tuple[NodeId, ...] | None = None
+        self._followers: dict[NodeId, _Follower] = {}
+        self._min_insync = 1
+        self.set_replicas(replicas, min_insync, now)
+
+    # What is known.
+
+    @property
+    def has_min_insync(self) -> bool:
+        """Whether writes with acks=all may be taken: by the committed set alone."""
+        return len(self.isr) >= self._min_insync
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a proposal is under way."""
+        return self._proposed is not None
+
+    @property
+    def is_high_watermark_certain(self) -> bool:
+        """Whether it has reached this epoch's start: before, it may lag what was committed."""
+        return self.high_watermark >= self._epoch_start_offset
+
+    @property
+    def least_log_start_offset(self) -> Offset:
+        """The lowest log start among followers that fetch; NO_OFFSET while one has not told it."""
+        return min(
+            (follower.log_start_offset for follower in self._followers.values()),
+            default=NO_OFFSET,
+        )
+
+    def end_offset_of(self, replica: NodeId) -> Offset:
+        """Where a follower's log ends; NO_OFFSET before its first fetch in this epoch."""
+        follower = self._followers.get(replica)
+        return NO_OFFSET if follower is None else follower.end_offset
+
+    def lags(self, leader_end_offset: Offset) -> Mapping[NodeId, int]:
+        """How many records each follower is behind."""
+        return {
+            replica: leader_end_offset - max(follower.end_offset, 0)
+            for replica, follower in self._followers.items()
+        }
+
+    # What happened. Each method returns the high watermark that follows.
+
+    def on_leader_end(self, end_offset: Offset) -> Offset:
+        """The leader's own log counts up to here: appended, or synced under a flush policy."""
+        self._leader_end_offset = max(self._leader_end_offset, end_offset)
+        return self._advance(None)
+
+    def on_fetch(
+        self,
+        replica: NodeId,
+        fetch_offset: Offset,
+        *,
+        log_start_offset: Offset,
+        broker_epoch: int,
+        leader_end_offset: Offset,
+        now: Millis,
+    ) -> Offset:
+        """A follower fetches from `fetch_offset`: it has everything below.
+
+        The caller has checked that its history does not diverge from the leader's.
+        """
+        follower = self._followers.get(replica)
+        if follower is None:
+            return self.high_watermark
+        if fetch_offset >= leader_end_offset:
+            follower.caught_up_at = now
+        elif follower.fetched_at is not None and fetch_offset >= follower.leader_end_at_fetch:
+            # It has all that the leader had at its previous fetch.
+            follower.caught_up_at = max(follower.caught_up_at or Millis(0), follower.fetched_at)
+        follower.fetched_at = now
+        follower.leader_end_at_fetch = leader_end_offset
+        follower.end_offset = fetch_offset
+        follower.log_start_offset = log_start_offset
+        follower.broker_epoch = broker_epoch
+        return self._advance(now)
+
+    def on_committed_isr(self, isr: Iterable[NodeId], partition_epoch: int) -> Offset:
+        """The controller has committed a set, the proposed one or another."""
+        if partition_epoch <= self.partition_epoch:
+            return self.high_watermark
+        self.isr = tuple(isr)
+        self.partition_epoch = partition_epoch
+        self._proposed = None
+        return self._advance(None)
+
+    def set_replicas(self, replicas: Iterable[NodeId], min_insync: int, now: Millis) -> Offset:
+        """Replicas or `min.insync.replicas` changed. Never are more replicas needed than exist."""
+        others = [replica for replica in replicas if replica != self.node_id]
+        self._followers = {
+            replica: self._followers.get(replica) or _Follower(now, is_in_sync=replica in self.isr)
+            for replica in others
+        }
+        self._min_insync = min(min_insync, len(others) + 1)
+        return self._advance(None)
+
+    # Changing the in-sync set.
+
+    def propose_joins(self, is_eligible: Callable[[NodeId, int], bool]) -> Proposal | None:
+        """A larger set, if followers have caught up. `is_eligible`: unfenced, with that epoch."""
+        if self._proposed is not None:
+            return None
+        joining = [
+            replica
+            for replica, follower in self._followers.items()
+            if replica not in self.isr
+            and self._has_caught_up(follower)
+            and is_eligible(replica, follower.broker_epoch)
+        ]
+        return self._propose((*self.isr, *joining)) if joining else None
+
+    def propose_leaves(self, leader_end_offset: Offset, now: Millis) -> Proposal | None:
+        """A smaller set, if a follower has lagged for too long. An idle one never does."""
+        if self._proposed is not None:
+            return None
+        lagging = [
+            replica
+            for replica, follower in self._followers.items()
+            if replica in self.isr
+            and follower.end_offset != leader_end_offset
+            and now - (follower.caught_up_at or 0) > self._settings.lag_max_ms
+        ]
+        if not lagging:
+            return None
+        return self._propose(tuple(node for node in self.isr if node not in lagging))
+
+    def withdraw(self) -> Offset:
+        """The controller certainly did not take the proposal: the committed set holds alone."""
+        self._proposed = None
+        return self._advance(None)
+
+    def _propose(self, isr: tuple[NodeId, ...]) -> Proposal:
+        self._proposed = isr
+        return Proposal(
+            tuple((node, self._broker_epoch(node)) for node in isr),
+            self.leader_epoch,
+            self.partition_epoch,
+        )
+
+    def _broker_epoch(self, node: NodeId) -> int:
+        follower = self._followers.get(node)
+        return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
+
+    # The high watermark.
+
+    def _has_caught_up(self, follower: _Follower) -> bool:
+        """Whether it holds all that is committed, and all that this epoch started with."""
+        return (
+            follower.fetched_at is not None
+            and follower.end_offset >= self.high_watermark
+            and follower.end_offset >= self._epoch_start_offset
+        )
+
+    def _advance(self, now: Millis | None) -> Offset:
+        if len(self.isr) >= self._min_insync:
+            least = self._leader_end_offset
+            for replica, follower in self._followers.items():
+                if follower.end_offset < least and self._counts(replica, follower, now):
+                    least = follower.end_offset
+            self.high_watermark = max(self.high_watermark, least)
+        return self.high_watermark
+
+    def _counts(self, replica: NodeId, follower: _Follower, now: Millis | None) -> bool:
+        """In the maximal set, or about to join it: else it might never catch up with a busy log."""
+        if replica in self.isr or (self._proposed is not None and replica in self._proposed):
+            return True
+        return (
+            now is not None
+            and follower.caught_up_at is not None
+            and now - follower.caught_up_at <= self._settings.lag_max_ms
+            and self._has_caught_up(follower)
+        )
