@@ -18,20 +18,31 @@ from statistics import median
 from typing import Final
 
 from bench.figures import Figure, report
-from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.broker.settings import topic_settings
+from penstock.config.broker_keys import broker_values
+from penstock.config.resolve import NO_LAYERS, view
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
-from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 
 NOW: Final = Millis(1_700_000_000_000)
 RECORD_BYTES: Final = 320
 IN_BATCH: Final = 100
 LOG_BYTES: Final = 256 << 20
-SEGMENT: Final = LogSettings(segment_bytes=64 << 20)
+TOPIC: Final = topic_settings(
+    {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "segment.bytes": str(64 << 20),
+    },
+    NO_LAYERS,
+)
+UPKEEP: Final = view(UpkeepSettings, broker_values(NO_LAYERS))
 APPENDS_PER_SECOND: Final = 500
 PHASE_SECONDS: Final = 3
 PHASES: Final = 7  # of each kind, taking turns; the median phase counts
@@ -55,7 +66,7 @@ def measure() -> Iterator[Figure]:
 
 def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
     """A partition of about LOG_BYTES whose records repeat `key_count` keys in turn."""
-    log = PartitionLog.open(folder, SEGMENT, OpenFiles(64), now=NOW, clean=True)
+    log = PartitionLog.open(folder, TOPIC.log, OpenFiles(64), now=NOW, clean=True)
     value = random.Random(1).randbytes(RECORD_BYTES - 30)
     keys = [b"key-%010d" % key for key in range(key_count)]
     key = 0
@@ -71,18 +82,15 @@ def dirty_log(folder: Path, *, key_count: int) -> PartitionLog:
 
 
 def upkeep_of(log: PartitionLog, worker: WorkerProcess) -> Upkeep:
-    compaction = CompactionSettings(compact=True, min_cleanable_dirty_ratio=0.0)
-    kept = Kept(log, RetentionSettings(delete=False), compaction)
-    return Upkeep(
-        lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
-    )
+    kept = Kept(log, TOPIC.retention, TOPIC.compaction)
+    return Upkeep(lambda: [kept], worker, UPKEEP, clock=lambda: NOW, steady_clock=lambda: NOW)
 
 
 async def warm_up(worker: WorkerProcess) -> None:
     """Let the worker start and load its kernels."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm-0"
-        log = PartitionLog.open(path, SEGMENT, OpenFiles(8), now=NOW, clean=True)
+        log = PartitionLog.open(path, TOPIC.log, OpenFiles(8), now=NOW, clean=True)
         for _ in range(2):
             batch = build_batch([(b"a", b"1"), (b"b", None)], timestamp=NOW)
             log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(0), now=NOW)
@@ -127,7 +135,7 @@ def copy_synced(folder: Path, target: Path) -> float:
 
 async def appends_beside_it(folder: Path) -> Figure:
     """p99 of an append, from when it was due to when it was done, with and without compaction."""
-    appended = PartitionLog.open(folder / "live-0", SEGMENT, OpenFiles(8), now=NOW, clean=True)
+    appended = PartitionLog.open(folder / "live-0", TOPIC.log, OpenFiles(8), now=NOW, clean=True)
     worker = WorkerProcess()
     await warm_up(worker)
     source = folder / "dirty-0"
@@ -173,7 +181,7 @@ async def compact_again_and_again(source: Path, worker: WorkerProcess) -> None:
     target = source.parent / "again" / "round-0"
     while True:
         await asyncio.to_thread(link_anew, source, target)
-        log = PartitionLog.open(target, SEGMENT, OpenFiles(8), now=NOW, clean=True)
+        log = PartitionLog.open(target, TOPIC.log, OpenFiles(8), now=NOW, clean=True)
         log.set_high_watermark(log.end_offset)
         await upkeep_of(log, worker).compact_one()
         log.close(sync=False)

@@ -15,12 +15,14 @@ from pathlib import Path
 from crc32c import crc32c
 
 from bench.figures import Figure, report
-from penstock.config.views import LogSettings
+from penstock.broker.settings import topic_settings
+from penstock.config.resolve import NO_LAYERS
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
 
+SETTINGS = topic_settings({}, NO_LAYERS).log
 TOTAL_BYTES = 256 << 20
 ROUNDS = 5  # the best counts: noise only ever adds
 SIZES = ((1_000, 200_000), (16_000, 16_000), (1_000_000, 256))
@@ -44,9 +46,7 @@ def best_of(work: Callable[[], float]) -> float:
 
 def new_log(folder: Path) -> PartitionLog:
     shutil.rmtree(folder / "bench-0", ignore_errors=True)
-    return PartitionLog.open(
-        folder / "bench-0", LogSettings(), OpenFiles(64), now=Millis(0), clean=True
-    )
+    return PartitionLog.open(folder / "bench-0", SETTINGS, OpenFiles(64), now=Millis(0), clean=True)
 
 
 def a_batch(size_bytes: int) -> bytearray:
@@ -121,7 +121,7 @@ def measure_open(folder: Path) -> Iterator[Figure]:
     files = OpenFiles(64)
     folders = [folder / f"small-{number}" for number in range(partitions)]
     for path in folders:
-        log = PartitionLog.open(path, LogSettings(), files, now=Millis(0), clean=True)
+        log = PartitionLog.open(path, SETTINGS, files, now=Millis(0), clean=True)
         batch = build_batch(
             [(b"k", b"v")],
             timestamp=Millis(1),
@@ -135,8 +135,7 @@ def measure_open(folder: Path) -> Iterator[Figure]:
     def opened(*, clean: bool) -> float:
         started = time.perf_counter()
         logs = [
-            PartitionLog.open(path, LogSettings(), files, now=Millis(0), clean=clean)
-            for path in folders
+            PartitionLog.open(path, SETTINGS, files, now=Millis(0), clean=clean) for path in folders
         ]
         spent = time.perf_counter() - started
         for log in logs:

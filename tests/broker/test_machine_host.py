@@ -14,8 +14,9 @@ import uvloop
 from penstock.broker import machine_host
 from penstock.broker.handler import result_of
 from penstock.broker.machine_host import HostedMachine
-from penstock.broker.partition import Leadership, Partition, TopicSettings
-from penstock.config.views import LogSettings
+from penstock.broker.partition import Leadership, Partition
+from penstock.broker.settings import topic_settings
+from penstock.config.resolve import NO_LAYERS
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
 from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionStamp
@@ -30,6 +31,7 @@ from penstock.model import (
     TopicId,
 )
 from penstock.protocol.control_records import Marker, build_marker, read_marker
+from tests.support.settings import default_log_settings
 
 NODE = NodeId(1)
 ResultT = TypeVar("ResultT")
@@ -100,14 +102,14 @@ def clock() -> Moment:
 
 def open_partition(folder: Path) -> Partition:
     log = PartitionLog.open(
-        folder / "names-0", LogSettings(), OpenFiles(16), now=Millis(0), clean=False
+        folder / "names-0", default_log_settings(), OpenFiles(16), now=Millis(0), clean=False
     )
     return Partition(
         log,
         topic_id=TopicId(UUID(int=5)),
         node_id=NODE,
         leadership=Leadership(NODE, LeaderEpoch(0), (NODE,), (NODE,)),
-        settings=TopicSettings(),
+        settings=topic_settings({}, NO_LAYERS),
     )
 
 

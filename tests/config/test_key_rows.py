@@ -1,11 +1,11 @@
-"""What a key takes, and what it says when it does not."""
+"""The values that a key accepts, and the error for those it does not."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
-from penstock.config.key_rows import Key, Kind, Value, write_value
+from penstock.config.key_rows import Key, Value, ValueType, write_value
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.errors import ErrorCode, Refused
 
@@ -13,14 +13,14 @@ ALL_KEYS = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
 
 
 @pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
-def test_a_default_is_a_value_its_key_takes(key: Key) -> None:
+def test_a_default_is_valid_for_its_key(key: Key) -> None:
     text = key.default_text()
     if text is not None and key.default != ():
         assert key.parse(text) == key.default
 
 
 @pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
-def test_every_key_says_what_it_means(key: Key) -> None:
+def test_every_key_is_documented(key: Key) -> None:
     assert key.doc.endswith(".")
 
 
@@ -53,7 +53,7 @@ def test_every_synonym_is_a_broker_key() -> None:
         ("remote.storage.enable", "true"),
     ],
 )
-def test_a_value_out_of_bounds_is_refused_with_its_name(name: str, text: str) -> None:
+def test_an_invalid_value_is_refused_with_the_name_of_its_key(name: str, text: str) -> None:
     with pytest.raises(Refused) as refused:
         TOPIC_KEYS[name].parse(text)
     assert refused.value.code is ErrorCode.invalid_config
@@ -85,6 +85,6 @@ def test_any_text_is_a_value_or_refused(key: Key, text: str) -> None:
     except Refused:
         return
     written = write_value(value)
-    if key.kind is not Kind.STRING:
+    if key.value_type is not ValueType.STRING:
         assert written is not None
         assert key.parse(written) == value

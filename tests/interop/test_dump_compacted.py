@@ -7,17 +7,19 @@ from typing import Any, Final
 
 import pytest
 
-from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.compression import Codec
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
-from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.settings import CompactionSettings, UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 from tests.support.apache_kafka import run_tool
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 NOW: Final = Millis(1_700_000_000_000)
 GRACE: Final = Millis(5000)
@@ -51,14 +53,18 @@ def history() -> Iterator[bytearray]:
 
 
 async def compact(log: PartitionLog) -> None:
-    compaction = CompactionSettings(
-        compact=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=GRACE
+    compaction = default_settings(
+        CompactionSettings, compact=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=GRACE
     )
-    kept = Kept(log, RetentionSettings(delete=False), compaction)
+    kept = Kept(log, default_settings(RetentionSettings, delete=False), compaction)
     worker = WorkerProcess()
     try:
         upkeep = Upkeep(
-            lambda: [kept], worker, UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
+            lambda: [kept],
+            worker,
+            default_settings(UpkeepSettings),
+            clock=lambda: NOW,
+            steady_clock=lambda: NOW,
         )
         assert await upkeep.compact_one()
         assert upkeep.stats.compactions == 1
@@ -68,7 +74,9 @@ async def compact(log: PartitionLog) -> None:
 
 @pytest.fixture
 def compacted(tmp_path: Path) -> Path:
-    log = PartitionLog.open(tmp_path / "topic-0", LogSettings(), OpenFiles(8), now=NOW, clean=True)
+    log = PartitionLog.open(
+        tmp_path / "topic-0", default_log_settings(), OpenFiles(8), now=NOW, clean=True
+    )
     for batch in history():
         is_marker = int.from_bytes(batch[21:23]) & 0x20
         append_batch(

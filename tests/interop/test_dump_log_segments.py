@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import build_batch
 from tests.support.apache_kafka import run_tool
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -24,7 +24,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> PartitionLog:
     """Several segments: every codec, two transactional producers, aborts, three leader epochs."""
     log = PartitionLog.open(
         tmp_path_factory.mktemp("log") / "orders-0",
-        LogSettings(segment_bytes=30_000),
+        default_log_settings(segment_bytes=30_000),
         OpenFiles(8),
         now=Millis(0),
         clean=True,

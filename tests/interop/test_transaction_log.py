@@ -5,7 +5,6 @@ from typing import Final
 
 import pytest
 
-from penstock.config.views import LogSettings
 from penstock.coordination.transactions.codec import write_event
 from penstock.coordination.transactions.state import (
     Event,
@@ -30,6 +29,7 @@ from penstock.model import (
 from penstock.protocol.records import Record, build_batch
 from tests.support.apache_kafka import run_tool
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings
 
 NOW: Final = Millis(1_700_000_000_000)
 
@@ -72,7 +72,7 @@ def history() -> list[Event]:
 @pytest.mark.interop
 def test_the_dump_tool_reads_every_state(tmp_path: Path, kafka_libs: Path) -> None:
     folder = tmp_path / "__transaction_state-7"
-    log = PartitionLog.open(folder, LogSettings(), OpenFiles(16), now=NOW, clean=True)
+    log = PartitionLog.open(folder, default_log_settings(), OpenFiles(16), now=NOW, clean=True)
     for event in history():
         record = write_event(event)
         batch = build_batch([Record(Offset(0), NOW, record.key, record.value, ())])

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import pytest
 
-from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
+from penstock.log.settings import LogSettings
 from penstock.model import (
     NO_PRODUCER,
     NO_PRODUCER_EPOCH,
@@ -22,8 +22,11 @@ from penstock.model import (
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings
 
-SMALL = LogSettings(segment_bytes=2_000, index_interval_bytes=200, file_delete_delay_ms=Millis(100))
+SMALL = default_log_settings(
+    segment_bytes=2_000, index_interval_bytes=200, file_delete_delay_ms=Millis(100)
+)
 
 
 class OpenLog(Protocol):

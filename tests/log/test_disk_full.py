@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.control_records import build_marker
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 Batch = Callable[..., bytearray]
 Offsets = Callable[[PartitionLog], list[int]]
@@ -37,7 +38,9 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated(
     tmp_path: Path, batch: Batch, offsets: Offsets, room_bytes: int
 ) -> None:
     files = SmallDisk(4)
-    log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
+    log = PartitionLog.open(
+        tmp_path / "orders-0", default_log_settings(), files, now=Millis(0), clean=True
+    )
 
     def append(sequence: int, *, leader_epoch: int = 0) -> int:
         produced = batch(producer=1, epoch=0, sequence=sequence, transactional=True)
@@ -61,7 +64,7 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated(
     assert log.epochs.entries == [(0, 0), (2, 1)]
     log.abandon()
     again = PartitionLog.open(
-        tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=False
+        tmp_path / "orders-0", default_log_settings(), files, now=Millis(0), clean=False
     )
     assert offsets(again) == [0, 1]
     assert again.producers.producers == log.producers.producers
@@ -70,7 +73,9 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated(
 
 def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batch) -> None:
     files = SmallDisk(4)
-    log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
+    log = PartitionLog.open(
+        tmp_path / "orders-0", default_log_settings(), files, now=Millis(0), clean=True
+    )
     produced = batch(producer=1, epoch=0, sequence=0, transactional=True)
     append_batch(log, produced, leader_epoch=LeaderEpoch(0), now=Millis(0))
     marker = build_marker(
@@ -94,17 +99,18 @@ def test_an_abort_that_was_not_written_is_not_listed(tmp_path: Path, batch: Batc
 FILLS_ITS_LIMIT = """
 import resource, signal, sys
 from pathlib import Path
-from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.protocol.batch import iterate_headers, read_header
 from penstock.protocol.records import build_batch
+from tests.support.settings import default_log_settings
 
 def append():
     batch = build_batch([(b"k", bytes(999))])
     log.append(batch, read_header(batch), leader_epoch=0, now=0)
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-log = PartitionLog.open(Path(sys.argv[1]) / "t-0", LogSettings(), OpenFiles(4), now=0, clean=True)
+folder, settings = Path(sys.argv[1]) / "t-0", default_log_settings()
+log = PartitionLog.open(folder, settings, OpenFiles(4), now=0, clean=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 refused = 0
 while refused < 3:
@@ -130,7 +136,7 @@ def test_a_file_at_its_size_limit_is_a_real_failed_write(tmp_path: Path) -> None
         check=True,
     )
     log = PartitionLog.open(
-        tmp_path / "t-0", LogSettings(), OpenFiles(4), now=Millis(0), clean=True
+        tmp_path / "t-0", default_log_settings(), OpenFiles(4), now=Millis(0), clean=True
     )
     assert log.end_offset == int(done.stdout)
     log.close()
@@ -141,7 +147,9 @@ def test_an_abort_is_listed_whole_or_the_marker_is_refused(
 ) -> None:
     """Room for a part of the entry, and then for the marker: its records would be shown to all."""
     files = OpenFiles(4)
-    log = PartitionLog.open(tmp_path / "orders-0", LogSettings(), files, now=Millis(0), clean=True)
+    log = PartitionLog.open(
+        tmp_path / "orders-0", default_log_settings(), files, now=Millis(0), clean=True
+    )
 
     def abort(producer: int) -> None:
         marker = build_marker(
@@ -188,7 +196,7 @@ def test_old_segments_go_even_when_there_is_no_room_for_a_new_one(
     log = open_log()
     fill(log, 60)
     kept = list(range(log.active.base_offset, 60))
-    retention = RetentionSettings(retention_ms=Millis(1))
+    retention = default_settings(RetentionSettings, retention_ms=Millis(1))
     with monkeypatch.context() as patched:
         patched.setattr("penstock.log.segment.create_file", no_room)
         with pytest.raises(OSError, match="no room"):

@@ -9,15 +9,18 @@ from uuid import UUID
 
 import pytest
 
-from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log import LogFolder, OpenFiles, PartitionLog
+from penstock.log.settings import RetentionSettings
 from penstock.model import Millis, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.control_records import build_marker
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 CALLS = ("open", "pwrite", "write", "rename", "unlink", "ftruncate", "fsync", "mkdir")
 NAME = TopicPartition("orders", 0)
-SMALL = LogSettings(segment_bytes=900, index_interval_bytes=200, file_delete_delay_ms=Millis(0))
+SMALL = default_log_settings(
+    segment_bytes=900, index_interval_bytes=200, file_delete_delay_ms=Millis(0)
+)
 ATTEMPTS = 3
 STEPS_MAX = 1000
 
@@ -95,8 +98,8 @@ class Life:
     def _trim(self, log: PartitionLog) -> None:
         first, second = log.segments[:2]
         self.acknowledged = [at for at in self.acknowledged if at >= second.base_offset]
-        keeps = RetentionSettings(
-            retention_ms=None, retention_bytes=log.size_bytes - first.size_bytes
+        keeps = default_settings(
+            RetentionSettings, retention_ms=None, retention_bytes=log.size_bytes - first.size_bytes
         )
         self._try(lambda: log.delete_expired(keeps, Millis(0)))
         self._try(lambda: log.sweep(Millis(1)))

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from penstock.config.views import LogSettings
 from penstock.log import (
     FolderIdentity,
     FolderUnusable,
@@ -28,6 +27,7 @@ from penstock.log.checkpoints import (
 from penstock.log.log_dir import CLEAN_SHUTDOWN
 from penstock.log.log_dir_identity import load_identity, load_topic_id, save_topic_id
 from penstock.model import Millis, NodeId, Offset, TopicId, TopicPartition
+from tests.support.settings import default_log_settings
 
 ORDERS = TopicPartition("orders", 0)
 DASHED = TopicPartition("a-b-c.d", 12)
@@ -42,7 +42,7 @@ def opened(path: Path) -> LogFolder:
 
 
 def partition(folder: LogFolder, name: TopicPartition = ORDERS) -> PartitionLog:
-    return folder.open_partition(name, LogSettings(), topic_id=TOPIC_ID, now=Millis(0))
+    return folder.open_partition(name, default_log_settings(), topic_id=TOPIC_ID, now=Millis(0))
 
 
 def test_a_clean_stop_is_known_at_the_next_start_and_only_then(tmp_path: Path, fill: Fill) -> None:
@@ -188,9 +188,9 @@ def test_a_folder_of_another_topic_of_that_name_is_left_alone(tmp_path: Path, fi
     folder.close()
     again, other_id = opened(tmp_path), TopicId(UUID(int=6))
     with pytest.raises(OSError, match="move it away"):
-        again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+        again.open_partition(ORDERS, default_log_settings(), topic_id=other_id, now=Millis(0))
     (tmp_path / "orders-0").rename(tmp_path / "aside")
-    log = again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+    log = again.open_partition(ORDERS, default_log_settings(), topic_id=other_id, now=Millis(0))
     assert log.end_offset == 0
     assert load_topic_id(tmp_path / "aside") == TOPIC_ID
 
@@ -285,7 +285,7 @@ def test_a_topic_made_again_is_not_measured_by_a_folder_that_was_removed(
         partition(again)
     again.started()
     other_id = TopicId(UUID(int=6))
-    log = again.open_partition(ORDERS, LogSettings(), topic_id=other_id, now=Millis(0))
+    log = again.open_partition(ORDERS, default_log_settings(), topic_id=other_id, now=Millis(0))
     assert log.end_offset == 0
 
 
@@ -304,7 +304,7 @@ def test_a_removed_partition_is_given_up_by_setting_its_offsets_to_zero(
 def test_a_first_segment_that_was_removed_after_a_clean_stop_is_missed(
     tmp_path: Path, fill: Fill
 ) -> None:
-    settings = LogSettings(segment_bytes=2_000)
+    settings = default_log_settings(segment_bytes=2_000)
     folder = opened(tmp_path)
     log = folder.open_partition(ORDERS, settings, topic_id=TOPIC_ID, now=Millis(0))
     fill(log, 60)

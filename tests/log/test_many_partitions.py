@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.model import Millis
+from tests.support.settings import default_log_settings
 
 TEN_THOUSAND = """
 import resource, sys, os
 from pathlib import Path
-from penstock.config.views import LogSettings
 from penstock.log import OpenFiles, PartitionLog
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import build_batch
+from tests.support.settings import default_log_settings
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-files, settings, root = OpenFiles(512), LogSettings(), Path(sys.argv[1])
+files, settings, root = OpenFiles(512), default_log_settings(), Path(sys.argv[1])
 count = int(sys.argv[2])
 logs = [
     PartitionLog.open(root / f"t-{n}", settings, files, now=0, clean=True) for n in range(count)
@@ -63,7 +63,7 @@ def test_ten_thousand_partitions_open_with_the_usual_limit_of_descriptors(tmp_pa
 
 
 def test_a_partition_nobody_touches_costs_less_than_ten_kilobytes(tmp_path: Path) -> None:
-    files, settings = OpenFiles(16), LogSettings()
+    files, settings = OpenFiles(16), default_log_settings()
 
     def opened(number: int) -> PartitionLog:
         folder = tmp_path / f"a-topic-with-an-ordinary-name-{number}"

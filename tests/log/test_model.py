@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.config.views import LogSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import AbortedTransaction, EpochStart, OpenFiles, PartitionLog
 from penstock.log.producer_state import Producer, ProducerTable, Staged
@@ -28,6 +27,7 @@ from penstock.protocol.batch import BatchHeader, iterate_headers, read_header
 from penstock.protocol.control_records import build_marker, read_marker
 from penstock.protocol.records import build_batch, read_records
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings
 
 PRODUCERS = st.integers(1, 3)
 
@@ -63,7 +63,7 @@ class LogMachine(RuleBasedStateMachine):
     def begin(
         self, segment_bytes: int, interval_bytes: int, index_bytes: int, segment_ms: int
     ) -> None:
-        self.settings = LogSettings(
+        self.settings = default_log_settings(
             segment_bytes=segment_bytes,
             index_interval_bytes=interval_bytes,
             segment_index_bytes=index_bytes,

@@ -5,22 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log import AbortedTransaction, Found, PartitionLog
 from penstock.log.segment_policy import RELATIVE_OFFSET_MAX
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
 from penstock.protocol.batch import iterate_headers, read_header
 from penstock.protocol.control_records import build_marker
 from penstock.protocol.records import Record, build_batch
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 OpenLog = Callable[..., PartitionLog]
 Fill = Callable[..., None]
 Batch = Callable[..., bytearray]
 Offsets = Callable[[PartitionLog], list[int]]
 
-ROOMY = LogSettings(index_interval_bytes=200, file_delete_delay_ms=Millis(100))
+ROOMY = default_log_settings(index_interval_bytes=200, file_delete_delay_ms=Millis(100))
 
 
 def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0) -> int:
@@ -214,7 +215,7 @@ def test_retention_by_time_takes_old_segments_and_rolls_an_old_active_one(
 ) -> None:
     log = open_log()
     fill(log, 40, timestamp=1_000)
-    keeps = RetentionSettings(retention_ms=Millis(500))
+    keeps = default_settings(RetentionSettings, retention_ms=Millis(500))
     assert log.delete_expired(keeps, Millis(1_400)) == 0
     newest = log.segments[0].max_timestamp
     assert log.delete_expired(keeps, Millis(newest + 501)) == 1
@@ -233,7 +234,9 @@ def test_retention_by_time_takes_old_segments_and_rolls_an_old_active_one(
 def test_retention_by_size_keeps_at_least_that_much(open_log: OpenLog, fill: Fill) -> None:
     log = open_log()
     fill(log, 60)
-    log.delete_expired(RetentionSettings(retention_ms=None, retention_bytes=4_000), Millis(0))
+    log.delete_expired(
+        default_settings(RetentionSettings, retention_ms=None, retention_bytes=4_000), Millis(0)
+    )
     assert 4_000 <= log.size_bytes < 4_000 + 2_000
 
 
@@ -241,8 +244,15 @@ def test_retention_waits_for_the_high_watermark(open_log: OpenLog, fill: Fill) -
     log = open_log()
     fill(log, 40)
     log.high_watermark = log.segments[1].base_offset
-    assert log.delete_expired(RetentionSettings(retention_ms=Millis(1)), Millis(99_999)) == 1
-    assert log.delete_expired(RetentionSettings(delete=False), Millis(99_999)) == 0
+    assert (
+        log.delete_expired(
+            default_settings(RetentionSettings, retention_ms=Millis(1)), Millis(99_999)
+        )
+        == 1
+    )
+    assert (
+        log.delete_expired(default_settings(RetentionSettings, delete=False), Millis(99_999)) == 0
+    )
 
 
 def test_truncation_takes_batches_producers_and_epochs_back(

@@ -3,11 +3,12 @@
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.config.views import LogSettings
 from penstock.log.files import OpenFiles
 from penstock.log.segment import NO_ROOM, Segment
 from penstock.log.segment_policy import RELATIVE_OFFSET_MAX, must_roll, room_in
+from penstock.log.settings import LogSettings
 from penstock.model import NO_TIMESTAMP, Millis, Offset
+from tests.support.settings import default_log_settings
 
 INTERVAL_BYTES = 100
 SETTINGS = st.builds(
@@ -60,4 +61,4 @@ def test_what_fits_does_not_roll(
 
 
 def test_without_a_time_nothing_surely_fits() -> None:
-    assert room_in(a_segment(100, NO_TIMESTAMP), LogSettings()) is NO_ROOM
+    assert room_in(a_segment(100, NO_TIMESTAMP), default_log_settings()) is NO_ROOM

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.views import RetentionSettings
 from penstock.log import OpenFiles, PartitionLog, Replacement
 from penstock.log.scan import scan_batches
 from penstock.log.segment_swap import CLEANED, segment_paths
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
 from tests.support.appending import append_batch
+from tests.support.settings import default_settings
 
 Fill = Callable[..., None]
 Offsets = Callable[[PartitionLog], list[int]]
@@ -163,7 +164,7 @@ def test_segments_that_the_disk_would_not_let_go_go_the_next_time(
             raise OSError(errno.EIO, "no")
         real(source, target)
 
-    retention = RetentionSettings(retention_ms=Millis(1))
+    retention = default_settings(RetentionSettings, retention_ms=Millis(1))
     now = Millis(log.segments[1].max_timestamp + 2)
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", rename)

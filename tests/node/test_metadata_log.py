@@ -1,6 +1,7 @@
 """The controller's log: bounded by what there is, not by what happened."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,8 @@ async def live(folder: Path, *, compact: bool) -> tuple[tuple[object, ...], int]
 def test_a_long_history_is_compacted_and_replays_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = run_broker.METADATA_SETTINGS.log.__class__(segment_bytes=16 << 10)
+    metadata_log = run_broker.METADATA_SETTINGS.log
+    small = replace(metadata_log, segment_bytes=16 << 10, flush_messages=None)
     monkeypatch.setattr(
         run_broker, "METADATA_SETTINGS", run_broker.METADATA_SETTINGS._replace(log=small)
     )

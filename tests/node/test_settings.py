@@ -4,31 +4,34 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.settings import BrokerSettings
+from penstock.config.resolve import view
 from penstock.coordination.groups.settings import GroupSettings
-from penstock.coordination.transactions import TransactionSettings
-from penstock.model import Millis, NodeId
+from penstock.model import NodeId
 from penstock.node.http_process import HttpOptions
 from penstock.node.settings import (
     QUICK,
     BadSettings,
+    NodeSettings,
     broker_view,
     controller_view,
-    group_view,
     node_settings,
-    transaction_view,
-    upkeep_view,
 )
-from penstock.upkeep.scheduler import UpkeepSettings
 
 
-def test_without_any_setting_every_part_has_its_own_defaults(tmp_path: Path) -> None:
+def test_without_any_setting_a_node_has_the_defaults_of_the_rows(tmp_path: Path) -> None:
     settings = node_settings(folder=tmp_path)
     assert (settings.host, settings.kafka_port, settings.node_id) == ("127.0.0.1", 9092, 1)
-    assert broker_view(settings) == BrokerSettings()
-    assert group_view(settings) == GroupSettings()
-    assert transaction_view(settings) == TransactionSettings()
-    assert upkeep_view(settings) == UpkeepSettings()
+    broker, controller = broker_view(settings), controller_view(settings)
+    assert (broker.node_id, broker.network.connections_max, broker.can_delete_topics) == (
+        1,
+        4000,
+        True,
+    )
+    assert (controller.node_id, controller.default_partition_count) == (1, 1)
+
+
+def rebalance_delay_ms(settings: NodeSettings) -> int:
+    return view(GroupSettings, settings.values).initial_rebalance_delay_ms
 
 
 def test_the_data_live_where_one_stands_unless_told(
@@ -62,9 +65,8 @@ def test_a_file_gives_way_to_the_command_line(tmp_path: Path) -> None:
 
 def test_a_quick_node_waits_for_no_second_member_unless_told(tmp_path: Path) -> None:
     key = next(iter(QUICK))
-    assert group_view(node_settings(folder=tmp_path, quick=True)).initial_rebalance_delay_ms == 0
-    told = node_settings(folder=tmp_path, quick=True, given={key: "7"})
-    assert group_view(told).initial_rebalance_delay_ms == Millis(7)
+    assert rebalance_delay_ms(node_settings(folder=tmp_path, quick=True)) == 0
+    assert rebalance_delay_ms(node_settings(folder=tmp_path, quick=True, given={key: "7"})) == 7
 
 
 KAFKAS_OWN = """\

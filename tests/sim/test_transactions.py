@@ -35,6 +35,7 @@ from penstock.coordination.transactions import (
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
+from tests.support.settings import default_settings
 
 SEEDS = range(120)
 STEPS = 400
@@ -159,7 +160,7 @@ class World:
 
     def load(self) -> Runner[Transactions, Command, Event]:
         runner = Runner(
-            TransactionMachine(TransactionSettings()),
+            TransactionMachine(default_settings(TransactionSettings)),
             self.journal,
             answer=lambda caller, body: self.answers.append(body),
             send=self.on_send,

@@ -3,15 +3,17 @@
 import asyncio
 from pathlib import Path
 
-from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis
 from penstock.protocol.records import build_batch
 from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
-from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.settings import CompactionSettings, UpkeepSettings
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 NOW = Millis(1_700_000_000_000)
 KEYS = 1000
@@ -30,7 +32,7 @@ class Inline:
 def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_ones(
     tmp_path: Path,
 ) -> None:
-    settings = LogSettings(segment_bytes=4 << 20)
+    settings = default_log_settings(segment_bytes=4 << 20)
     log = PartitionLog.open(tmp_path / "topic-0", settings, OpenFiles(8), now=NOW, clean=True)
     batches = [
         build_batch(
@@ -40,9 +42,17 @@ def test_a_million_updates_of_a_thousand_keys_take_little_more_than_the_live_one
         for first in range(0, KEYS, IN_BATCH)
     ]
     live_bytes = sum(len(batch) for batch in batches)
-    kept = Kept(log, RetentionSettings(delete=False), CompactionSettings(compact=True))
+    kept = Kept(
+        log,
+        default_settings(RetentionSettings, delete=False),
+        default_settings(CompactionSettings, compact=True),
+    )
     upkeep = Upkeep(
-        lambda: [kept], Inline(), UpkeepSettings(), clock=lambda: NOW, steady_clock=lambda: NOW
+        lambda: [kept],
+        Inline(),
+        default_settings(UpkeepSettings),
+        clock=lambda: NOW,
+        steady_clock=lambda: NOW,
     )
     for number in range(UPDATES // IN_BATCH):
         append_batch(log, batches[number % len(batches)], leader_epoch=LeaderEpoch(0), now=NOW)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from penstock.config.views import CompactionSettings
 from penstock.model import Millis, Offset
 from penstock.upkeep.compaction_plan import (
     Candidate,
@@ -14,6 +13,8 @@ from penstock.upkeep.compaction_plan import (
     cleanable_range,
     dirtiest,
 )
+from penstock.upkeep.settings import CompactionSettings
+from tests.support.settings import default_settings
 
 NOW = Millis(1_000_000)
 
@@ -42,7 +43,7 @@ THREE = ((0, 300, 50), (30, 100, 30), (60, 1000, 10))
 
 
 def cleanable(log: LogFacts, **settings: Any) -> CleanableRange | None:
-    return cleanable_range(log, CompactionSettings(compact=True, **settings), NOW)
+    return cleanable_range(log, default_settings(CompactionSettings, compact=True, **settings), NOW)
 
 
 def test_a_log_never_cleaned_is_dirty_up_to_its_active_segment() -> None:

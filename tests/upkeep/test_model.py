@@ -12,9 +12,9 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.partition_log import PartitionLog
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import BatchHeader, iterate_headers
 from penstock.protocol.compression import Codec
@@ -22,9 +22,11 @@ from penstock.protocol.control_records import build_marker, read_marker
 from penstock.protocol.records import Record, build_batch, read_records
 from penstock.upkeep import cleaned_files
 from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
-from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings
+from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.settings import CompactionSettings, Intervals, UpkeepSettings
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 START = Millis(1_700_000_000_000)
 GRACE = Millis(1000)
@@ -82,16 +84,21 @@ class History:
 
     def reopen(self, *, clean: bool) -> None:
         self.log = PartitionLog.open(
-            self.folder, LogSettings(segment_bytes=2000), OpenFiles(8), now=self.now, clean=clean
+            self.folder,
+            default_log_settings(segment_bytes=2000),
+            OpenFiles(8),
+            now=self.now,
+            clean=clean,
         )
         self.log.set_high_watermark(self.log.end_offset)
         self.worker = Inline()
         self.upkeep = Upkeep(
-            lambda: [Kept(self.log, RetentionSettings(delete=False), COMPACTION)],
+            lambda: [Kept(self.log, default_settings(RetentionSettings, delete=False), COMPACTION)],
             self.worker,
-            UpkeepSettings(map_bytes=self.map_bytes, retry_ms=Millis(0)),
+            default_settings(UpkeepSettings, map_bytes=self.map_bytes),
             clock=lambda: self.now,
             steady_clock=lambda: self.now,
+            intervals=Intervals(retry_ms=Millis(0)),
         )
 
     def write(
@@ -279,8 +286,8 @@ class History:
                 yield header, [] if header.is_control else read_records(view, position), marker
 
 
-COMPACTION = CompactionSettings(
-    compact=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=GRACE
+COMPACTION = default_settings(
+    CompactionSettings, compact=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=GRACE
 )
 
 

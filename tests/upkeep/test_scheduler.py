@@ -7,22 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
 from penstock.log.files import OpenFiles
 from penstock.log.indexes import TimeEntry
 from penstock.log.partition_log import PartitionLog
 from penstock.log.segment import Segment
+from penstock.log.settings import RetentionSettings
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch, read_records
 from penstock.upkeep.jobs import Cleaned, CleanJob, Failed, Rotten
-from penstock.upkeep.scheduler import Kept, Upkeep, UpkeepSettings, restart_delay_ms
+from penstock.upkeep.scheduler import Kept, Upkeep, restart_delay_ms
+from penstock.upkeep.settings import INTERVALS, CompactionSettings, Intervals, UpkeepSettings
 from penstock.upkeep.worker import carry_out
 from tests.support.appending import append_batch
+from tests.support.settings import default_log_settings, default_settings
 
 START = Millis(1_700_000_000_000)
-COMPACT = CompactionSettings(compact=True, min_cleanable_dirty_ratio=0.5)
-KEEP = RetentionSettings(delete=False)
+COMPACT = default_settings(CompactionSettings, compact=True, min_cleanable_dirty_ratio=0.5)
+KEEP = default_settings(RetentionSettings, delete=False)
 
 
 class Inline:
@@ -59,7 +61,7 @@ class House:
         return Upkeep(
             lambda: self.kept,
             self.worker,
-            UpkeepSettings(),
+            default_settings(UpkeepSettings),
             clock=lambda: self.now,
             steady_clock=lambda: self.now,
         )
@@ -72,7 +74,7 @@ class House:
         compaction: CompactionSettings = COMPACT,
     ) -> PartitionLog:
         log = PartitionLog.open(
-            self.folder / name, LogSettings(), OpenFiles(8), now=self.now, clean=True
+            self.folder / name, default_log_settings(), OpenFiles(8), now=self.now, clean=True
         )
         self.kept.append(Kept(log, retention, compaction))
         return log
@@ -134,7 +136,9 @@ def test_the_dirtiest_partition_goes_first(house: House) -> None:
 
 
 def test_a_topic_that_is_not_compacted_is_left_alone(house: House) -> None:
-    house.write(house.partition(compaction=CompactionSettings(compact=False)), b"a", b"a")
+    house.write(
+        house.partition(compaction=default_settings(CompactionSettings, compact=False)), b"a", b"a"
+    )
     assert not house.compact()
 
 
@@ -187,7 +191,7 @@ def test_a_failed_round_is_tried_again_later(house: House) -> None:
     assert not leftovers(house)
     house.worker.answer = None
     assert not house.compact()
-    house.now = Millis(house.now + UpkeepSettings().retry_ms)
+    house.now = Millis(house.now + INTERVALS.retry_ms)
     assert house.compact()
     assert offsets(log) == [1]
 
@@ -233,7 +237,7 @@ def test_readers_in_the_middle_of_a_swap_keep_what_they_see(house: House) -> Non
 
 
 def test_retention_deletes_what_is_too_old_and_leaves_what_is_in_work(house: House) -> None:
-    day = RetentionSettings(delete=True, retention_ms=Millis(1000))
+    day = default_settings(RetentionSettings, delete=True, retention_ms=Millis(1000))
     log = house.partition(retention=day)
     house.write(log, b"a", b"a")
     house.write(log, b"a", roll=False)
@@ -251,7 +255,7 @@ def test_retention_deletes_what_is_too_old_and_leaves_what_is_in_work(house: Hou
 
 
 def test_a_partition_gone_between_two_looks_does_not_stop_the_others(house: House) -> None:
-    day = RetentionSettings(delete=True, retention_ms=Millis(1000))
+    day = default_settings(RetentionSettings, delete=True, retention_ms=Millis(1000))
     gone, other = house.partition("gone-0", retention=day), house.partition(retention=day)
     for log in (gone, other):
         house.write(log, b"a")
@@ -269,7 +273,7 @@ def test_deleted_files_are_unlinked_after_their_delay(house: House) -> None:
     assert list(log.folder.glob("*.deleted"))
     asyncio.run(house.upkeep.sweep())
     assert list(log.folder.glob("*.deleted"))
-    house.now = Millis(house.now + LogSettings().file_delete_delay_ms)
+    house.now = Millis(house.now + default_log_settings().file_delete_delay_ms)
     asyncio.run(house.upkeep.sweep())
     assert not list(log.folder.glob("*.deleted"))
 
@@ -303,7 +307,9 @@ def test_a_segment_that_was_emptied_before_a_kill_is_no_obstacle_after_a_clean_s
         Path(path).write_bytes(b"")
     for clean in (False, True):
         house.kept.clear()
-        log = PartitionLog.open(log.folder, LogSettings(), OpenFiles(8), now=house.now, clean=clean)
+        log = PartitionLog.open(
+            log.folder, default_log_settings(), OpenFiles(8), now=house.now, clean=clean
+        )
         log.set_high_watermark(log.end_offset)
         house.kept.append(Kept(log, KEEP, COMPACT))
         if not clean:
@@ -329,9 +335,9 @@ def test_a_partition_that_cannot_be_looked_at_does_not_stop_the_compaction_of_ot
         with monkeypatch.context() as patched:
             patched.setattr(Segment, "largest", property(fail))
             assert house.compact() is isinstance(error, OSError)
-            house.now = Millis(house.now + UpkeepSettings().retry_ms)
+            house.now = Millis(house.now + INTERVALS.retry_ms)
             assert not house.compact()
-            house.now = Millis(house.now + UpkeepSettings().retry_ms)
+            house.now = Millis(house.now + INTERVALS.retry_ms)
     assert house.upkeep.stats.partition_errors == 4
     assert offsets(sound) == [1]
     assert len(caplog.records) == 2, "one line for each error, however often it is met"
@@ -351,13 +357,14 @@ def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: 
             raise RuntimeError("the table is being rebuilt")
         return house.kept
 
-    settings = UpkeepSettings(restart_ms=Millis(1), restart_ms_max=Millis(4))
+    intervals = Intervals(restart_ms=Millis(1), restart_max_ms=Millis(4))
     upkeep = Upkeep(
         partitions,
         house.worker,
-        settings,
+        default_settings(UpkeepSettings),
         clock=lambda: house.now,
         steady_clock=lambda: house.now,
+        intervals=intervals,
     )
 
     async def scene() -> None:
@@ -374,7 +381,7 @@ def test_a_round_that_fails_as_a_whole_is_repeated_after_a_growing_delay(house: 
     assert (compaction.failed_rounds, compaction.failed_in_a_row) == (failures, 0)
     assert compaction.last_error == "RuntimeError: the table is being rebuilt"
     assert offsets(log) == [1]
-    assert [restart_delay_ms(settings, failed) for failed in (0, 1, 2, 3, 900)] == [1, 2, 4, 4, 4]
+    assert [restart_delay_ms(intervals, failed) for failed in (0, 1, 2, 3, 900)] == [1, 2, 4, 4, 4]
 
 
 def test_a_segment_that_lost_batches_is_not_compacted_away(house: House) -> None:

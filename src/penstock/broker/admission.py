@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from penstock.broker import opening
-from penstock.config.views import AcceptSettings, TimestampType
+from penstock.broker.settings import AdmissionSettings, TimestampType
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.model import Millis, Offset
 from penstock.protocol.batch import CODEC_MASK, BatchHeader, CorruptBatch, check_client_batch
@@ -76,7 +76,7 @@ class Admission:
         "sets_append_time",
     )
 
-    def __init__(self, accept: AcceptSettings) -> None:
+    def __init__(self, accept: AdmissionSettings) -> None:
         has_create_time = accept.timestamp_type is TimestampType.CREATE_TIME
         self.sets_append_time = not has_create_time
         self._max_message_bytes = accept.max_message_bytes
@@ -112,14 +112,14 @@ def _too_large(batch: memoryview | bytearray, max_message_bytes: int) -> Refused
     )
 
 
-def opened_bytes_max(accept: AcceptSettings) -> int:
+def opened_bytes_max(accept: AdmissionSettings) -> int:
     """How large the opened records of one batch may be."""
     wanted = max(OPENED_PER_MESSAGE_BYTE * accept.max_message_bytes, OPENED_BYTES_FLOOR)
     return min(wanted, OPENED_BYTES_CEILING)
 
 
 def memory_to_open(
-    batch: bytearray | memoryview, header: BatchHeader, accept: AcceptSettings
+    batch: bytearray | memoryview, header: BatchHeader, accept: AdmissionSettings
 ) -> int:
     """The memory that `open_and_check` can take; Refused where headers show that it would fail."""
     try:
@@ -131,7 +131,7 @@ def memory_to_open(
 def open_and_check(
     batch: bytearray,
     header: BatchHeader,
-    accept: AcceptSettings,
+    accept: AdmissionSettings,
     now: Millis,
     inspector: RecordInspector,
 ) -> bytearray:
@@ -159,11 +159,11 @@ def open_and_check(
     return batch
 
 
-def _needs_other_codec(header: BatchHeader, accept: AcceptSettings) -> bool:
+def _needs_other_codec(header: BatchHeader, accept: AdmissionSettings) -> bool:
     return accept.compression != "producer" and CODECS[accept.compression] != header.codec
 
 
-def _check_facts(facts: RecordFacts, accept: AcceptSettings) -> None:
+def _check_facts(facts: RecordFacts, accept: AdmissionSettings) -> None:
     if accept.keys_required and len(facts.unkeyed):
         raise RefusedRecords(
             ErrorCode.invalid_record,

@@ -14,9 +14,9 @@ from penstock.broker.admission import RecordInspector
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.handler import ApiTable
 from penstock.broker.opening import Opening
-from penstock.broker.partition import Leadership, TopicSettings
+from penstock.broker.partition import Leadership
 from penstock.broker.partitions import Partitions
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, TopicSettings
 from penstock.model import Millis, NodeId, TopicId
 
 if TYPE_CHECKING:

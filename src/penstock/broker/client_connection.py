@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JOINED_BYTES_MAX: Final = 16 << 10  # small replies leave as one piece
+SEND_BUFFER_BYTES: Final = 256 << 10  # of the kernel's, for one connection
 FRAME_BYTES_PER_S: Final = 64 << 10  # beyond its first grace, a request must come at this pace
 
 # The share of one connection in one turn of the event loop.
@@ -124,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self._obstacles &= ~_GONE
         # Left to itself the kernel lets a slow reader's buffer grow to megabytes.
         transport.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes
+            socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES
         )
         transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
 

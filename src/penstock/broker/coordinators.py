@@ -20,8 +20,7 @@ from penstock.broker.machine_host import NOBODY, HostedMachine
 from penstock.broker.metadata_image import ClusterController
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
-from penstock.config.broker_keys import HEARTBEAT_INTERVAL, OFFSETS_MONOTONIC, SESSION_TIMEOUT
-from penstock.config.resolve import Values
+from penstock.broker.settings import GroupConfig
 from penstock.coordination.controller.state import ConfigScope
 from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
 from penstock.coordination.groups.commands import Command, DropTopics, ListGroups
@@ -140,17 +139,6 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 Coordinator: TypeAlias = HostedMachine[GroupTable, Command, Event]
 
 
-class GroupRules:
-    """What one group has set for itself."""
-
-    __slots__ = ("heartbeat_interval_ms", "is_monotonic", "session_timeout_ms")
-
-    def __init__(self, values: Values) -> None:
-        self.is_monotonic = values.flag(OFFSETS_MONOTONIC)
-        self.session_timeout_ms = values.whole(SESSION_TIMEOUT)
-        self.heartbeat_interval_ms = values.whole(HEARTBEAT_INTERVAL)
-
-
 class Groups:
     """All group coordinators of this broker, by partition of the offsets topic."""
 
@@ -170,7 +158,7 @@ class Groups:
         self._catalogue = NO_TOPICS
         self._is_catalogue_old = True
         self._dropped: set[str] = set()
-        self._default_rules: GroupRules | None = None
+        self._default_config: GroupConfig | None = None
 
     # The life of coordinators
 
@@ -244,10 +232,10 @@ class Groups:
             self._is_catalogue_old = False
         return self._catalogue
 
-    def rules_of(self, group_id: str) -> GroupRules:
+    def config_of(self, group_id: str) -> GroupConfig:
         """What the group has set for itself. Most have set nothing."""
         if self._cluster.state.overrides(ConfigScope.GROUP, group_id):
-            return GroupRules(self._cluster.group_settings(group_id))
-        if self._default_rules is None:
-            self._default_rules = GroupRules(self._cluster.group_settings(group_id))
-        return self._default_rules
+            return self._cluster.group_config(group_id)
+        if self._default_config is None:
+            self._default_config = self._cluster.group_config(group_id)
+        return self._default_config

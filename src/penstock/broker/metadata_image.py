@@ -18,12 +18,18 @@ from uuid import UUID, uuid4
 
 from penstock.broker.broker import Endpoint
 from penstock.broker.machine_host import HostedMachine
-from penstock.broker.partition import Leadership, Partition, TopicSettings
+from penstock.broker.partition import Leadership, Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import DEFAULT, QuotaEntity, Quotas, Rates
+from penstock.broker.settings import (
+    GroupConfig,
+    OffsetsTopicSettings,
+    TopicSettings,
+    TransactionTopicSettings,
+    topic_settings,
+)
 from penstock.config.broker_keys import broker_values, group_values
-from penstock.config.resolve import Layers, Values
-from penstock.config.topic_keys import topic_views
+from penstock.config.resolve import Layers, view
 from penstock.coordination.controller import Cluster, ControllerMachine
 from penstock.coordination.controller.commands import (
     AllocateProducerIds,
@@ -52,11 +58,11 @@ logger = logging.getLogger(__name__)
 
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))  # Kafka's own reserved id for it
-_SETTINGS_OF_INTERNAL: Final = {  # how their broker keys begin
-    "__consumer_offsets": "offsets.topic",
-    "__transaction_state": "transaction.state.log",
+_INTERNAL_VIEWS: Final[Mapping[str, type[OffsetsTopicSettings | TransactionTopicSettings]]] = {
+    "__consumer_offsets": OffsetsTopicSettings,
+    "__transaction_state": TransactionTopicSettings,
 }
-INTERNAL_TOPICS: Final = frozenset(_SETTINGS_OF_INTERNAL)
+INTERNAL_TOPICS: Final = frozenset(_INTERNAL_VIEWS)
 REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
 REOPEN_DAMAGED_AFTER_S: Final = 60.0  # one whose bytes are wrong or missing needs a person first
 LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are no longer one object
@@ -114,9 +120,6 @@ class ClusterController:
         self._topics_by_id: dict[TopicId, KnownTopic] = {}
         self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
-        self._producer_id_expiration_ms = broker_values(self.layers).millis(
-            "producer.id.expiration.ms"
-        )
         # Metadata's answer for each topic, by version and by whether operations were asked for
         self.packed_topics: dict[tuple[int, bool], dict[str, bytes]] = defaultdict(dict)
         self.topic_listeners: list[Callable[[str], None]] = []  # a topic came, changed or went
@@ -208,23 +211,13 @@ class ClusterController:
         key = tuple(sorted(overrides.items()))
         known = self._settings.get(key)
         if known is None:
-            views = topic_views(
-                overrides,
-                self.layers,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-            )
-            known = self._settings[key] = TopicSettings(
-                views.log, views.accept, views.retention, views.compaction
-            )
+            known = self._settings[key] = topic_settings(overrides, self.layers)
         return known
 
-    def broker_settings(self) -> Values:
-        """This broker's effective settings."""
-        return broker_values(self.layers)
-
-    def group_settings(self, group: str) -> Values:
+    def group_config(self, group: str) -> GroupConfig:
         """A group's effective settings."""
-        return group_values(self.state.overrides(ConfigScope.GROUP, group), self.layers)
+        overrides = self.state.overrides(ConfigScope.GROUP, group)
+        return view(GroupConfig, group_values(overrides, self.layers))
 
     # What other services of this broker need made
 
@@ -263,17 +256,16 @@ class ClusterController:
         return NewTopic(name, self.mint_topic_id())
 
     def _internal(self, name: str) -> NewTopic:
-        settings = self.broker_settings()
-        prefix = _SETTINGS_OF_INTERNAL[name]
+        settings = view(_INTERNAL_VIEWS[name], broker_values(self.layers))
         overrides = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(settings.whole(f"{prefix}.segment.bytes")),
+            "segment.bytes": str(settings.segment_bytes),
         }
-        if name == "__transaction_state":
-            overrides["min.insync.replicas"] = str(settings.whole(f"{prefix}.min.isr"))
-        factor = min(settings.whole(f"{prefix}.replication.factor"), len(self.state.brokers))
-        count = settings.whole(f"{prefix}.num.partitions")
+        if isinstance(settings, TransactionTopicSettings):
+            overrides["min.insync.replicas"] = str(settings.min_insync_replicas)
+        factor = min(settings.replication_factor, len(self.state.brokers))
+        count = settings.partition_count
         topic_id = self.mint_topic_id()
         return NewTopic(name, topic_id, count, factor, (), tuple(overrides.items()))
 

@@ -13,12 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.broker.admission import Admission
 from penstock.broker.committer import Committer, FlushCommitter, InSyncCommitter, LocalCommitter
-from penstock.config.views import (
-    AcceptSettings,
-    CompactionSettings,
-    LogSettings,
-    RetentionSettings,
-)
+from penstock.broker.settings import TopicSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.append_plan import Appended
 from penstock.log.flush import NotSynced
@@ -31,15 +26,6 @@ from penstock.protocol.varint import WritableBuffer
 
 # Called with None when committed, else with the reason why it will not be.
 OnCommitted: TypeAlias = Callable[[Refused | None], None]
-
-
-class TopicSettings(NamedTuple):
-    """A topic's configuration as each package sees it."""
-
-    log: LogSettings = LogSettings()
-    accept: AcceptSettings = AcceptSettings()
-    retention: RetentionSettings = RetentionSettings()
-    compaction: CompactionSettings = CompactionSettings()
 
 
 class Leadership(NamedTuple):
@@ -147,7 +133,7 @@ class Partition:
 
     def _apply_settings(self) -> None:
         """Work out once what every write needs. Never are more replicas needed than exist."""
-        leadership, accept = self.leadership, self.settings.accept
+        leadership, accept = self.leadership, self.settings.admission
         needed = min(accept.min_insync_replicas, len(leadership.replicas))
         self.has_min_insync = self.is_leader and len(leadership.isr) >= needed
         self.admission = Admission(accept)
@@ -193,7 +179,7 @@ class Partition:
             raise Refused(
                 ErrorCode.not_enough_replicas,
                 f"{len(self.leadership.isr)} replicas are in sync, min.insync.replicas is "
-                f"{self.settings.accept.min_insync_replicas}",
+                f"{self.settings.admission.min_insync_replicas}",
             )
 
     # Appending and committing.

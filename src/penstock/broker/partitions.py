@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from penstock.broker.partition import FlushPort, Leadership, Partition, TopicSettings
-from penstock.config.views import LogSettings
+from penstock.broker.partition import FlushPort, Leadership, Partition
+from penstock.broker.settings import TopicSettings
 from penstock.log.partition_log import PartitionLog
+from penstock.log.settings import LogSettings
 from penstock.model import NodeId, TopicId, TopicPartition
 from penstock.protocol.fields import TopicKey
 

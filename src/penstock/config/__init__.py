@@ -1,1 +1,1 @@
-"""Settings as rows: one table of keys per scope, and narrow frozen views for everyone else."""
+"""Settings as rows: one table of keys per scope, their effective values, and frozen views."""

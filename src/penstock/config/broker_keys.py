@@ -1,8 +1,6 @@
-"""The keys of a broker, with Apache Kafka's names and defaults.
+"""The keys of a broker and of a group, with Apache Kafka's names and defaults.
 
-Those that only give a default to topics or groups are made from the rows of those keys.
-
-The keys a group may set, with Apache Kafka's names and defaults, and one of our own.
+A broker key that is only the default of a topic or group key is made from the row of that key.
 """
 
 import sys
@@ -10,8 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from penstock.config.key_rows import INT_MAX, LONG_MAX, Change, Key, Kind, Synonym, Value, key_table
-from penstock.config.resolve import Layers, Source, Values, valid_overrides
+from penstock.config.key_rows import (
+    INT_MAX,
+    LONG_MAX,
+    Key,
+    Synonym,
+    UpdateMode,
+    Value,
+    ValueType,
+    key_table,
+)
+from penstock.config.resolve import ConfigSource, Layers, Values, check_overrides
 from penstock.config.topic_keys import DAY_MS, HOUR_MS, TOPIC_KEYS
 from penstock.errors import ErrorCode, Refused
 
@@ -21,260 +28,306 @@ OFFSETS_MONOTONIC: Final = "penstock.offsets.monotonic"
 
 GROUP_KEYS: Final = key_table(
     Key(
-        name=SESSION_TIMEOUT, kind=Kind.INT, default=45_000, least=1,
+        name=SESSION_TIMEOUT, value_type=ValueType.INT, default=45_000, minimum=1,
         synonyms=(Synonym("group.consumer.session.timeout.ms"),),
-        doc="A member of a consumer group that is silent for this time is taken out.",
+        doc="A member of a consumer group without a heartbeat for this time is removed from "
+            "the group.",
     ),
     Key(
-        name=HEARTBEAT_INTERVAL, kind=Kind.INT, default=5000, least=1,
+        name=HEARTBEAT_INTERVAL, value_type=ValueType.INT, default=5000, minimum=1,
         synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),),
-        doc="How often a member of a group reports; sooner while it waits for partitions.",
+        doc="How often a member of a consumer group sends a heartbeat.",
     ),
     Key(
-        name=OFFSETS_MONOTONIC, kind=Kind.BOOLEAN, default=False,
-        doc="Refuse to commit an offset below the one committed before; going back takes a reset.",
+        name=OFFSETS_MONOTONIC, value_type=ValueType.BOOLEAN, default=False,
+        doc="Refuse to commit an offset below the committed one; going back requires a reset.",
     ),
 )  # fmt: skip
 
 
 def group_values(overrides: Mapping[str, str], layers: Layers) -> Values:
     """A group's effective settings."""
-    return Values(GROUP_KEYS, overrides, Source.GROUP, layers)
+    return Values(GROUP_KEYS, overrides, ConfigSource.GROUP, layers)
 
 
 def _key(
     name: str,
-    kind: Kind,
+    value_type: ValueType,
     default: Value,
     *,
     doc: str,
-    least: float | None = None,
-    most: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
     choices: tuple[str, ...] = (),
-    change: Change = Change.RESTART,
+    update_mode: UpdateMode = UpdateMode.READ_ONLY,
     sensitive: bool = False,
 ) -> Key:
     return Key(
-        name=name, kind=kind, default=default, doc=doc, least=least, most=most,
-        choices=choices, change=change, sensitive=sensitive,
+        name=name, value_type=value_type, default=default, doc=doc,
+        minimum=minimum, maximum=maximum,
+        choices=choices, update_mode=update_mode, sensitive=sensitive,
     )  # fmt: skip
 
 
 def _inherited(keys: Iterable[Key]) -> list[Key]:
-    """A broker key for each synonym of a topic or group key: its default for all of them.
+    """A broker key for each synonym of a topic or group key: the default for all of them.
 
-    Where one key has several synonyms, only the coarsest carries the default, as in Kafka: the
-    finer ones count when they are set.
+    Where a key has several synonyms, only the coarsest has the default, as in Kafka: the finer
+    ones apply when they are set.
     """
     rows = []
     for key in keys:
         for synonym in key.synonyms:
             is_last = synonym == key.synonyms[-1]
+            is_scaled = synonym.factor > 1
             default = key.default if is_last and key.name != "flush.ms" else None
-            if isinstance(default, int) and synonym.factor > 1:
+            if isinstance(default, int) and is_scaled:
                 default //= synonym.factor
-            scaled = synonym.factor > 1
             rows.append(
                 replace(
                     key,
                     name=str(synonym),
-                    kind=Kind.INT if scaled else key.kind,
+                    value_type=ValueType.INT if is_scaled else key.value_type,
                     default=default,
                     doc=f"The default of `{key.name}`.",
                     synonyms=(),
-                    change=Change.RESTART if scaled else Change.PER_BROKER,
+                    update_mode=UpdateMode.READ_ONLY if is_scaled else UpdateMode.PER_BROKER,
                 )
             )
     return rows
 
 
 _IDENTITY: Final = (
-    _key("node.id", Kind.INT, 1, least=0, doc="The broker's number in the cluster."),
-    _key("broker.id", Kind.INT, 1, least=-1, doc="The older name of `node.id`."),
-    _key("broker.rack", Kind.STRING, None, doc="Where the broker stands; shown to clients."),
-    _key("listeners", Kind.LIST, ("PLAINTEXT://127.0.0.1:9092",), doc="Where clients connect."),
-    _key("advertised.listeners", Kind.LIST, None, doc="Where clients are told to connect."),
-    _key("log.dirs", Kind.LIST, None, doc="Where the logs live."),
+    _key("node.id", ValueType.INT, 1, minimum=0, doc="The broker's id in the cluster."),
+    _key("broker.id", ValueType.INT, 1, minimum=-1, doc="The older name of `node.id`."),
+    _key("broker.rack", ValueType.STRING, None, doc="The broker's rack, shown to clients."),
+    _key(
+        "listeners",
+        ValueType.LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        doc="The address that the broker listens on.",
+    ),
+    _key("advertised.listeners", ValueType.LIST, None, doc="The address that clients are given."),
+    _key("log.dirs", ValueType.LIST, None, doc="The log directory."),
 )
 
 _NETWORK: Final = (
     _key(
-        "socket.request.max.bytes", Kind.INT, 100 << 20, least=1,
-        doc="A larger request closes its connection.",
+        "socket.request.max.bytes", ValueType.INT, 100 << 20, minimum=1,
+        doc="Maximum size of a request; a larger one closes its connection.",
     ),
     _key(
-        "max.connections", Kind.INT, 4000, least=0,
-        doc="Connections at a time; one more is closed at once.",
+        "max.connections", ValueType.INT, 4000, minimum=0,
+        doc="Maximum number of connections; further ones are closed.",
     ),
     _key(
-        "max.connections.per.ip", Kind.INT, 4000, least=0,
-        doc="Connections at a time from one address; one more is closed at once.",
+        "max.connections.per.ip", ValueType.INT, 4000, minimum=0,
+        doc="Maximum number of connections from one address; further ones are closed.",
     ),
     _key(
-        "connections.max.idle.ms", Kind.LONG, 600_000, least=1,
-        doc="A connection without a request for this time is closed.",
-    ),
-    _key("socket.listen.backlog.size", Kind.INT, 512, least=1, doc="Connections not yet accepted."),
-    _key(
-        "penstock.request.timeout.ms", Kind.LONG, 30_000, least=1,
-        doc="A request that began to arrive must be whole by then, or its connection is closed.",
+        "connections.max.idle.ms", ValueType.LONG, 600_000, minimum=1,
+        doc="Close a connection without a request for this time.",
     ),
     _key(
-        "penstock.requests.in.flight.max", Kind.INT, 100, least=1,
-        doc="Requests of one connection without their answer; at that, reading pauses.",
+        "socket.listen.backlog.size", ValueType.INT, 512, minimum=1,
+        doc="Maximum number of connections waiting to be accepted.",
     ),
     _key(
-        "penstock.unsent.max.bytes", Kind.INT, 64 << 10, least=1 << 10,
-        doc="Answers that a client does not read; at that, reading from it pauses.",
+        "penstock.request.timeout.ms", ValueType.LONG, 30_000, minimum=1,
+        doc="Maximum time from the first to the last byte of a request; then its connection "
+            "is closed.",
     ),
     _key(
-        "fetch.max.bytes", Kind.INT, 55 << 20, least=1024,
-        doc="Largest answer to a fetch, whatever the client asks for.",
+        "penstock.requests.in.flight.max", ValueType.INT, 100, minimum=1,
+        doc="Maximum number of unanswered requests of one connection; then reading pauses.",
     ),
     _key(
-        "max.incremental.fetch.session.cache.slots", Kind.INT, 1000, least=0,
-        doc="Fetch sessions at a time.",
+        "penstock.unsent.max.bytes", ValueType.INT, 64 << 10, minimum=1 << 10,
+        doc="Maximum size of responses that a client has not read; then reading from it pauses.",
+    ),
+    _key(
+        "fetch.max.bytes", ValueType.INT, 55 << 20, minimum=1024,
+        doc="Maximum size of a fetch response, whatever the client requests.",
+    ),
+    _key(
+        "max.incremental.fetch.session.cache.slots", ValueType.INT, 1000, minimum=0,
+        doc="Maximum number of fetch sessions.",
     ),
 )  # fmt: skip
 
 _TOPICS: Final = (
-    _key("num.partitions", Kind.INT, 1, least=1, doc="Partitions of a topic made without a count."),
     _key(
-        "default.replication.factor", Kind.INT, 1, least=1,
-        doc="Replicas of a topic made without a count.",
+        "num.partitions", ValueType.INT, 1, minimum=1,
+        doc="Partitions of a topic created without a count.",
     ),
     _key(
-        "auto.create.topics.enable", Kind.BOOLEAN, True,
-        doc="A client that asks for a topic that is not there makes it.",
-    ),
-    _key("delete.topic.enable", Kind.BOOLEAN, True, doc="Topics may be deleted."),
-    _key(
-        "producer.id.expiration.ms", Kind.INT, DAY_MS, least=1,
-        doc="A partition forgets an idle producer's sequence after this time.",
+        "default.replication.factor", ValueType.INT, 1, minimum=1,
+        doc="Replicas of a topic created without a count.",
     ),
     _key(
-        "log.retention.check.interval.ms", Kind.LONG, 300_000, least=1,
-        doc="How often old segments are looked for.",
+        "auto.create.topics.enable", ValueType.BOOLEAN, True,
+        doc="Create a topic when a client requests one that does not exist.",
+    ),
+    _key("delete.topic.enable", ValueType.BOOLEAN, True, doc="Allow topics to be deleted."),
+    _key(
+        "producer.id.expiration.ms", ValueType.INT, DAY_MS, minimum=1,
+        doc="Remove an idle producer's sequence numbers from a partition after this time.",
     ),
     _key(
-        "log.cleaner.backoff.ms", Kind.LONG, 15_000, least=0, change=Change.PER_BROKER,
-        doc="How long compaction rests when there was nothing to do.",
+        "log.retention.check.interval.ms", ValueType.LONG, 300_000, minimum=1,
+        doc="How often retention checks for old segments.",
     ),
     _key(
-        "log.cleaner.dedupe.buffer.size", Kind.LONG, 128 << 20, least=1 << 20,
-        doc="Memory for the keys of one round of compaction: 32 bytes for each.",
+        "log.cleaner.backoff.ms", ValueType.LONG, 15_000, minimum=0,
+        doc="Pause of compaction when there was nothing to do.",
     ),
     _key(
-        "log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max, least=1,
-        doc="What compaction may read in a second; it reads what is dirty twice.",
+        "log.cleaner.dedupe.buffer.size", ValueType.LONG, 128 << 20, minimum=1 << 20,
+        doc="Memory for the keys of one round of compaction, 32 bytes each.",
     ),
     _key(
-        "log.flush.offset.checkpoint.interval.ms", Kind.INT, 60_000, least=0,
-        doc="How often the recovery points are written.",
+        "log.cleaner.io.max.bytes.per.second", ValueType.DOUBLE, sys.float_info.max, minimum=1,
+        doc="Maximum number of bytes that compaction reads per second; it reads dirty "
+            "segments twice.",
     ),
     _key(
-        "penstock.open.files.max", Kind.INT, 4096, least=64,
-        doc="Log files held open at a time; more are opened and closed as they are used.",
+        "log.flush.offset.checkpoint.interval.ms", ValueType.INT, 60_000, minimum=0,
+        doc="How often recovery points are written.",
+    ),
+    _key(
+        "penstock.open.files.max", ValueType.INT, 4096, minimum=64,
+        doc="Maximum number of open log files; others are opened when they are used.",
     ),
 )  # fmt: skip
 
 _GROUPS: Final = (
     _key(
-        "offsets.topic.num.partitions", Kind.INT, 50, least=1,
-        doc="Partitions of `__consumer_offsets` when it is made.",
+        "offsets.topic.num.partitions", ValueType.INT, 50, minimum=1,
+        doc="Partitions of `__consumer_offsets` when it is created.",
     ),
     _key(
-        "offsets.topic.replication.factor", Kind.SHORT, 3, least=1,
-        doc="Replicas of `__consumer_offsets`; never more than there are brokers.",
-    ),
-    _key("offsets.topic.segment.bytes", Kind.INT, 100 << 20, least=1 << 20, doc="Its segments."),
-    _key(
-        "offsets.retention.minutes", Kind.INT, 7 * 24 * 60, least=1,
-        doc="Offsets of a group that is empty are forgotten after this time.",
+        "offsets.topic.replication.factor", ValueType.SHORT, 3, minimum=1,
+        doc="Replicas of `__consumer_offsets`, at most the number of brokers.",
     ),
     _key(
-        "offsets.retention.check.interval.ms", Kind.LONG, 600_000, least=1,
-        doc="How often expired offsets are looked for.",
-    ),
-    _key("offset.metadata.max.bytes", Kind.INT, 4096, least=0, doc="Metadata of one commit."),
-    _key(
-        "group.initial.rebalance.delay.ms", Kind.INT, 3000, least=0,
-        doc="An empty group waits this long for more members. `penstock up` sets it to 0.",
-    ),
-    _key("group.min.session.timeout.ms", Kind.INT, 6000, least=0, doc="The least one may ask."),
-    _key("group.max.session.timeout.ms", Kind.INT, 1_800_000, least=0, doc="The most one may ask."),
-    _key("group.max.size", Kind.INT, INT_MAX, least=1, doc="Members of a classic group."),
-    _key("group.consumer.max.size", Kind.INT, INT_MAX, least=1, doc="Members of a consumer group."),
-    _key(
-        "group.consumer.min.session.timeout.ms", Kind.INT, 45_000, least=1,
-        doc="The least a group may set.",
+        "offsets.topic.segment.bytes", ValueType.INT, 100 << 20, minimum=1 << 20,
+        doc="Its `segment.bytes`.",
     ),
     _key(
-        "group.consumer.max.session.timeout.ms", Kind.INT, 60_000, least=1,
-        doc="The most a group may set.",
+        "offsets.retention.minutes", ValueType.INT, 7 * 24 * 60, minimum=1,
+        doc="Remove the offsets of an empty group after this time.",
     ),
     _key(
-        "group.consumer.min.heartbeat.interval.ms", Kind.INT, 5000, least=1,
-        doc="The least a group may set.",
+        "offsets.retention.check.interval.ms", ValueType.LONG, 600_000, minimum=1,
+        doc="How often expired offsets are removed.",
     ),
     _key(
-        "group.consumer.max.heartbeat.interval.ms", Kind.INT, 15_000, least=1,
-        doc="The most a group may set.",
+        "offset.metadata.max.bytes", ValueType.INT, 4096, minimum=0,
+        doc="Maximum size of the metadata of an offset commit.",
     ),
     _key(
-        "group.consumer.assignors", Kind.LIST, ("uniform", "range"),
+        "group.initial.rebalance.delay.ms", ValueType.INT, 3000, minimum=0,
+        doc="Time that an empty group waits for more members. `penstock up` sets it to 0.",
+    ),
+    _key(
+        "group.min.session.timeout.ms", ValueType.INT, 6000, minimum=0,
+        doc="Minimum session timeout of a classic member.",
+    ),
+    _key(
+        "group.max.session.timeout.ms", ValueType.INT, 1_800_000, minimum=0,
+        doc="Maximum session timeout of a classic member.",
+    ),
+    _key(
+        "group.max.size", ValueType.INT, INT_MAX, minimum=1,
+        doc="Maximum number of members of a classic group.",
+    ),
+    _key(
+        "group.consumer.max.size", ValueType.INT, INT_MAX, minimum=1,
+        doc="Maximum number of members of a consumer group.",
+    ),
+    _key(
+        "group.consumer.min.session.timeout.ms", ValueType.INT, 45_000, minimum=1,
+        doc="Minimum that a group may set.",
+    ),
+    _key(
+        "group.consumer.max.session.timeout.ms", ValueType.INT, 60_000, minimum=1,
+        doc="Maximum that a group may set.",
+    ),
+    _key(
+        "group.consumer.min.heartbeat.interval.ms", ValueType.INT, 5000, minimum=1,
+        doc="Minimum that a group may set.",
+    ),
+    _key(
+        "group.consumer.max.heartbeat.interval.ms", ValueType.INT, 15_000, minimum=1,
+        doc="Maximum that a group may set.",
+    ),
+    _key(
+        "group.consumer.assignors", ValueType.LIST, ("uniform", "range"),
         choices=("uniform", "range"),
-        doc="Assignors a member may ask for; the first is the default.",
+        doc="Assignors that a member may choose; the first is the default.",
     ),
     _key(
-        "group.consumer.migration.policy", Kind.STRING, "bidirectional",
+        "group.consumer.migration.policy", ValueType.STRING, "bidirectional",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
-        doc="Which way a group may change between the classic and the consumer protocol.",
+        doc="Allowed changes of a group between the classic and the consumer protocol.",
     ),
 )  # fmt: skip
 
 _TRANSACTIONS: Final = (
     _key(
-        "transaction.state.log.num.partitions", Kind.INT, 50, least=1,
-        doc="Partitions of `__transaction_state` when it is made.",
+        "transaction.state.log.num.partitions", ValueType.INT, 50, minimum=1,
+        doc="Partitions of `__transaction_state` when it is created.",
     ),
     _key(
-        "transaction.state.log.replication.factor", Kind.SHORT, 3, least=1,
-        doc="Replicas of `__transaction_state`; never more than there are brokers.",
-    ),
-    _key("transaction.state.log.min.isr", Kind.INT, 2, least=1, doc="Its `min.insync.replicas`."),
-    _key(
-        "transaction.state.log.segment.bytes", Kind.INT, 100 << 20, least=1 << 20,
-        doc="Its segments.",
+        "transaction.state.log.replication.factor", ValueType.SHORT, 3, minimum=1,
+        doc="Replicas of `__transaction_state`, at most the number of brokers.",
     ),
     _key(
-        "transaction.max.timeout.ms", Kind.INT, 900_000, least=1,
-        doc="The longest transaction a producer may ask for.",
+        "transaction.state.log.min.isr", ValueType.INT, 2, minimum=1,
+        doc="Its `min.insync.replicas`.",
     ),
     _key(
-        "transactional.id.expiration.ms", Kind.INT, 7 * DAY_MS, least=1,
-        doc="A transactional id without news for this time is forgotten.",
+        "transaction.state.log.segment.bytes", ValueType.INT, 100 << 20, minimum=1 << 20,
+        doc="Its `segment.bytes`.",
     ),
     _key(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms", Kind.INT, 10_000, least=1,
-        doc="How often transactions past their time are looked for.",
+        "transaction.max.timeout.ms", ValueType.INT, 900_000, minimum=1,
+        doc="Maximum transaction timeout that a producer may set.",
     ),
     _key(
-        "transaction.remove.expired.transaction.cleanup.interval.ms", Kind.INT, HOUR_MS, least=1,
-        doc="How often forgotten transactional ids are looked for.",
+        "transactional.id.expiration.ms", ValueType.INT, 7 * DAY_MS, minimum=1,
+        doc="Remove a transactional id that was not used for this time.",
+    ),
+    _key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", ValueType.INT, 10_000,
+        minimum=1,
+        doc="How often timed-out transactions are aborted.",
+    ),
+    _key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", ValueType.INT, HOUR_MS,
+        minimum=1,
+        doc="How often expired transactional ids are removed.",
     ),
 )  # fmt: skip
 
 _QUOTAS: Final = (
-    _key("quota.window.num", Kind.INT, 11, least=1, doc="Windows a rate is averaged over."),
-    _key("quota.window.size.seconds", Kind.INT, 1, least=1, doc="The length of such a window."),
     _key(
-        "leader.replication.throttled.rate", Kind.LONG, LONG_MAX, least=0,
-        change=Change.PER_BROKER, doc="Bytes per second for throttled replicas this broker leads.",
+        "quota.window.num", ValueType.INT, 11, minimum=1,
+        doc="Number of windows that a rate is averaged over.",
     ),
     _key(
-        "follower.replication.throttled.rate", Kind.LONG, LONG_MAX, least=0,
-        change=Change.PER_BROKER, doc="Bytes per second for throttled replicas that follow here.",
+        "quota.window.size.seconds", ValueType.INT, 1, minimum=1,
+        doc="Length of one such window.",
+    ),
+    _key(
+        "leader.replication.throttled.rate", ValueType.LONG, LONG_MAX, minimum=0,
+        update_mode=UpdateMode.PER_BROKER,
+        doc="Bytes per second for throttled replicas that this broker leads.",
+    ),
+    _key(
+        "follower.replication.throttled.rate", ValueType.LONG, LONG_MAX, minimum=0,
+        update_mode=UpdateMode.PER_BROKER,
+        doc="Bytes per second for throttled replicas that follow on this broker.",
     ),
 )  # fmt: skip
 
@@ -290,10 +343,10 @@ BROKER_KEYS: Final = key_table(
 )
 
 
-def check_broker_overrides(overrides: Mapping[str, str], touched: Sequence[str]) -> None:
-    """Refuse what a running broker cannot take; `touched` are the keys that change now."""
-    valid_overrides(BROKER_KEYS, overrides, "broker")
-    fixed = [name for name in touched if BROKER_KEYS[name].change is Change.RESTART]
+def check_broker_overrides(overrides: Mapping[str, str], changed: Sequence[str]) -> None:
+    """Refuse values that a running broker cannot apply; `changed` are the keys that change now."""
+    check_overrides(BROKER_KEYS, overrides, "broker")
+    fixed = [name for name in changed if BROKER_KEYS[name].update_mode is UpdateMode.READ_ONLY]
     if fixed:
         raise Refused(
             ErrorCode.invalid_request,
@@ -309,22 +362,22 @@ _BOUNDED: Final = {
 
 
 def check_group_overrides(overrides: Mapping[str, str], layers: Layers) -> None:
-    """Refuse what no group can have: unknown names, bad values, or beyond our bounds."""
-    valid_overrides(GROUP_KEYS, overrides, "group")
+    """Refuse unknown names, invalid values, and values outside the broker's bounds."""
+    check_overrides(GROUP_KEYS, overrides, "group")
     bounds = broker_values(layers)
     for name in overrides.keys() & _BOUNDED.keys():
         value = GROUP_KEYS[name].parse(overrides[name])
         assert isinstance(value, int)
-        least = bounds.whole(f"group.consumer.min.{_BOUNDED[name]}")
-        most = bounds.whole(f"group.consumer.max.{_BOUNDED[name]}")
-        if not least <= value <= most:
+        minimum = bounds.integer(f"group.consumer.min.{_BOUNDED[name]}")
+        maximum = bounds.integer(f"group.consumer.max.{_BOUNDED[name]}")
+        if not minimum <= value <= maximum:
             raise Refused(
                 ErrorCode.invalid_config,
-                f"{name} must be between {least} (group.consumer.min.{_BOUNDED[name]}) "
-                f"and {most} (group.consumer.max.{_BOUNDED[name]})",
+                f"{name} must be between {minimum} (group.consumer.min.{_BOUNDED[name]}) "
+                f"and {maximum} (group.consumer.max.{_BOUNDED[name]})",
             )
 
 
 def broker_values(layers: Layers) -> Values:
     """A broker's effective settings."""
-    return Values(BROKER_KEYS, {}, Source.STATIC_BROKER, layers)
+    return Values(BROKER_KEYS, {}, ConfigSource.STATIC_BROKER, layers)

@@ -1,6 +1,6 @@
-"""What a setting is: its name, its kind, what it may be, and what it means.
+"""The row of a setting: its name, its type, the values it accepts, and its meaning.
 
-Never holds a value: values are text in layers (see `resolve`), parsed by the key that owns them.
+Never holds a value. Values are text in layers (see `resolve`), parsed by the row that owns them.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,11 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 LONG_MAX: Final = (1 << 63) - 1  # how Kafka writes "without limit"
 INT_MAX: Final = (1 << 31) - 1
+_DIGITS_MAX: Final = 24  # more than any 64-bit number has
 
 
-class Kind(IntEnum):
-    """The type of a value, numbered as DescribeConfigs numbers it."""
+class ValueType(IntEnum):
+    """The type of a value, numbered as in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -30,16 +31,16 @@ class Kind(IntEnum):
     PASSWORD = 9
 
 
-class Change(Enum):
-    """When a new value takes effect."""
+class UpdateMode(Enum):
+    """How a value can be changed: only at a start, or while the broker runs."""
 
-    RESTART = "at the next start"
-    PER_BROKER = "at once, for one broker or for all"
-    AT_ONCE = "at once"
+    READ_ONLY = "at start"
+    PER_BROKER = "at run time"  # for one broker or for all
+    PER_RESOURCE = "at run time, for one topic or group"
 
 
 class Synonym(str):
-    """The broker key a topic or group key falls back to; `factor` turns its unit into ours."""
+    """The broker key that a topic or group key falls back to; `factor` converts its unit."""
 
     __slots__ = ("factor",)
     factor: int
@@ -52,29 +53,29 @@ class Synonym(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One row: everything DescribeConfigs, validation and the documentation need to know."""
+    """One row: everything that DescribeConfigs, validation and the documentation need."""
 
     name: str
-    kind: Kind
+    value_type: ValueType
     default: Value
     doc: str
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     choices: tuple[str, ...] = ()
-    check: Callable[[Value], str | None] | None = None  # what is wrong with a value, if anything
+    check: Callable[[Value], str | None] | None = None  # returns why a value is invalid, or None
     synonyms: tuple[Synonym, ...] = ()  # most specific first
-    change: Change = Change.AT_ONCE
+    update_mode: UpdateMode = UpdateMode.PER_RESOURCE
     sensitive: bool = False
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for; Refused when it stands for none."""
-        value = _READERS[self.kind](text)
-        wrong = _no_value(self.kind) if value is None else self._wrong(value)
-        if wrong:
+        """The value of `text`; Refused when it is not valid for this key."""
+        value = _READERS[self.value_type](text)
+        problem = _not_of_type(self.value_type) if value is None else self._problem_with(value)
+        if problem:
             shown = "[hidden]" if self.sensitive else text
             raise Refused(
                 ErrorCode.invalid_config,
-                f"Invalid value {shown} for configuration {self.name}: {wrong}",
+                f"Invalid value {shown} for configuration {self.name}: {problem}",
             )
         return value
 
@@ -82,12 +83,12 @@ class Key:
         """The default as DescribeConfigs writes it."""
         return write_value(self.default)
 
-    def _wrong(self, value: Value) -> str | None:
+    def _problem_with(self, value: Value) -> str | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            if self.least is not None and value < self.least:
-                return f"Value must be at least {_number(self.least)}"
-            if self.most is not None and value > self.most:
-                return f"Value must be no more than {_number(self.most)}"
+            if self.minimum is not None and value < self.minimum:
+                return f"Value must be at least {_number(self.minimum)}"
+            if self.maximum is not None and value > self.maximum:
+                return f"Value must be no more than {_number(self.maximum)}"
         if self.choices:
             given = value if isinstance(value, tuple) else (value,)
             if any(each not in self.choices for each in given):
@@ -96,7 +97,7 @@ class Key:
 
 
 def write_value(value: Value) -> str | None:
-    """A value as text, in the way `parse` reads it."""
+    """A value as text that `parse` reads."""
     match value:
         case None:
             return None
@@ -123,15 +124,15 @@ def _read_boolean(text: str) -> Value:
     return {"true": True, "false": False}.get(text.strip().lower())
 
 
-def _read_whole(bits: int) -> Callable[[str], Value]:
+def _read_integer(bits: int) -> Callable[[str], Value]:
     end = 1 << (bits - 1)
 
     def read(text: str) -> Value:
         stripped = text.strip()
-        # int() also takes underscores, which no other Kafka tool would read back
+        # int() also accepts underscores, which no other Kafka tool would read back.
         if not stripped.removeprefix("-").removeprefix("+").isdecimal() or not stripped.isascii():
             return None
-        value = int(stripped) if len(stripped) < 25 else end
+        value = int(stripped) if len(stripped) <= _DIGITS_MAX else end
         return value if -end <= value < end else None
 
     return read
@@ -142,31 +143,31 @@ def _read_double(text: str) -> Value:
         value = float(text)
     except ValueError:
         return None
-    return value if value == value else None  # not a number is not a value
+    return None if value != value else value  # NaN is not a value
 
 
 def _read_list(text: str) -> Value:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
 def _read_text(text: str) -> Value:
     return text.strip()
 
 
-_READERS: Final[dict[Kind, Callable[[str], Value]]] = {
-    Kind.BOOLEAN: _read_boolean,
-    Kind.STRING: _read_text,
-    Kind.INT: _read_whole(32),
-    Kind.SHORT: _read_whole(16),
-    Kind.LONG: _read_whole(64),
-    Kind.DOUBLE: _read_double,
-    Kind.LIST: _read_list,
-    Kind.CLASS: _read_text,
-    Kind.PASSWORD: _read_text,
+_READERS: Final[dict[ValueType, Callable[[str], Value]]] = {
+    ValueType.BOOLEAN: _read_boolean,
+    ValueType.STRING: _read_text,
+    ValueType.INT: _read_integer(32),
+    ValueType.SHORT: _read_integer(16),
+    ValueType.LONG: _read_integer(64),
+    ValueType.DOUBLE: _read_double,
+    ValueType.LIST: _read_list,
+    ValueType.CLASS: _read_text,
+    ValueType.PASSWORD: _read_text,
 }
 
 
-def _no_value(kind: Kind) -> str:
-    if kind is Kind.BOOLEAN:
+def _not_of_type(value_type: ValueType) -> str:
+    if value_type is ValueType.BOOLEAN:
         return "Expected value to be either true or false"
-    return f"Not a number of type {kind.name}"
+    return f"Not a number of type {value_type.name}"

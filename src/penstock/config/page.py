@@ -1,24 +1,24 @@
-"""The page that lists every setting, made from the rows. Knows no file."""
+"""The page that lists every setting, generated from the rows. Never touches a file."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
-from penstock.config.key_rows import INT_MAX, LONG_MAX, Change, Key, Value
+from penstock.config.key_rows import INT_MAX, LONG_MAX, Key, Value
 from penstock.config.topic_keys import TOPIC_KEYS
 
 _HEAD: Final = """\
 # Settings
 
-Made from the tables in `src/penstock/config/`; `pytest tests/config --rewrite` writes it anew.
+Generated from the tables in `src/penstock/config/` by `pytest tests/config --rewrite`.
 
 Names and defaults are Apache Kafka's where it has the key; keys of our own begin with `penstock.`.
-A topic takes what it sets itself, else what was set at run time for its broker, else what was set
-at run time for all brokers, else what the broker was started with (`--set key=value`, or a
-properties file given with `--config`), else the default. A setting that is not on this page is
-refused, with `--set` and in a file: of a file that was written for Apache Kafka, keep the settings
-that are listed here. There are no `ssl.*`, `sasl.*` or `authorizer.*` settings, because the broker
-has no TLS, no logins and no ACLs.
+The effective value of a topic's setting is the first of: the topic's own value, the value set at
+run time for its broker, the value set at run time for all brokers, the value the broker was started
+with (`--set key=value`, or a properties file given with `--config`), the default. A setting that is
+not on this page is refused, with `--set` and in a file: from a file that was written for Apache
+Kafka, keep only the settings that are listed here. There are no `ssl.*`, `sasl.*` or `authorizer.*`
+settings, because the broker has no TLS, no logins and no ACLs.
 """
 
 
@@ -27,8 +27,8 @@ def configuration_page() -> str:
     topic = "Set with `penstock topic create -c`, `penstock topic alter -c`, or any admin client."
     group = "Set with any admin client, for the resource type `GROUP`."
     broker = (
-        'Given at start. Those marked "at run time" can also be changed while the broker runs, for '
-        "one broker or for all."
+        'Set at start. Those marked "at run time" can also be changed while the broker runs, for '
+        "one broker or for all brokers."
     )
     return "\n".join(
         (
@@ -45,7 +45,7 @@ def _section(title: str, text: str, keys: Mapping[str, Key], *, with_broker_key:
     lines = [f"## {title}", "", text, "", f"| Key | Default | Allowed | Meaning | {last} |"]
     lines.append("|---|---|---|---|---|")
     for key in keys.values():
-        cell = _synonyms(key) if with_broker_key else _change(key)
+        cell = _synonyms(key) if with_broker_key else key.update_mode.value
         row = (f"`{key.name}`", _default(key.default), _allowed(key), key.doc, cell)
         lines.append(f"| {' | '.join(row)} |")
     return [*lines, ""]
@@ -70,15 +70,11 @@ def _default(value: Value) -> str:
 def _allowed(key: Key) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices)
-    kind = key.kind.name.lower()
-    if key.least is not None and key.most is not None:
-        return f"{kind}, {key.least} to {key.most}"
-    return kind if key.least is None else f"{kind}, at least {key.least}"
+    value_type = key.value_type.name.lower()
+    if key.minimum is not None and key.maximum is not None:
+        return f"{value_type}, {key.minimum} to {key.maximum}"
+    return value_type if key.minimum is None else f"{value_type}, at least {key.minimum}"
 
 
 def _synonyms(key: Key) -> str:
     return ", ".join(f"`{synonym}`" for synonym in key.synonyms)
-
-
-def _change(key: Key) -> str:
-    return "at start" if key.change is Change.RESTART else "at run time"

@@ -1,20 +1,23 @@
-"""Which value counts: the layers a key is looked up in, most specific first.
+"""Effective values: the layers that a key is looked up in, most specific first, and frozen views.
 
 A value is text until the key that owns it parses it. Every layer holds only values that were
-checked before they were stored, so reading an effective value cannot be refused.
+checked before they were stored, so reading an effective value never fails. A view is a frozen
+dataclass whose fields name their rows; it has no defaults, because a default stands in its row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from penstock.config.key_rows import LONG_MAX, Key, Kind, Synonym, Value, write_value
+from penstock.config.key_rows import LONG_MAX, Key, Synonym, Value, ValueType, write_value
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis
+
+View = TypeVar("View")
 
 
-class Source(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs numbers it."""
+class ConfigSource(IntEnum):
+    """The layer that a value comes from, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     BROKER = 2  # set at run time, for one broker
@@ -27,15 +30,15 @@ class Source(IntEnum):
 
 
 class Layers(NamedTuple):
-    """What a broker's own settings are, by who set them."""
+    """The settings of a broker, by layer."""
 
     broker: Mapping[str, str]
     defaults: Mapping[str, str]
     static: Mapping[str, str]
 
-    def found(self, name: str) -> list["Setting"]:
-        """Every layer that sets `name`, most specific first."""
-        sources = (Source.BROKER, Source.BROKER_DEFAULT, Source.STATIC_BROKER)
+    def settings_of(self, name: str) -> list["Setting"]:
+        """The setting of `name` in every layer that has one, most specific first."""
+        sources = (ConfigSource.BROKER, ConfigSource.BROKER_DEFAULT, ConfigSource.STATIC_BROKER)
         return [
             Setting(name, layer[name], source)
             for layer, source in zip(self, sources, strict=True)
@@ -47,32 +50,38 @@ NO_LAYERS = Layers({}, {}, {})
 
 
 class Setting(NamedTuple):
-    """One value of one name in one place."""
+    """The value of one name in one layer."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-def chain(key: Key, own: Mapping[str, str], own_source: Source, layers: Layers) -> list[Setting]:
-    """Every place that sets the key or a synonym of it, most specific first, the default last.
+def settings_by_precedence(
+    key: Key, own: Mapping[str, str], own_source: ConfigSource, layers: Layers
+) -> list[Setting]:
+    """Every setting of the key or a synonym of it, most specific first, the default last.
 
-    Names are those the places know, so the unit of a synonym may differ from the key's own.
+    Names are those of the layers, so the unit of a synonym may differ from the key's own.
     """
-    found = [Setting(key.name, own[key.name], own_source)] if key.name in own else []
-    names = key.synonyms or ((Synonym(key.name),) if own_source is Source.STATIC_BROKER else ())
+    settings = [Setting(key.name, own[key.name], own_source)] if key.name in own else []
+    is_broker = own_source is ConfigSource.STATIC_BROKER
+    names = key.synonyms or ((Synonym(key.name),) if is_broker else ())
     for name in names:
-        found += layers.found(name)
+        settings += layers.settings_of(name)
     default = key.default_text()
-    if default is not None or not found:
-        found.append(Setting(str(names[0]) if names else key.name, default, Source.DEFAULT))
-    return found
+    if default is not None or not settings:
+        default_name = str(names[0]) if names else key.name
+        settings.append(Setting(default_name, default, ConfigSource.DEFAULT))
+    return settings
 
 
-def current(key: Key, own: Mapping[str, str], own_source: Source, layers: Layers) -> Setting:
-    """The setting that counts, in the key's own name and unit."""
-    first = chain(key, own, own_source, layers)[0]
-    if first.source is Source.DEFAULT or first.name == key.name:
+def effective_setting(
+    key: Key, own: Mapping[str, str], own_source: ConfigSource, layers: Layers
+) -> Setting:
+    """The setting that applies, in the key's own name and unit."""
+    first = settings_by_precedence(key, own, own_source, layers)[0]
+    if first.source is ConfigSource.DEFAULT or first.name == key.name:
         return first._replace(name=key.name)
     factor = next(synonym.factor for synonym in key.synonyms if synonym == first.name)
     if factor == 1 or first.value is None:
@@ -81,19 +90,21 @@ def current(key: Key, own: Mapping[str, str], own_source: Source, layers: Layers
     return Setting(key.name, str(count if count < 0 else count * factor), first.source)
 
 
-def effective(key: Key, own: Mapping[str, str], own_source: Source, layers: Layers) -> Value:
-    """The value that counts, parsed."""
-    setting = current(key, own, own_source, layers)
-    if setting.source is Source.DEFAULT or setting.value is None:
+def effective_value(
+    key: Key, own: Mapping[str, str], own_source: ConfigSource, layers: Layers
+) -> Value:
+    """The value that applies, parsed."""
+    setting = effective_setting(key, own, own_source, layers)
+    if setting.source is ConfigSource.DEFAULT or setting.value is None:
         return key.default
     return key.parse(setting.value)
 
 
 class Values:
-    """The effective values of one resource, read when asked for; kinds are the caller's word."""
+    """The effective values of one resource, looked up by name."""
 
     def __init__(
-        self, keys: Mapping[str, Key], own: Mapping[str, str], source: Source, layers: Layers
+        self, keys: Mapping[str, Key], own: Mapping[str, str], source: ConfigSource, layers: Layers
     ) -> None:
         self._keys = keys
         self._own = own
@@ -101,55 +112,71 @@ class Values:
         self._layers = layers
 
     def __getitem__(self, name: str) -> Value:
-        return effective(self._keys[name], self._own, self._source, self._layers)
+        return effective_value(self._keys[name], self._own, self._source, self._layers)
 
-    def whole(self, name: str) -> int:
-        """A number without a fraction."""
+    def integer(self, name: str) -> int:
         value = self[name]
         assert isinstance(value, int)
         return value
 
-    def fraction(self, name: str) -> float:
-        """A number that may have a fraction."""
-        value = self[name]
-        assert isinstance(value, float | int)
-        return float(value)
-
-    def flag(self, name: str) -> bool:
-        """True or false."""
-        value = self[name]
-        assert isinstance(value, bool)
-        return value
+    def limit(self, name: str) -> int | None:
+        """An integer; None for both of Kafka's ways to write "without limit"."""
+        return _limit(self.integer(name))
 
     def text(self, name: str) -> str:
-        """Text that is there."""
         value = self[name]
         assert isinstance(value, str)
         return value
 
-    def names(self, name: str) -> tuple[str, ...]:
-        """A list."""
+    def items(self, name: str) -> tuple[str, ...]:
         value = self[name]
         assert isinstance(value, tuple)
         return value
 
-    def millis(self, name: str) -> Millis:
-        """A span of time."""
-        return Millis(self.whole(name))
 
-    def limit(self, name: str) -> int | None:
-        """None for both of Kafka's ways to say "without limit"."""
-        value = self.whole(name)
-        return None if value < 0 or value == LONG_MAX else value
+class Row(NamedTuple):
+    """Annotates a field of a view: the key that fills it, and how its value is converted."""
 
-    def limit_ms(self, name: str) -> Millis | None:
-        """A span of time; None is without limit."""
-        value = self.limit(name)
-        return None if value is None else Millis(value)
+    key: str
+    convert: Callable[[Any], object] | None = None
 
 
-def valid_overrides(keys: Mapping[str, Key], overrides: Mapping[str, str], scope: str) -> None:
-    """Refuse a name that is not in the table or a value that its key does not take."""
+def contains(item: str) -> Callable[[tuple[str, ...]], bool]:
+    """Converts a list to whether it has the item."""
+    return lambda items: item in items
+
+
+def view(view_class: type[View], values: Values, **given: object) -> View:
+    """A frozen view filled from the rows that its fields name, except for fields `given`."""
+    filled = {
+        name: _converted(values[row.key], row, field_type)
+        for name, row, field_type in _rows(view_class)
+        if name not in given
+    }
+    return view_class(**filled, **given)
+
+
+def _rows(view_class: type) -> Iterator[tuple[str, Row, Any]]:
+    """Name, row and plain type of every field that names a row."""
+    for name, hint in get_type_hints(view_class, include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            yield name, hint.__metadata__[0], hint.__origin__
+
+
+def _converted(value: Value, row: Row, field_type: Any) -> object:
+    if row.convert is not None:
+        return row.convert(value)
+    if isinstance(value, int) and NoneType in get_args(field_type):
+        return _limit(value)
+    return value
+
+
+def _limit(value: int) -> int | None:
+    return None if value < 0 or value == LONG_MAX else value
+
+
+def check_overrides(keys: Mapping[str, Key], overrides: Mapping[str, str], scope: str) -> None:
+    """Refuse a name that is not in the table, or a value that is not valid for its key."""
     for name, text in overrides.items():
         key = keys.get(name)
         if key is None:
@@ -158,7 +185,7 @@ def valid_overrides(keys: Mapping[str, Key], overrides: Mapping[str, str], scope
 
 
 class ChangeKind(IntEnum):
-    """What IncrementalAlterConfigs may ask for, numbered as on the wire."""
+    """The operations of IncrementalAlterConfigs, numbered as on the wire."""
 
     SET = 0
     DELETE = 1
@@ -174,7 +201,7 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-def changed(
+def apply_changes(
     keys: Mapping[str, Key],
     overrides: Mapping[str, str],
     changes: tuple[ConfigChange, ...],
@@ -182,7 +209,7 @@ def changed(
     scope: str,
     inherited: Layers,
 ) -> dict[str, str]:
-    """The overrides after the changes; Refused when a change makes no sense for its key."""
+    """The overrides after the changes; Refused when a change is not possible for its key."""
     after = dict(overrides)
     for change in changes:
         key = keys.get(change.name)
@@ -196,23 +223,25 @@ def changed(
         if change.kind is ChangeKind.SET:
             after[change.name] = change.value
         else:
-            after[change.name] = _edited(key, after, change, inherited)
+            after[change.name] = _edit_list(key, after, change, inherited)
     return after
 
 
-def _edited(key: Key, overrides: Mapping[str, str], change: ConfigChange, inherited: Layers) -> str:
-    """A list with entries added or taken away, starting from the value that counts now."""
-    if key.kind is not Kind.LIST:
+def _edit_list(
+    key: Key, overrides: Mapping[str, str], change: ConfigChange, inherited: Layers
+) -> str:
+    """The effective list with items added or removed."""
+    if key.value_type is not ValueType.LIST:
         raise Refused(
             ErrorCode.invalid_config,
             f"Can't {change.kind.name} to key {key.name} because its type is not LIST.",
         )
-    now = effective(key, overrides, Source.TOPIC, inherited)
+    before = effective_value(key, overrides, ConfigSource.TOPIC, inherited)
     given = key.parse(change.value or "")
-    assert isinstance(now, tuple)
+    assert isinstance(before, tuple)
     assert isinstance(given, tuple)
     if change.kind is ChangeKind.APPEND:
-        result = (*now, *(each for each in given if each not in now))
+        after = (*before, *(item for item in given if item not in before))
     else:
-        result = tuple(each for each in now if each not in given)
-    return write_value(result) or ""
+        after = tuple(item for item in before if item not in given)
+    return write_value(after) or ""

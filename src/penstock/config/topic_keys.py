@@ -1,23 +1,15 @@
-"""The keys a topic may set, with Apache Kafka's names and defaults.
+"""The keys that a topic may set, with Apache Kafka's names and defaults.
 
-A topic falls back to the broker key named as its synonym; `topic_views` makes the views.
+A topic falls back to the broker key that its row names as synonym.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from penstock.config.key_rows import LONG_MAX, Key, Kind, Synonym, Value, key_table
-from penstock.config.resolve import Layers, Source, Values, valid_overrides
-from penstock.config.views import (
-    AcceptSettings,
-    CompactionSettings,
-    LogSettings,
-    RetentionSettings,
-    TimestampType,
-)
+from penstock.config.key_rows import LONG_MAX, Key, Synonym, Value, ValueType, key_table
+from penstock.config.resolve import ConfigSource, Layers, Values, check_overrides
 from penstock.errors import ErrorCode, Refused
-from penstock.model import Millis
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -46,19 +38,18 @@ def _no_tiering(value: Value) -> str | None:
 
 def _key(
     name: str,
-    kind: Kind,
+    value_type: ValueType,
     default: Value,
     *synonyms: str | Synonym,
     doc: str,
-    least: float | None = None,
-    most: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Key:
-    found = tuple(s if isinstance(s, Synonym) else Synonym(s) for s in synonyms)
-    check = _CHECKS.get(name)
     return Key(
-        name=name, kind=kind, default=default, doc=doc, synonyms=found,
-        least=least, most=most, choices=choices, check=check,
+        name=name, value_type=value_type, default=default, doc=doc,
+        synonyms=tuple(s if isinstance(s, Synonym) else Synonym(s) for s in synonyms),
+        minimum=minimum, maximum=maximum, choices=choices, check=_CHECKS.get(name),
     )  # fmt: skip
 
 
@@ -71,247 +62,185 @@ _CHECKS: Final = {
 
 _LAYOUT: Final = (
     _key(
-        "segment.bytes", Kind.INT, 1 << 30, "log.segment.bytes", least=1 << 20,
-        doc="Roll to a new file at this size.",
+        "segment.bytes", ValueType.INT, 1 << 30, "log.segment.bytes", minimum=1 << 20,
+        doc="Roll to a new segment at this size.",
     ),
     _key(
-        "segment.ms", Kind.LONG, 7 * DAY_MS, "log.roll.ms", Synonym("log.roll.hours", HOUR_MS),
-        least=1,
-        doc="Roll after this time even if the file is small, so that retention and compaction can "
-            "reach it.",
+        "segment.ms", ValueType.LONG, 7 * DAY_MS, "log.roll.ms", Synonym("log.roll.hours", HOUR_MS),
+        minimum=1,
+        doc="Roll to a new segment after this time even if the segment is small, so that retention "
+            "and compaction apply to it.",
     ),
     _key(
-        "segment.jitter.ms", Kind.LONG, 0, "log.roll.jitter.ms",
-        Synonym("log.roll.jitter.hours", HOUR_MS), least=0,
-        doc="Take up to this much off `segment.ms`, so that partitions do not roll together.",
+        "segment.jitter.ms", ValueType.LONG, 0, "log.roll.jitter.ms",
+        Synonym("log.roll.jitter.hours", HOUR_MS), minimum=0,
+        doc="Subtract up to this much from `segment.ms`, so that partitions do not roll together.",
     ),
     _key(
-        "segment.index.bytes", Kind.INT, 10 << 20, "log.index.size.max.bytes", least=4,
+        "segment.index.bytes", ValueType.INT, 10 << 20, "log.index.size.max.bytes", minimum=4,
         doc="Largest size of an index; a full index rolls the segment.",
     ),
     _key(
-        "index.interval.bytes", Kind.INT, 4096, "log.index.interval.bytes", least=0,
-        doc="One index entry for so many bytes of log.",
+        "index.interval.bytes", ValueType.INT, 4096, "log.index.interval.bytes", minimum=0,
+        doc="Add an index entry after this many bytes of log.",
     ),
     _key(
-        "flush.messages", Kind.LONG, LONG_MAX, "log.flush.interval.messages", least=1,
-        doc="Force to disk after so many messages. Without it the operating system decides.",
+        "flush.messages", ValueType.LONG, LONG_MAX, "log.flush.interval.messages", minimum=1,
+        doc="Force to disk after this many messages. By default the operating system decides.",
     ),
     _key(
-        "flush.ms", Kind.LONG, LONG_MAX, "log.flush.interval.ms", least=0,
-        doc="Force to disk after this time. Without it the operating system decides.",
+        "flush.ms", ValueType.LONG, LONG_MAX, "log.flush.interval.ms", minimum=0,
+        doc="Force to disk after this time. By default the operating system decides.",
     ),
     _key(
-        "file.delete.delay.ms", Kind.LONG, 60_000, "log.segment.delete.delay.ms", least=0,
-        doc="A deleted file is only renamed for this time.",
+        "file.delete.delay.ms", ValueType.LONG, 60_000, "log.segment.delete.delay.ms", minimum=0,
+        doc="Delay between renaming a deleted file and removing it.",
     ),
     _key(
-        "preallocate", Kind.BOOLEAN, False, "log.preallocate",
+        "preallocate", ValueType.BOOLEAN, False, "log.preallocate",
         doc="Accepted and shown; files always grow as they are written.",
     ),
 )  # fmt: skip
 
-_KEEPING: Final = (
+_RETENTION: Final = (
     _key(
-        "cleanup.policy", Kind.LIST, ("delete",), "log.cleanup.policy",
+        "cleanup.policy", ValueType.LIST, ("delete",), "log.cleanup.policy",
         choices=("compact", "delete"),
-        doc="`delete` drops old segments, `compact` keeps the last value of each key; both may be "
-            "set. Empty keeps everything.",
+        doc="`delete` deletes old segments, `compact` keeps the last value of each key; both may "
+            "be set. Empty keeps everything.",
     ),
     _key(
-        "retention.ms", Kind.LONG, 7 * DAY_MS, "log.retention.ms",
+        "retention.ms", ValueType.LONG, 7 * DAY_MS, "log.retention.ms",
         Synonym("log.retention.minutes", 60_000), Synonym("log.retention.hours", HOUR_MS),
-        least=-1,
-        doc="Drop segments whose newest message is older. -1 keeps for ever.",
+        minimum=-1,
+        doc="Delete segments whose newest message is older. -1 is no limit.",
     ),
     _key(
-        "retention.bytes", Kind.LONG, -1, "log.retention.bytes",
-        doc="Drop the oldest segments of a partition above this size. -1 is no limit.",
+        "retention.bytes", ValueType.LONG, -1, "log.retention.bytes",
+        doc="Delete the oldest segments of a partition above this size. -1 is no limit.",
     ),
     _key(
-        "delete.retention.ms", Kind.LONG, DAY_MS, "log.cleaner.delete.retention.ms", least=0,
-        doc="How long compaction leaves a tombstone for consumers to see.",
+        "delete.retention.ms", ValueType.LONG, DAY_MS, "log.cleaner.delete.retention.ms", minimum=0,
+        doc="How long compaction keeps a tombstone, so that consumers see it.",
     ),
     _key(
-        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "log.cleaner.min.cleanable.ratio",
-        least=0, most=1,
-        doc="Compact when this share of the log is not compacted yet.",
+        "min.cleanable.dirty.ratio", ValueType.DOUBLE, 0.5, "log.cleaner.min.cleanable.ratio",
+        minimum=0, maximum=1,
+        doc="Compact when this share of the log has not been compacted yet.",
     ),
     _key(
-        "min.compaction.lag.ms", Kind.LONG, 0, "log.cleaner.min.compaction.lag.ms", least=0,
-        doc="A message younger than this is not compacted away.",
+        "min.compaction.lag.ms", ValueType.LONG, 0, "log.cleaner.min.compaction.lag.ms", minimum=0,
+        doc="Minimum time that a message stays uncompacted.",
     ),
     _key(
-        "max.compaction.lag.ms", Kind.LONG, LONG_MAX, "log.cleaner.max.compaction.lag.ms",
-        least=1,
-        doc="A message older than this makes its log due for compaction, whatever the ratio.",
+        "max.compaction.lag.ms", ValueType.LONG, LONG_MAX, "log.cleaner.max.compaction.lag.ms",
+        minimum=1,
+        doc="Maximum time that a message stays uncompacted, whatever the ratio.",
     ),
 )  # fmt: skip
 
-_ACCEPTING: Final = (
+_ADMISSION: Final = (
     _key(
-        "max.message.bytes", Kind.INT, 1048588, "message.max.bytes", least=0,
-        doc="Largest batch accepted, as it arrives (compressed, header included).",
+        "max.message.bytes", ValueType.INT, 1048588, "message.max.bytes", minimum=0,
+        doc="Largest batch accepted, as received (compressed, header included).",
     ),
     _key(
-        "message.timestamp.type", Kind.STRING, "CreateTime", "log.message.timestamp.type",
+        "message.timestamp.type", ValueType.STRING, "CreateTime", "log.message.timestamp.type",
         choices=("CreateTime", "LogAppendTime"),
-        doc="Whose clock stamps a message: the producer's or the broker's.",
+        doc="Timestamps are the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
     ),
     _key(
-        "message.timestamp.before.max.ms", Kind.LONG, LONG_MAX,
-        "log.message.timestamp.before.max.ms", least=0,
-        doc="Refuse a message whose timestamp lies further in the past.",
+        "message.timestamp.before.max.ms", ValueType.LONG, LONG_MAX,
+        "log.message.timestamp.before.max.ms", minimum=0,
+        doc="Refuse a message whose timestamp is further in the past.",
     ),
     _key(
-        "message.timestamp.after.max.ms", Kind.LONG, HOUR_MS,
-        "log.message.timestamp.after.max.ms", least=0,
-        doc="Refuse a message whose timestamp lies further in the future.",
+        "message.timestamp.after.max.ms", ValueType.LONG, HOUR_MS,
+        "log.message.timestamp.after.max.ms", minimum=0,
+        doc="Refuse a message whose timestamp is further in the future.",
     ),
     _key(
-        "compression.type", Kind.STRING, "producer", "compression.type", choices=_CODECS,
-        doc="`producer` stores batches as they come; anything else is the codec batches are "
-            "stored with.",
+        "compression.type", ValueType.STRING, "producer", "compression.type", choices=_CODECS,
+        doc="`producer` stores batches as received; any other value is the codec that batches "
+            "are stored with.",
     ),
     _key(
-        "compression.gzip.level", Kind.INT, -1, "compression.gzip.level",
+        "compression.gzip.level", ValueType.INT, -1, "compression.gzip.level",
         doc="Level when the broker compresses with gzip; -1 is the codec's own default.",
     ),
     _key(
-        "compression.lz4.level", Kind.INT, 9, "compression.lz4.level", least=1, most=17,
+        "compression.lz4.level", ValueType.INT, 9, "compression.lz4.level", minimum=1, maximum=17,
         doc="Level when the broker compresses with lz4.",
     ),
     _key(
-        "compression.zstd.level", Kind.INT, 3, "compression.zstd.level", least=-131072, most=22,
+        "compression.zstd.level", ValueType.INT, 3, "compression.zstd.level",
+        minimum=-131072, maximum=22,
         doc="Level when the broker compresses with zstd.",
     ),
     _key(
-        "min.insync.replicas", Kind.INT, 1, "min.insync.replicas", least=1,
-        doc="With acks=all a write needs so many replicas in sync.",
+        "min.insync.replicas", ValueType.INT, 1, "min.insync.replicas", minimum=1,
+        doc="In-sync replicas required for a write with acks=all.",
     ),
 )  # fmt: skip
 
 _REPLICAS: Final = (
     _key(
-        "unclean.leader.election.enable", Kind.BOOLEAN, False, "unclean.leader.election.enable",
-        doc="A replica that is behind may lead when no other is left; acknowledged messages may "
-            "be lost.",
+        "unclean.leader.election.enable", ValueType.BOOLEAN, False,
+        "unclean.leader.election.enable",
+        doc="Allow a replica that is not in sync to become leader when no other is left; "
+            "acknowledged messages may be lost.",
     ),
     _key(
-        "leader.replication.throttled.replicas", Kind.LIST, (),
-        doc="Replicas whose leader-side copying counts against the throttle: `*` or "
+        "leader.replication.throttled.replicas", ValueType.LIST, (),
+        doc="Replicas that the throttle applies to on the leader: `*` or "
             "`partition:broker` pairs.",
     ),
     _key(
-        "follower.replication.throttled.replicas", Kind.LIST, (),
-        doc="Replicas whose follower-side copying counts against the throttle: `*` or "
+        "follower.replication.throttled.replicas", ValueType.LIST, (),
+        doc="Replicas that the throttle applies to on the follower: `*` or "
             "`partition:broker` pairs.",
     ),
 )  # fmt: skip
 
 _TIERING: Final = (
     _key(
-        "remote.storage.enable", Kind.BOOLEAN, False,
-        doc="Tiered storage; `true` is refused, as on a Kafka broker without it.",
+        "remote.storage.enable", ValueType.BOOLEAN, False,
+        doc="Tiered storage is not supported: `true` is refused.",
     ),
     _key(
-        "remote.log.copy.disable", Kind.BOOLEAN, False,
+        "remote.log.copy.disable", ValueType.BOOLEAN, False,
         doc="Accepted and shown; has no effect without tiered storage.",
     ),
     _key(
-        "remote.log.delete.on.disable", Kind.BOOLEAN, False,
+        "remote.log.delete.on.disable", ValueType.BOOLEAN, False,
         doc="Accepted and shown; has no effect without tiered storage.",
     ),
     _key(
-        "local.retention.ms", Kind.LONG, -2, "log.local.retention.ms", least=-2,
+        "local.retention.ms", ValueType.LONG, -2, "log.local.retention.ms", minimum=-2,
         doc="Accepted and shown; has no effect without tiered storage.",
     ),
     _key(
-        "local.retention.bytes", Kind.LONG, -2, "log.local.retention.bytes", least=-2,
+        "local.retention.bytes", ValueType.LONG, -2, "log.local.retention.bytes", minimum=-2,
         doc="Accepted and shown; has no effect without tiered storage.",
     ),
 )  # fmt: skip
 
-TOPIC_KEYS: Final = key_table(*_LAYOUT, *_KEEPING, *_ACCEPTING, *_REPLICAS, *_TIERING)
+TOPIC_KEYS: Final = key_table(*_LAYOUT, *_RETENTION, *_ADMISSION, *_REPLICAS, *_TIERING)
 
 
-class TopicViews(NamedTuple):
-    """One topic's settings, as each room wants them."""
-
-    log: LogSettings
-    accept: AcceptSettings
-    retention: RetentionSettings
-    compaction: CompactionSettings
+def topic_values(overrides: Mapping[str, str], layers: Layers) -> Values:
+    """A topic's effective settings."""
+    return Values(TOPIC_KEYS, overrides, ConfigSource.TOPIC, layers)
 
 
 def check_topic_overrides(overrides: Mapping[str, str], layers: Layers) -> None:
-    """Refuse overrides that no topic can have: unknown names, bad values, contradictions."""
-    valid_overrides(TOPIC_KEYS, overrides, "topic")
-    values = Values(TOPIC_KEYS, overrides, Source.TOPIC, layers)
-    least, most = values.whole("min.compaction.lag.ms"), values.whole("max.compaction.lag.ms")
-    if least > most:
+    """Refuse unknown names, invalid values and contradictions."""
+    check_overrides(TOPIC_KEYS, overrides, "topic")
+    values = topic_values(overrides, layers)
+    lag_min_ms = values.integer("min.compaction.lag.ms")
+    lag_max_ms = values.integer("max.compaction.lag.ms")
+    if lag_min_ms > lag_max_ms:
         raise Refused(
             ErrorCode.invalid_config,
-            f"min.compaction.lag.ms ({least}) is above max.compaction.lag.ms ({most})",
+            f"min.compaction.lag.ms ({lag_min_ms}) is above max.compaction.lag.ms ({lag_max_ms})",
         )
-
-
-def topic_views(
-    overrides: Mapping[str, str], layers: Layers, *, producer_id_expiration_ms: Millis
-) -> TopicViews:
-    """The views of a topic with these overrides. They were checked before they were stored."""
-    values = Values(TOPIC_KEYS, overrides, Source.TOPIC, layers)
-    policy = values.names("cleanup.policy")
-    return TopicViews(
-        log=_log_settings(values, producer_id_expiration_ms, compact="compact" in policy),
-        accept=_accept_settings(values, compact="compact" in policy),
-        retention=RetentionSettings(
-            delete="delete" in policy,
-            retention_ms=values.limit_ms("retention.ms"),
-            retention_bytes=values.limit("retention.bytes"),
-        ),
-        compaction=CompactionSettings(
-            compact="compact" in policy,
-            min_cleanable_dirty_ratio=values.fraction("min.cleanable.dirty.ratio"),
-            min_compaction_lag_ms=values.millis("min.compaction.lag.ms"),
-            max_compaction_lag_ms=values.limit_ms("max.compaction.lag.ms"),
-            delete_retention_ms=values.millis("delete.retention.ms"),
-        ),
-    )
-
-
-def _log_settings(
-    values: Values, producer_id_expiration_ms: Millis, *, compact: bool
-) -> LogSettings:
-    segment_ms = values.millis("segment.ms")
-    max_lag_ms = values.limit_ms("max.compaction.lag.ms")
-    if compact and max_lag_ms is not None:
-        segment_ms = min(segment_ms, max_lag_ms)  # an active segment is never compacted
-    return LogSettings(
-        segment_bytes=values.whole("segment.bytes"),
-        segment_ms=segment_ms,
-        segment_jitter_ms=values.millis("segment.jitter.ms"),
-        segment_index_bytes=values.whole("segment.index.bytes"),
-        index_interval_bytes=values.whole("index.interval.bytes"),
-        max_message_bytes=values.whole("max.message.bytes"),
-        flush_messages=values.limit("flush.messages"),
-        flush_ms=values.limit_ms("flush.ms"),
-        file_delete_delay_ms=values.millis("file.delete.delay.ms"),
-        producer_id_expiration_ms=producer_id_expiration_ms,
-    )
-
-
-def _accept_settings(values: Values, *, compact: bool) -> AcceptSettings:
-    compression = values.text("compression.type")
-    has_level = compression in ("gzip", "lz4", "zstd")
-    level = values.whole(f"compression.{compression}.level") if has_level else None
-    return AcceptSettings(
-        max_message_bytes=values.whole("max.message.bytes"),
-        timestamp_type=TimestampType(values.text("message.timestamp.type")),
-        timestamp_before_max_ms=values.limit_ms("message.timestamp.before.max.ms"),
-        timestamp_after_max_ms=values.millis("message.timestamp.after.max.ms"),
-        compression=compression,
-        compression_level=None if compression == "gzip" and level == -1 else level,
-        min_insync_replicas=values.whole("min.insync.replicas"),
-        keys_required=compact,
-    )

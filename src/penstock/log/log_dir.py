@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
 
-from penstock.config.views import LogSettings
 from penstock.errors import Malformed
 from penstock.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -37,6 +36,7 @@ from penstock.log.log_dir_identity import (
 )
 from penstock.log.partition_log import PartitionLog
 from penstock.log.scan import DamagedLog
+from penstock.log.settings import LogSettings
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)

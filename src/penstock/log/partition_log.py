@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from penstock.config.views import LogSettings, RetentionSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.append_plan import Appended, place_replicated, stage
 from penstock.log.files import OpenFiles, remove_files
@@ -24,6 +23,7 @@ from penstock.log.segment import NO_ROOM, Segment
 from penstock.log.segment_list import Segments
 from penstock.log.segment_policy import expired_count, must_roll, room_in
 from penstock.log.segment_swap import Replacement
+from penstock.log.settings import LogSettings, RetentionSettings
 from penstock.model import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
 from penstock.protocol.batch import BatchHeader, write_leader_fields
 from penstock.protocol.varint import Buffer, WritableBuffer

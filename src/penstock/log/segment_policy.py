@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.config.views import LogSettings, RetentionSettings
 from penstock.log.segment import NO_ROOM, Room, Segment
+from penstock.log.settings import LogSettings, RetentionSettings
 from penstock.model import Millis, Offset
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1

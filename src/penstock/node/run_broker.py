@@ -35,12 +35,15 @@ from penstock.broker.metadata_image import (
     ClusterController,
     kafka_id,
 )
-from penstock.broker.partition import Leadership, Partition, TopicSettings
+from penstock.broker.partition import Leadership, Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import Quotas
+from penstock.broker.settings import topic_settings
 from penstock.broker.transaction_coordinators import Transactions
-from penstock.config.views import CompactionSettings, LogSettings, RetentionSettings
+from penstock.config.resolve import NO_LAYERS, view
 from penstock.coordination.controller import Cluster
+from penstock.coordination.groups.settings import GroupSettings
+from penstock.coordination.transactions import TransactionSettings
 from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
 from penstock.log.log_dir import FolderStore
 from penstock.log.log_dir_identity import load_identity, load_topic_id, stores_topic_id
@@ -51,26 +54,26 @@ from penstock.node.settings import (
     NodeSettings,
     broker_view,
     controller_view,
-    group_view,
-    transaction_view,
-    upkeep_view,
 )
 from penstock.node.upkeep_status import remove_status, write_status
 from penstock.upkeep.scheduler import Kept, Upkeep
+from penstock.upkeep.settings import UpkeepSettings
 from penstock.upkeep.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
 SESSION_IDS_END: Final = 1 << 31
 STATUS_INTERVAL_S: Final = 1.0  # at most so often, however short the rounds of upkeep are
-METADATA_SETTINGS: Final = TopicSettings(
-    log=LogSettings(
-        segment_bytes=4 << 20,  # small, so that its history is compacted soon
-        max_message_bytes=64 << 20,  # one command's events are one batch
-        flush_messages=1,  # what was answered of the cluster outlives a power cut, as in Kafka
-    ),
-    retention=RetentionSettings(delete=False, retention_ms=None),
-    compaction=CompactionSettings(compact=True),
+STOP_S: Final = 4.0  # a graceful stop waits this long for pending responses
+FETCH_SESSION_IDLE_MS: Final = Millis(120_000)  # then a session may be evicted
+METADATA_SETTINGS: Final = topic_settings(
+    {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(4 << 20),  # small, so that its history is compacted soon
+        "max.message.bytes": str(64 << 20),  # the events of a command are one batch
+        "flush.messages": "1",  # acknowledged metadata survives a power cut, as in Kafka
+    },
+    NO_LAYERS,
 )
 
 
@@ -106,7 +109,7 @@ class RunningBroker:
             inspector=Inspector(),
             fetch_sessions=FetchSessions(
                 sessions_max=views.fetch_sessions_max,
-                idle_ms=views.fetch_session_idle_ms,
+                idle_ms=FETCH_SESSION_IDLE_MS,
                 mint_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
             ),
         )
@@ -114,13 +117,13 @@ class RunningBroker:
             partitions=self.partitions,
             cluster=self.cluster,
             producer_ids=self.cluster,
-            settings=transaction_view(settings),
+            settings=view(TransactionSettings, settings.values),
             clock=moment,
         )
         self.groups = self.broker.groups = Groups(
             partitions=self.partitions,
             cluster=self.cluster,
-            settings=group_view(settings),
+            settings=view(GroupSettings, settings.values),
             clock=moment,
         )
         self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
@@ -129,7 +132,7 @@ class RunningBroker:
         self.upkeep = Upkeep(
             self._kept,
             self._worker,
-            upkeep_view(settings),
+            view(UpkeepSettings, settings.values),
             clock=clock,
             steady_clock=steady_clock,
             on_round=self._write_upkeep_status,
@@ -175,7 +178,7 @@ class RunningBroker:
 
     async def stop(self) -> None:
         """Stop serving, answer who waits, close all."""
-        await self.server.close(self.broker.settings.stop_ms / 1000, self._answer_who_waits)
+        await self.server.close(STOP_S, self._answer_who_waits)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -210,7 +213,7 @@ class RunningBroker:
             logger.debug("the upkeep status could not be written: %s", error)
 
     async def _checkpoint_for_ever(self) -> None:
-        interval_ms = self.settings.values.whole("log.flush.offset.checkpoint.interval.ms")
+        interval_ms = self.settings.values.integer("log.flush.offset.checkpoint.interval.ms")
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(max(interval_ms, 1000) / 1000)
@@ -263,7 +266,7 @@ def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:
     cluster_id = kafka_id(uuid4()) if known is None else known.cluster_id
     directory_id = uuid4() if known is None else known.directory_id
     identity = FolderIdentity(cluster_id, settings.node_id, directory_id)
-    files = OpenFiles(settings.values.whole("penstock.open.files.max"))
+    files = OpenFiles(settings.values.integer("penstock.open.files.max"))
     return LogFolder.open(settings.folder, files, identity=identity), cluster_id
 
 

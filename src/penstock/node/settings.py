@@ -5,7 +5,6 @@ Everything is checked here, before anything is opened.
 """
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +12,11 @@ from typing import Final
 
 from penstock.broker.settings import BrokerSettings, NetworkSettings
 from penstock.config.broker_keys import BROKER_KEYS, broker_values
-from penstock.config.resolve import Layers, Values
+from penstock.config.resolve import Layers, Values, view
 from penstock.coordination.controller.settings import ControllerRules
-from penstock.coordination.groups.settings import GroupSettings
-from penstock.coordination.transactions import TransactionSettings
 from penstock.errors import Refused
-from penstock.model import Millis, NodeId
+from penstock.model import NodeId
 from penstock.node.listen_address import NotAllowed, check_exposure
-from penstock.upkeep.scheduler import UpkeepSettings
 
 DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen
 LOCALHOST: Final = "127.0.0.1"
@@ -28,7 +24,6 @@ KAFKA_PORT: Final = 9092
 PORT_LAST: Final = 65535
 # One node for one person: nobody waits for a second member. Kafka's sample settings say the same.
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
-MINUTE_MS: Final = 60_000
 
 
 _CONTINUED: Final = re.compile(r"\\\n[ \t]*")
@@ -200,72 +195,11 @@ def _address(text: str) -> tuple[str | None, int | None]:
 
 
 def broker_view(settings: NodeSettings) -> BrokerSettings:
-    """What the broker must know."""
     values = settings.values
-    return BrokerSettings(
-        node_id=settings.node_id,
-        network=NetworkSettings(
-            request_bytes_max=values.whole("socket.request.max.bytes"),
-            connections_max=values.whole("max.connections"),
-            connections_per_host_max=values.whole("max.connections.per.ip"),
-            idle_ms=values.millis("connections.max.idle.ms"),
-            frame_ms=values.millis("penstock.request.timeout.ms"),
-            in_flight_max=values.whole("penstock.requests.in.flight.max"),
-            unsent_bytes_max=values.whole("penstock.unsent.max.bytes"),
-            backlog=values.whole("socket.listen.backlog.size"),
-        ),
-        fetch_bytes_max=values.whole("fetch.max.bytes"),
-        fetch_sessions_max=values.whole("max.incremental.fetch.session.cache.slots"),
-    )
+    network = view(NetworkSettings, values)
+    return view(BrokerSettings, values, node_id=settings.node_id, network=network)
 
 
 def controller_view(settings: NodeSettings) -> ControllerRules:
-    """What the controller must know."""
     values = settings.values
-    return ControllerRules(
-        settings.node_id,
-        default_partition_count=values.whole("num.partitions"),
-        default_replication_factor=values.whole("default.replication.factor"),
-        static=settings.static,
-    )
-
-
-def transaction_view(settings: NodeSettings) -> TransactionSettings:
-    """What the transaction coordinator must know."""
-    values = settings.values
-    return TransactionSettings(
-        timeout_max_ms=values.millis("transaction.max.timeout.ms"),
-        id_expiration_ms=values.millis("transactional.id.expiration.ms"),
-    )
-
-
-def group_view(settings: NodeSettings) -> GroupSettings:
-    """What the group coordinator must know."""
-    values = settings.values
-    policy = values.text("group.consumer.migration.policy")
-    return GroupSettings(
-        session_timeout_min_ms=values.millis("group.min.session.timeout.ms"),
-        session_timeout_max_ms=values.millis("group.max.session.timeout.ms"),
-        initial_rebalance_delay_ms=values.millis("group.initial.rebalance.delay.ms"),
-        members_max=values.whole("group.max.size"),
-        consumer_session_timeout_ms=values.millis("group.consumer.session.timeout.ms"),
-        consumer_members_max=values.whole("group.consumer.max.size"),
-        assignors=values.names("group.consumer.assignors"),
-        may_upgrade=policy in ("bidirectional", "upgrade"),
-        may_downgrade=policy in ("bidirectional", "downgrade"),
-        offset_metadata_bytes_max=values.whole("offset.metadata.max.bytes"),
-        offsets_retention_ms=Millis(values.whole("offsets.retention.minutes") * MINUTE_MS),
-        offsets_retention_check_ms=values.millis("offsets.retention.check.interval.ms"),
-    )
-
-
-def upkeep_view(settings: NodeSettings) -> UpkeepSettings:
-    """What retention and compaction must know."""
-    values = settings.values
-    rate = values.fraction("log.cleaner.io.max.bytes.per.second")
-    return UpkeepSettings(
-        retention_interval_ms=values.millis("log.retention.check.interval.ms"),
-        compaction_interval_ms=values.millis("log.cleaner.backoff.ms"),
-        map_bytes=values.whole("log.cleaner.dedupe.buffer.size"),
-        bytes_per_second=int(rate) if rate < sys.float_info.max else None,
-    )
+    return view(ControllerRules, values, node_id=settings.node_id, static=settings.static)

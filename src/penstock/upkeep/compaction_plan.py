@@ -21,9 +21,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from penstock.config.views import CompactionSettings
 from penstock.log.transaction_index import AbortedTransaction
 from penstock.model import NO_TIMESTAMP, Millis, Offset, ProducerId
+from penstock.upkeep.settings import CompactionSettings
 
 
 class SegmentFacts(NamedTuple):

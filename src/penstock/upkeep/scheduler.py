@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from penstock.config.views import CompactionSettings, RetentionSettings
 from penstock.errors import Malformed
 from penstock.log.checkpoints import read_offsets, write_offsets
 from penstock.log.partition_log import PartitionLog
 from penstock.log.segment_swap import Replacement
+from penstock.log.settings import RetentionSettings
 from penstock.model import NO_TIMESTAMP, Millis, Offset, TopicPartition
 from penstock.upkeep.cleaned_files import remove_leftovers
 from penstock.upkeep.compaction_plan import (
@@ -34,6 +34,7 @@ from penstock.upkeep.compaction_plan import (
     dirtiest,
 )
 from penstock.upkeep.jobs import ActiveProducer, Cleaned, CleanJob, Failed, Rotten
+from penstock.upkeep.settings import INTERVALS, CompactionSettings, Intervals, UpkeepSettings
 
 NAME: Final = "cleaner-offset-checkpoint"
 
@@ -79,21 +80,6 @@ logger = logging.getLogger(__name__)
 DUTIES: Final = ("retention", "sweep", "compaction")
 _CHOICE: Final = "the search for dirty segments"
 _SEED_BITS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepSettings:
-    """How often and how hard. The defaults are Apache Kafka's."""
-
-    retention_interval_ms: Millis = Millis(300_000)
-    sweep_interval_ms: Millis = Millis(30_000)  # for files and producers whose time is over
-    compaction_interval_ms: Millis = Millis(15_000)  # between looks when nothing is dirty
-    worker_idle_ms: Millis = Millis(120_000)  # then its process ends: it is large
-    retry_ms: Millis = Millis(60_000)  # before a partition whose round failed is tried again
-    restart_ms: Millis = Millis(1_000)  # after a round that failed as a whole; doubles each time
-    restart_ms_max: Millis = Millis(300_000)
-    map_bytes: int = 128 << 20
-    bytes_per_second: int | None = None
 
 
 class Kept(NamedTuple):
@@ -153,6 +139,7 @@ class Upkeep:
         clock: Callable[[], Millis],
         steady_clock: Callable[[], Millis],
         on_round: Callable[[], None] = lambda: None,
+        intervals: Intervals = INTERVALS,
     ) -> None:
         self.stats = UpkeepStats()
         self.rotten: dict[TopicPartition, str] = {}  # set aside until the broker starts again
@@ -160,6 +147,7 @@ class Upkeep:
         self._partitions = partitions
         self._worker = worker
         self._settings = settings
+        self._intervals = intervals
         self._clock = clock
         self._steady_clock = steady_clock
         self._on_round = on_round  # runs after each round, also after one that failed
@@ -176,7 +164,7 @@ class Upkeep:
             async with asyncio.TaskGroup() as tasks:
                 for name, one_round, interval_ms in (
                     ("retention", self.retain, settings.retention_interval_ms),
-                    ("sweep", self.sweep, settings.sweep_interval_ms),
+                    ("sweep", self.sweep, self._intervals.sweep_ms),
                     ("compaction", self.compact, settings.compaction_interval_ms),
                 ):
                     tasks.create_task(self._repeat(name, one_round, interval_ms))
@@ -201,7 +189,7 @@ class Upkeep:
 
     def _note_failed_round(self, name: str, duty: DutyStats, error: Exception) -> Millis:
         """How long to wait before the next round."""
-        wait_ms = restart_delay_ms(self._settings, duty.failed_in_a_row)
+        wait_ms = restart_delay_ms(self._intervals, duty.failed_in_a_row)
         duty.failed_rounds += 1
         duty.failed_in_a_row += 1
         duty.last_error = f"{type(error).__name__}: {error}"
@@ -228,7 +216,7 @@ class Upkeep:
         """Compact until nothing is dirty; a worker without work for a while ends."""
         while await self.compact_one():
             self._worked_at = self._steady_clock()
-        if self._steady_clock() - self._worked_at >= self._settings.worker_idle_ms:
+        if self._steady_clock() - self._worked_at >= self._intervals.worker_idle_ms:
             await self._worker.stop()
 
     async def compact_one(self) -> bool:
@@ -267,7 +255,7 @@ class Upkeep:
         except Exception as error:
             self.stats.partition_errors += 1
             if duty in (_CHOICE, "compaction"):
-                retry_at = Millis(self._steady_clock() + self._settings.retry_ms)
+                retry_at = Millis(self._steady_clock() + self._intervals.retry_ms)
                 self._retry_at[log.topic_partition] = retry_at
             reason = str(error) if isinstance(error, OSError) else repr(error)
             if self.failing.get(place) != reason:  # one line, however often it is tried
@@ -395,16 +383,16 @@ class Upkeep:
                 answer.reason,
             )
         else:
-            retry_at = Millis(self._steady_clock() + self._settings.retry_ms)
+            retry_at = Millis(self._steady_clock() + self._intervals.retry_ms)
             self._retry_at[log.topic_partition] = retry_at
             logger.warning("%s not compacted now: %s", log.topic_partition, answer.reason)
         if log.folder.is_dir():
             remove_leftovers(str(log.folder))
 
 
-def restart_delay_ms(settings: UpkeepSettings, failed_before: int) -> Millis:
+def restart_delay_ms(intervals: Intervals, failed_before: int) -> Millis:
     """The wait after a failed round that so many failed ones went before."""
-    return Millis(min(settings.restart_ms << min(failed_before, 30), settings.restart_ms_max))
+    return Millis(min(intervals.restart_ms << min(failed_before, 30), intervals.restart_max_ms))
 
 
 def active_producers(log: PartitionLog) -> tuple[ActiveProducer, ...]:

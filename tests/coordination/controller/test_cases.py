@@ -34,6 +34,7 @@ from penstock.coordination.controller.state import ConfigScope
 from penstock.errors import Refused
 from penstock.machine import CallerId, JournalRecord
 from penstock.model import Millis, Moment, NodeId, TopicId
+from tests.support.settings import default_settings
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 CALLER = CallerId(1)
@@ -43,7 +44,9 @@ class World:
     """A controller with its log; `say` does one step of a case file."""
 
     def __init__(self) -> None:
-        self.machine = ControllerMachine(ControllerRules(NodeId(1)), {"group.version": 1})
+        self.machine = ControllerMachine(
+            default_settings(ControllerRules, node_id=NodeId(1), static={}), {"group.version": 1}
+        )
         self.state: Cluster = self.machine.fresh()
         self.log: list[JournalRecord] = []
         self.ids_minted = 0

@@ -43,6 +43,7 @@ from penstock.coordination.groups.subscriptions import (
 from penstock.errors import Refused
 from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId
+from tests.support.settings import default_settings
 
 Say = Callable[[str], str]
 
@@ -423,4 +424,4 @@ def _fetched(body: Fetched) -> str:
 
 @pytest.fixture
 def desk() -> Desk:
-    return Desk(GroupSettings())
+    return Desk(default_settings(GroupSettings))

@@ -13,12 +13,13 @@ from penstock.coordination.groups.state import Groups
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId, JournalRecord, TransactionStamp
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId
+from tests.support.settings import default_settings
 
 
 @pytest.fixture
 def small(desk: Any) -> Callable[[str], str]:
     """A desk whose groups hold two members."""
-    small: Any = type(desk)(GroupSettings(members_max=2, consumer_members_max=2))
+    small: Any = type(desk)(default_settings(GroupSettings, members_max=2, consumer_members_max=2))
     said: Callable[[str], str] = small.say
     return said
 
@@ -41,7 +42,7 @@ def test_a_full_consumer_group_takes_nobody_else(small: Callable[[str], str]) ->
 
 
 def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
-    machine = GroupMachine(GroupSettings(offset_metadata_bytes_max=4))
+    machine = GroupMachine(default_settings(GroupSettings, offset_metadata_bytes_max=4))
     offsets = tuple(
         OffsetToCommit("t", partition, 1, -1, "x" * partition, NO_TOPIC_ID) for partition in (4, 5)
     )
@@ -54,7 +55,7 @@ def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
 
 
 def test_a_batch_replayed_at_once_is_as_good_as_one_by_one() -> None:
-    machine = GroupMachine(GroupSettings())
+    machine = GroupMachine(default_settings(GroupSettings))
     stamp = TransactionStamp(ProducerId(1), ProducerEpoch(0))
     first: list[tuple[bytes | None, bytes | None]] = [
         (write_offset_key("g", "t", partition), b"v%d" % partition) for partition in range(3)

@@ -12,6 +12,7 @@ from penstock.coordination.groups.subscriptions import (
     write_embedded_assignment,
 )
 from penstock.errors import Malformed
+from tests.support.settings import default_settings
 
 T_ID = UUID(int=int.from_bytes(b"t", "big"))
 
@@ -27,13 +28,13 @@ def classic_group(desk: Any) -> None:
 def test_a_policy_without_upgrade_refuses_the_consumer_protocol(
     desk: Any, may_upgrade: bool, said: str
 ) -> None:
-    desk = type(desk)(GroupSettings(may_upgrade=may_upgrade))
+    desk = type(desk)(default_settings(GroupSettings, may_upgrade=may_upgrade))
     classic_group(desk)
     assert desk.say("b consumes g topics=t").startswith(said)
 
 
 def test_a_policy_without_downgrade_leaves_classic_members_in_a_consumer_group(desk: Any) -> None:
-    desk = type(desk)(GroupSettings(may_downgrade=False))
+    desk = type(desk)(default_settings(GroupSettings, may_downgrade=False))
     classic_group(desk)
     desk.say("b consumes g topics=t")
     desk.say("a joins g")
@@ -46,7 +47,7 @@ def test_a_policy_without_downgrade_leaves_classic_members_in_a_consumer_group(d
 
 
 def test_a_disabled_policy_refuses_classic_members_in_a_consumer_group(desk: Any) -> None:
-    desk = type(desk)(GroupSettings(may_upgrade=False, may_downgrade=False))
+    desk = type(desk)(default_settings(GroupSettings, may_upgrade=False, may_downgrade=False))
     desk.say("topics are t=2")
     desk.say("b consumes g topics=t")
     assert desk.say("a joins g") == "a: inconsistent_group_protocol"
@@ -55,12 +56,12 @@ def test_a_disabled_policy_refuses_classic_members_in_a_consumer_group(desk: Any
 
 
 def test_a_group_that_is_too_large_for_the_other_protocol_stays(desk: Any) -> None:
-    small = type(desk)(GroupSettings(consumer_members_max=1))
+    small = type(desk)(default_settings(GroupSettings, consumer_members_max=1))
     classic_group(small)
     small.say("c joins g old=1")
     small.say("a joins g")
     assert small.say("b consumes g topics=t") == "b: group_id_not_found"
-    small = type(desk)(GroupSettings(members_max=1))
+    small = type(desk)(default_settings(GroupSettings, members_max=1))
     small.say("topics are t=2")
     small.say("b consumes g topics=t")
     small.say("a joins g old=1")

@@ -30,6 +30,7 @@ from penstock.coordination.transactions.state import Stored
 from penstock.errors import Refused
 from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
+from tests.support.settings import default_settings
 
 CALLER = CallerId(1)
 START = Millis(1_000_000_000)
@@ -85,7 +86,7 @@ class Desk:
 
     def load(self) -> Runner[Transactions, Command, Event]:
         runner = Runner(
-            TransactionMachine(TransactionSettings()),
+            TransactionMachine(default_settings(TransactionSettings)),
             self.journal,
             answer=self._on_answer,
             send=self._on_send,

@@ -16,6 +16,7 @@ from penstock.coordination.transactions import (
 )
 from penstock.coordination.transactions.state import Expired, MarkersConfirmed, Stored, apply
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
+from tests.support.settings import default_settings
 
 NOW = Millis(1_000_000)
 ONE = frozenset((TopicPartition("a", 0),))
@@ -79,7 +80,7 @@ def test_replaying_only_the_last_value_of_each_key_gives_the_same_state(
     assert recovered.by_id == lived.by_id
     assert recovered.settled == lived.settled
     assert recovered.unmarked == lived.unmarked
-    machine = TransactionMachine(TransactionSettings())
+    machine = TransactionMachine(default_settings(TransactionSettings))
     assert machine.wake_at(recovered) == machine.wake_at(lived)
     for name, found in lived.by_id.items():
         queues = (name in lived.settled, name in lived.markers_due, found.state == 1)

@@ -13,6 +13,7 @@ from penstock.coordination.groups.state import Group, Groups
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
 from penstock.model import Millis, Moment, Offset
+from tests.support.settings import default_settings
 
 GROUP: Final = "g"
 TOPIC: Final = "t"
@@ -21,7 +22,7 @@ TOPIC_ID: Final = UUID(int=7)
 TOPICS: Final = TopicCatalogue(1, {TOPIC: Topic(TOPIC_ID, PARTITIONS)}, {TOPIC_ID: TOPIC})
 SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 20_000
-SETTINGS: Final = GroupSettings(initial_rebalance_delay_ms=Millis(500))
+SETTINGS: Final = default_settings(GroupSettings, initial_rebalance_delay_ms=Millis(500))
 
 Answer = Callable[[object], None]
 

@@ -20,14 +20,14 @@ from penstock.broker.handlers.replies import (
 )
 from penstock.broker.metadata_image import ClusterController
 from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
-from penstock.config.key_rows import Change, Key, Kind
+from penstock.config.key_rows import Key, UpdateMode, ValueType
 from penstock.config.resolve import (
     ChangeKind,
     ConfigChange,
+    ConfigSource,
     Layers,
-    Source,
-    chain,
-    current,
+    effective_setting,
+    settings_by_precedence,
 )
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import AlterConfigs, ResourceChange
@@ -57,7 +57,7 @@ _LEVELS: Final = {
 def described_configs(
     keys: Mapping[str, Key],
     own: Mapping[str, str],
-    source: Source,
+    source: ConfigSource,
     layers: Layers,
     *,
     wanted: Sequence[str] | None = None,
@@ -69,17 +69,18 @@ def described_configs(
     for key in keys.values():
         if wanted is not None and key.name not in wanted:
             continue
-        setting = current(key, own, source, layers)
-        synonyms = chain(key, own, source, layers) if with_synonyms else ()
+        setting = effective_setting(key, own, source, layers)
+        synonyms = settings_by_precedence(key, own, source, layers) if with_synonyms else ()
         rows.append(
             {
                 "name": key.name,
                 "value": None if key.sensitive else setting.value,
-                "read_only": source is Source.STATIC_BROKER and key.change is Change.RESTART,
+                "read_only": source is ConfigSource.STATIC_BROKER
+                and key.update_mode is UpdateMode.READ_ONLY,
                 "config_source": setting.source,
                 "is_sensitive": key.sensitive,
                 "synonyms": [] if key.sensitive else [_synonym(each) for each in synonyms],
-                "config_type": key.kind,
+                "config_type": key.value_type,
                 "documentation": key.doc if with_documentation else None,
             }
         )
@@ -129,20 +130,20 @@ def _described(cluster: ClusterController, resource: Any, request: Any) -> list[
 
 def _looked_up(
     cluster: ClusterController, scope: ConfigScope, name: str
-) -> tuple[Mapping[str, Key], Mapping[str, str], Source]:
+) -> tuple[Mapping[str, Key], Mapping[str, str], ConfigSource]:
     match scope:
         case ConfigScope.TOPIC:
             check_topic_name(name)
             if cluster.topic(name) is None:
                 raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic '{name}'")
-            return TOPIC_KEYS, cluster.state.overrides(scope, name), Source.TOPIC
+            return TOPIC_KEYS, cluster.state.overrides(scope, name), ConfigSource.TOPIC
         case ConfigScope.GROUP:
             if not name:
                 raise Refused(ErrorCode.invalid_request, "a group has a name")
-            return GROUP_KEYS, cluster.state.overrides(scope, name), Source.GROUP
+            return GROUP_KEYS, cluster.state.overrides(scope, name), ConfigSource.GROUP
         case ConfigScope.BROKER:
             _check_broker(cluster, name, default_allowed=True)
-            return BROKER_KEYS, {}, Source.STATIC_BROKER
+            return BROKER_KEYS, {}, ConfigSource.STATIC_BROKER
 
 
 def _scope(resource_type: int) -> ConfigScope:
@@ -172,10 +173,10 @@ def _described_loggers(wanted: Sequence[str] | None) -> list[dict[str, Any]]:
             "name": name,
             "value": _level_name(logging.getLogger(name).getEffectiveLevel()),
             "read_only": False,
-            "config_source": Source.BROKER_LOGGER,
+            "config_source": ConfigSource.BROKER_LOGGER,
             "is_sensitive": False,
             "synonyms": [],
-            "config_type": Kind.STRING,
+            "config_type": ValueType.STRING,
         }
         for name in known
         if wanted is None or name in wanted

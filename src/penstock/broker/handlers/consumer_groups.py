@@ -32,7 +32,7 @@ def consumer_group_heartbeat(context: Context, request: Any) -> Answer:
     if not member_id and context.api_version < _OWN_IDS_FROM and request.member_epoch == 0:
         member_id = str(uuid4())
     names = request.subscribed_topic_names
-    rules = groups.rules_of(request.group_id)
+    rules = groups.config_of(request.group_id)
     decided = groups.submit(
         request.group_id,
         lambda caller: ConsumerBeat(

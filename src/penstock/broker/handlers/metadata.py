@@ -120,7 +120,7 @@ def _wanted(
         return cluster.topics()
     asked = [(topic.name, getattr(topic, "topic_id", None)) for topic in request.topics]
     may_create = getattr(request, "allow_auto_topic_creation", True) and (
-        cluster.broker_settings().flag("auto.create.topics.enable")
+        context.broker.settings.creates_missing_topics
     )
     if may_create:
         _create_missing(cluster, [name for name, topic_id in asked if name and topic_id is None])

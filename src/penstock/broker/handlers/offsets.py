@@ -137,7 +137,7 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer:
             _offsets_of(topics),
             None,
             context.api_version >= _EPOCHS_FROM,
-            groups.rules_of(group_id).is_monotonic,
+            groups.config_of(group_id).is_monotonic,
         ),
     )
     return when_decided(decided, partial(_commit_response, topics))
@@ -225,7 +225,7 @@ def _commit_in_transaction(context: Context, request: Any, topics: Sequence[_Top
             getattr(request, "group_instance_id", None),
             _offsets_of(topics),
             stamp,
-            is_monotonic=groups.rules_of(request.group_id).is_monotonic,
+            is_monotonic=groups.config_of(request.group_id).is_monotonic,
         ),
     )
 

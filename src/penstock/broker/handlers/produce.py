@@ -314,7 +314,7 @@ async def _append_held(
 
 
 async def _open(context: Context, write: _Write, now: Millis) -> None:
-    broker, batch, accept = context.broker, write.batch, write.partition.settings.accept
+    broker, batch, accept = context.broker, write.batch, write.partition.settings.admission
     assert isinstance(batch, bytearray)
     work = partial(admission.open_and_check, batch, write.header, accept, now, broker.inspector)
     try:

@@ -18,7 +18,7 @@ from penstock.broker.handlers.replies import (
     respond,
     when_controller_decided,
 )
-from penstock.config.resolve import Source
+from penstock.config.resolve import ConfigSource
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import (
     CreatePartitions,
@@ -93,7 +93,7 @@ def _made_fields(
         layers = controller_of(context).layers
         known = settings[topic.overrides] = [
             {name: row[name] for name in _CREATED_CONFIG_FIELDS}
-            for row in described_configs(TOPIC_KEYS, own, Source.TOPIC, layers)
+            for row in described_configs(TOPIC_KEYS, own, ConfigSource.TOPIC, layers)
         ]
     return {**fields, "configs": known}
 
@@ -114,7 +114,7 @@ def delete_topics(context: Context, request: Any) -> Answer:
     def refuse(refusal: Refused) -> Entity:
         return answer([refusal] * len(wanted))
 
-    if not cluster.broker_settings().flag("delete.topic.enable"):
+    if not context.broker.settings.can_delete_topics:
         code = ErrorCode.topic_deletion_disabled
         return refuse(Refused(code, "delete.topic.enable is false"))
     decided = cluster.submit(lambda caller: DeleteTopics(caller, wanted))

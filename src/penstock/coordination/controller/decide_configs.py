@@ -12,7 +12,7 @@ from penstock.config.broker_keys import (
     check_group_overrides,
 )
 from penstock.config.key_rows import Key
-from penstock.config.resolve import ChangeKind, Layers, changed
+from penstock.config.resolve import ChangeKind, Layers, apply_changes
 from penstock.config.topic_keys import TOPIC_KEYS, check_topic_overrides
 from penstock.coordination.controller.commands import (
     AlterConfigs,
@@ -82,7 +82,7 @@ def _altered(state: Cluster, resource: ResourceChange, rules: ControllerRules) -
     overrides = {} if resource.replace else state.overrides(resource.scope, resource.name)
     layers = state.layers(rules.node_id, rules.static)
     scope = resource.scope.name.lower()
-    after = changed(
+    after = apply_changes(
         _KEYS[resource.scope], overrides, resource.changes, scope=scope, inherited=layers
     )
     _check_after(resource, after, layers)

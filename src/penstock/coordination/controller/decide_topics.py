@@ -37,6 +37,7 @@ from penstock.machine import Outcome, Reply
 from penstock.model import LeaderEpoch, NodeId, TopicId
 
 NAME_CHARS_MAX: Final = 249
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # one request blocks the loop until it is decided
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 FIRST_EPOCH: Final = LeaderEpoch(0)
 
@@ -64,7 +65,7 @@ def decide_create_topics(
     made: dict[str, TopicSet] = {}
     answers: list[MadeTopic | Refused] = []
     events: list[Event] = []
-    partitions_left = rules.partitions_per_request_max
+    partitions_left = PARTITIONS_PER_REQUEST_MAX
     for topic in command.topics:
         try:
             _check_new_name(state, topic.name, named, made)
@@ -276,7 +277,7 @@ def _widened(state: Cluster, more: MorePartitions, rules: ControllerRules) -> To
             f"The topic {more.name} has {len(topic.partitions)} partition(s); "
             f"{more.total_count} would not be an increase.",
         )
-    _check_partition_count(added, rules.partitions_per_request_max)
+    _check_partition_count(added, PARTITIONS_PER_REQUEST_MAX)
     rows = _added_replicas(state, topic, more, added)
     partitions = (*topic.partitions, *(_new_partition(row) for row in rows))
     return TopicSet(topic.name, topic.topic_id, partitions)

@@ -1,16 +1,17 @@
-"""What the controller must know of its settings."""
+"""The controller's view of the broker's settings."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated
 
+from penstock.config.resolve import Row
 from penstock.model import NodeId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRules:
-    """Defaults and limits. `static` is what this broker was started with, by key."""
+    """Defaults of new topics; `static` is what this broker was started with, by key."""
 
     node_id: NodeId
-    default_partition_count: int = 1
-    default_replication_factor: int = 1
-    partitions_per_request_max: int = 10_000  # one request holds the loop for as long as it takes
-    static: dict[str, str] = field(default_factory=dict)
+    default_partition_count: Annotated[int, Row("num.partitions")]
+    default_replication_factor: Annotated[int, Row("default.replication.factor")]
+    static: dict[str, str]

@@ -12,12 +12,12 @@ from penstock.coordination.transactions.commands import (
     Missed,
     Missing,
     Producer,
-    TransactionSettings,
     WantProducerId,
     WriteMarkers,
 )
 from penstock.coordination.transactions.decide_transactions import needs_producer_id
 from penstock.coordination.transactions.machine import Filter, TransactionMachine, known_states
+from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import (
     Event,
     Transaction,

@@ -4,20 +4,11 @@ A command carries the producer id that the shell minted for it, where one may be
 `needs_producer_id` in `rules`.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from penstock.machine import CallerId
 from penstock.model import NO_PRODUCER, Millis, ProducerEpoch, ProducerId, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """What the coordinator needs of the broker's configuration."""
-
-    timeout_max_ms: Millis = Millis(900_000)  # transaction.max.timeout.ms
-    id_expiration_ms: Millis = Millis(7 * 24 * 3600 * 1000)  # transactional.id.expiration.ms
 
 
 class Producer(NamedTuple):

@@ -16,9 +16,9 @@ from penstock.coordination.transactions.commands import (
     Missed,
     Missing,
     Producer,
-    TransactionSettings,
     WriteMarkers,
 )
+from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import (
     EPOCH_MAX,
     MARKER_RETRY_MS,

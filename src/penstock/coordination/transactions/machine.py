@@ -22,7 +22,6 @@ from penstock.coordination.transactions.commands import (
     ListIds,
     MarkersWritten,
     Producer,
-    TransactionSettings,
     WantProducerId,
 )
 from penstock.coordination.transactions.decide_transactions import (
@@ -34,6 +33,7 @@ from penstock.coordination.transactions.decide_transactions import (
     fenced,
     markers_of,
 )
+from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import (
     AT_ONCE,
     MARKER_RETRY_MS,
