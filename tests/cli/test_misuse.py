@@ -98,7 +98,7 @@ FAILING = [
     ("consume nope -b {bootstrap}", 1, "there is no topic 'nope'"),
     ("group describe nope -b {bootstrap}", 1, "there is no group 'nope'"),
     ("group reset team", 2, "say where to"),
-    ("schema get nope -r http://{closed}", 3, "no registry answers"),
+    ("schema get nope -r http://{closed}", 3, "cannot connect to the registry"),
     ("contract plan . -r http://{closed}", 2, "could not be asked"),
     ("contract reader list -s s -r http://{closed}", 2, "could not be asked"),
     ("frame decode nope:0:0 -b {bootstrap}", 1, "there is no topic 'nope'"),

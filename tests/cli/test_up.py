@@ -70,7 +70,7 @@ def test_up_says_where_everything_is_and_the_three_commands_it_tells_work(tmp_pa
             for command in commands
         ]  # fmt: skip
     assert json.loads(answers[1])["value"] == '{"cents": 1250}'
-    assert "There are no schemas yet" in answers[2]
+    assert "No schemas." in answers[2]
 
 
 @pytest.mark.parametrize(

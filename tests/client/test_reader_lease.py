@@ -12,7 +12,6 @@ from penstock.client.consumer import Consumer
 from penstock.client.producer import Producer
 from penstock.client.reader_lease import ReaderLease, today_utc
 from penstock.client.registry import Registry
-from penstock.gate.registry_api import RegistryApi
 from penstock.gate.registry_contracts import RegistryContracts
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.readers import Reader
@@ -38,7 +37,7 @@ def source(document: object) -> SchemaText:
 
 
 def readers(registry: Registry, subject: str) -> list[Reader]:
-    return RegistryContracts(RegistryApi(registry.http)).readers(subject)
+    return RegistryContracts(registry.api).readers(subject)
 
 
 def wait_until(holds: Callable[[], object]) -> None:
@@ -106,7 +105,7 @@ def test_a_registry_that_is_down_is_asked_again_and_reading_goes_on(
 ) -> None:
     with Registry("http://127.0.0.1:1", attempts=1) as down:
         lease = ReaderLease(down, [topic], FRAUD, retry_s=0.01)
-        wait_until(lambda: caplog.text.count("fraud-scorer 7 is not declared") >= 2)
+        wait_until(lambda: caplog.text.count("cannot declare the reader fraud-scorer 7") >= 2)
         lease.close()
     with pytest.raises(ClientError, match="registry="):
         Consumer(bootstrap, topic, topic, reader=FRAUD)

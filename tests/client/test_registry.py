@@ -121,11 +121,11 @@ def test_an_answer_that_is_no_schema_is_unusable(counting: Counting) -> None:
                 registry.schema(SchemaId(number))
 
 
-def test_references_that_go_in_circles_are_refused(counting: Counting) -> None:
+def test_references_that_form_a_cycle_are_refused(counting: Counting) -> None:
     circle = {"schema": ORDER, "references": [{"name": "A", "subject": "a", "version": 1}]}
     counting.answers["/schemas/ids/1"] = circle
     counting.answers["/subjects/a/versions/1"] = circle
-    with Registry(counting.url) as registry, pytest.raises(UnusableSchemaError, match="circles"):
+    with Registry(counting.url) as registry, pytest.raises(UnusableSchemaError, match="cycle"):
         registry.schema(SchemaId(1))
 
 

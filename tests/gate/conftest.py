@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from penstock.client.registry_api import RegistryApi
 from penstock.gate.folder import ContractFolder
-from penstock.gate.registry_api import RegistryApi
 from penstock.testing.platform import Platform
 
 Write: TypeAlias = Callable[..., Path]

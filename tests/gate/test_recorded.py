@@ -14,10 +14,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 )
 
 from penstock.client.registry import Registry
+from penstock.client.registry_api import RegistryApi
 from penstock.gate.contracts import CannotCheckError, RecordedResult
 from penstock.gate.proposals import CheckRequest, read_proposal
 from penstock.gate.recorded import try_recorded
-from penstock.gate.registry_api import RegistryApi
 from penstock.gate.registry_contracts import RegistryContracts
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form

@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
+from penstock.client.reader_lease import declare_reader, leased, reader_subject, retire_reader
+from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import schema_body
 from penstock.gate.change_plan import ChangePlan, PlanAction, Planner, in_order
 from penstock.gate.check import CheckResult, CheckStatus, Gate
-from penstock.gate.contracts import CannotCheckError, reader_subject
 from penstock.gate.folder import ContractFolder
 from penstock.gate.proposals import CheckRequest, check_proposed
-from penstock.gate.registry_api import RegistryApi
 from penstock.gate.registry_contracts import RegistryContracts
-from penstock.gate.registry_readers import declare_reader, leased, retire_reader
 from penstock.schemas.avro import parse
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.readers import Reader
-from penstock.serde.errors import RegistryUnavailableError
+from penstock.serde.errors import ArgumentError, ClientError, RegistryUnavailableError
 
 Write = Callable[..., Path]
 MakeOrder = Callable[..., str]
@@ -143,9 +142,9 @@ def test_readers_of_one_subject_are_not_those_of_another(
 
 
 def test_a_reader_of_nothing_needs_a_schema(api: RegistryApi, subject: str) -> None:
-    with pytest.raises(CannotCheckError, match="give its schema"):
+    with pytest.raises(ClientError, match="pass the reader's schema"):
         declare_reader(api, subject, Reader("r"), TODAY)
-    with pytest.raises(CannotCheckError, match="no name for a reader"):
+    with pytest.raises(ArgumentError, match="no name for a reader"):
         reader_subject(subject, "a/b")
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import schema_body
 from penstock.gate.check import CheckResult, Gate, ProposedSchema
 from penstock.gate.contracts import parse_schema
-from penstock.gate.registry_api import RegistryApi
 from penstock.gate.registry_contracts import RegistryContracts
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Policy, SchemaText, SchemaType
@@ -93,7 +93,7 @@ def test_the_gate_says_what_the_registry_says(
     for number, case in enumerate(cases):
         subject = f"{context}case-{number}"
         api.register(subject, schema_body(case.old))
-        said = api.objections(subject, schema_body(case.new))
+        said = api.compatibility(subject, schema_body(case.new)).get("messages") or []
         found = judged(api, subject, case.new).findings
         reasons = [one for one in said if "errorType" in one]
         if len(reasons) != len(found) or not all(
@@ -124,7 +124,8 @@ def test_the_gate_passes_what_the_registry_passes_at_every_level(
     for level in Level:
         api.set_config(context, {"compatibility": str(level)})
         for (subject, allowed), case in zip(passes.items(), TABLES_BY_NAME[name], strict=True):
-            if (level in allowed) != (not api.objections(subject, schema_body(case.new))):
+            response = api.compatibility(subject, schema_body(case.new))
+            if (level in allowed) != response["is_compatible"]:
                 differing.append((subject, level, allowed))
     assert differing == []
 

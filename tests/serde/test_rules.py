@@ -54,7 +54,7 @@ UPGRADE = {
 def register(registry: Registry, topic: str, schema: Any = PERSON, **rule_set: Any) -> int:
     """Register a schema with rules under the topic's subject; the schema's id."""
     body = {"schema": json.dumps(schema), "ruleSet": rule_set}
-    answer = registry.http.post(f"/subjects/{topic}-value/versions", body, {}, topic)
+    answer = registry.api.register(f"{topic}-value", body)
     return int(answer["id"])
 
 
@@ -90,7 +90,7 @@ def test_a_rule_that_the_settings_of_the_subject_add_is_not_ignored(
     registry: Registry, topic: str
 ) -> None:
     settings = {"overrideRuleSet": {"domainRules": [ENCRYPT]}}
-    registry.http.send("PUT", f"/config/{topic}-value", "config", body=settings)
+    registry.api.set_config(f"{topic}-value", settings)
     with pytest.raises(UnsupportedRuleError, match="enc"):
         Serializer(registry, topic, Contract(json.dumps(PERSON))).serialize(VALUE)
 

@@ -55,5 +55,5 @@ def test_the_same_properties_give_the_same_connections() -> None:
 
 def test_a_login_is_taken_from_the_registrys_address() -> None:
     one = registry("http://eve:s%40crt@127.0.0.1:8081,http://127.0.0.1:8082")
-    assert one.http.urls == ("http://127.0.0.1:8081", "http://127.0.0.1:8082")
+    assert one.api.urls == ("http://127.0.0.1:8081", "http://127.0.0.1:8082")
     assert registry("http://eve:s%40crt@127.0.0.1:8081,http://127.0.0.1:8082") is one

@@ -31,7 +31,7 @@ def topic(penstock: Platform) -> str:
 
 def register(registry: Registry, topic: str, **rule: Any) -> None:
     body = {"schema": json.dumps(NUMBER), "ruleSet": {"domainRules": [{**RULE, **rule}]}}
-    registry.http.post(f"/subjects/{topic}-value/versions", body, {}, topic)
+    registry.api.register(f"{topic}-value", body)
 
 
 @pytest.mark.parametrize("schema", [Contract(), Contract(json.dumps(NUMBER))])

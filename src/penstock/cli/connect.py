@@ -1,9 +1,7 @@
 """How commands reach a cluster, and what they say when it does not do what was asked."""
 
-import json
 import os
 import socket
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
@@ -34,7 +32,6 @@ Bootstrap = Annotated[
         "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", help="A broker of the cluster: host:port."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 LOCAL: Final = "127.0.0.1:9092"
 
 
@@ -150,11 +147,6 @@ def tell(error: KafkaError, bootstrap: str, topic: str | None = None) -> NoRetur
     fail(error.str())
 
 
-def show_json(document: object) -> None:
-    """One JSON document on one line."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-
-
 def unescaped(text: str) -> bytes:
     """Text of the command line as bytes, with escapes such as a tab's as what they mean."""
     try:
@@ -174,11 +166,3 @@ def read_settings(pairs: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{pair!r} is not key=value")
         settings[key.strip()] = value
     return settings
-
-
-def show_table(titles: list[str], rows: list[list[str]]) -> None:
-    """Columns as wide as they must be, and no wider: made for eyes and for `awk`."""
-    widths = [max(len(row[index]) for row in [titles, *rows]) for index in range(len(titles))]
-    for row in [titles, *rows]:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())

@@ -15,17 +15,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from penstock.cli.connect import (
     LOCAL,
     WAIT_S,
-    AsJson,
     Bootstrap,
     check_reachable,
     client_settings,
     partitions_of,
-    show_json,
     tell,
     telling,
     unescaped,
 )
 from penstock.cli.main import drop_output
+from penstock.cli.output import AsJson, show_json
 
 _STARTS: Final = ("start", "beginning", "earliest")  # kcat's and Kafka's words too
 _ENDS: Final = ("end", "latest")

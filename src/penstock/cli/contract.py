@@ -4,30 +4,30 @@ Exit status of `check`: 0 compatible, 1 breaking, 2 could not be checked.
 """
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from penstock.cli.connect import LOCAL, AsJson, Bootstrap, login, show_json
+from penstock.cli.connect import LOCAL, Bootstrap, login
 from penstock.cli.contract_readers import app as reader_app
-from penstock.cli.contract_report import Registry, fail, telling
+from penstock.cli.contract_report import CLIENT, Registry, fail, telling
+from penstock.cli.output import AsJson, show_json
+from penstock.cli.registry_connect import read_references, registry_api
 from penstock.client.reader_lease import today_utc
 from penstock.client.registry import Registry as RegistryClient
+from penstock.client.registry_api import RegistryApi
 from penstock.gate.change_plan import ChangePlan, PlannedChange, Planner
 from penstock.gate.check import CheckResult, CheckStatus, Gate, exit_status
 from penstock.gate.contracts import CannotCheckError, ContractStore
 from penstock.gate.folder import ContractFolder
 from penstock.gate.proposals import CheckRequest, check_proposed, read_proposal
 from penstock.gate.recorded import try_recorded
-from penstock.gate.registry_api import RegistryApi
 from penstock.gate.registry_contracts import RegistryContracts
 from penstock.gate.reports import FORMATS, Format, as_text, result_document
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import Reference
 
 app = typer.Typer(help="Check, plan and apply changes to contracts.", no_args_is_help=True)
 app.add_typer(reader_app, name="reader")
@@ -106,7 +106,7 @@ def _tried(
         raise CannotCheckError("--against-topic takes one --proposed file, and the --registry")
     if results[0].status is CheckStatus.UNCHECKED:
         return results[0]
-    with RegistryClient(registry, client="penstock-contract") as client:
+    with RegistryClient(registry, client=CLIENT) as client:
         proposal = read_proposal(question)
         return results[0].with_recorded(
             try_recorded(
@@ -127,28 +127,8 @@ def _base(registry: str | None, contracts: Path | None) -> Iterator[ContractStor
     if registry is None:
         yield None if contracts is None else ContractFolder(contracts)
         return
-    with RegistryApi(registry) as api:
+    with registry_api(registry, CLIENT) as api:
         yield RegistryContracts(api)
-
-
-def read_references(texts: Iterable[str]) -> tuple[Reference, ...]:
-    """One reference per name."""
-    found = tuple(map(read_reference, texts))
-    name, count = Counter(one.name for one in found).most_common(1)[0] if found else ("", 0)
-    if count > 1:
-        raise CannotCheckError(
-            f"--reference {name} is given {count} times: a name has one reference"
-        )
-    return found
-
-
-def read_reference(text: str) -> Reference:
-    """NAME=SUBJECT:VERSION."""
-    name, _, place = text.partition("=")
-    subject, _, version = place.rpartition(":")
-    if not name or not subject or not version.isdecimal():
-        raise CannotCheckError(f"{text!r} is no reference: write it NAME=SUBJECT:VERSION")
-    return Reference(name, subject, int(version))
 
 
 @app.command()
@@ -158,7 +138,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what applying a folder of contracts would change. Exit status 1 if it would fail."""
-    with telling(), RegistryApi(registry) as api:
+    with telling(), registry_api(registry, CLIENT) as api:
         found = _planner(folder, api).plan()
     show_plan(found, as_json=as_json, applied=False)
     raise typer.Exit(1 if found.is_refused else 0)
@@ -171,7 +151,7 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Make a registry hold what a folder says. What is there already is left alone."""
-    with telling(), RegistryApi(registry) as api:
+    with telling(), registry_api(registry, CLIENT) as api:
         planner = _planner(folder, api)
         found = planner.plan()
         if not found.is_refused:

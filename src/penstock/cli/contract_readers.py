@@ -6,16 +6,19 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connect import AsJson, show_json, show_table
-from penstock.cli.contract_report import CANNOT_CHECK, Registry, fail, telling
-from penstock.client.reader_lease import today_utc
-from penstock.gate.contracts import SUFFIXES, CannotCheckError, parse_schema
-from penstock.gate.folder import read_text
-from penstock.gate.registry_api import RegistryApi
+from penstock.cli.contract_report import CANNOT_CHECK, CLIENT, Registry, fail, telling
+from penstock.cli.output import AsJson, show_json, show_table
+from penstock.cli.registry_connect import read_schema_file, registry_api
+from penstock.client.reader_lease import (
+    LEASE_DAYS,
+    declare_reader,
+    leased,
+    retire_reader,
+    today_utc,
+)
+from penstock.gate.contracts import parse_schema
 from penstock.gate.registry_contracts import RegistryContracts
-from penstock.gate.registry_readers import LEASE_DAYS, declare_reader, leased, retire_reader
 from penstock.gate.reports import reader_document
-from penstock.schemas.model import SchemaText
 from penstock.schemas.readers import Reader
 
 app = typer.Typer(help="Declare, list and retire the readers of a contract.", no_args_is_help=True)
@@ -43,13 +46,10 @@ def declare(
 ) -> None:
     """Declare a reader, or renew it. Run it with each deployment, or once a day."""
     now = today_utc()
-    with telling(), RegistryApi(registry) as api:
+    with telling(), registry_api(registry, CLIENT) as api:
         reader = Reader(name, version, owner, fields=tuple(field or ()))
         if schema is not None:
-            kind = SUFFIXES.get(schema.suffix)
-            if kind is None:
-                raise CannotCheckError(f"{schema}: name it .avsc, .proto or .json")
-            source = SchemaText(kind, read_text(schema))
+            source = read_schema_file(schema, None, None)
             parsed = parse_schema(source, RegistryContracts(api).document, str(schema))
             reader = replace(reader, schema=parsed)
         else:
@@ -62,7 +62,7 @@ def declare(
 @app.command("list")
 def list_readers(subject: Subject, registry: Registry, as_json: AsJson = False) -> None:
     """Show who reads a subject."""
-    with telling(), RegistryApi(registry) as api:
+    with telling(), registry_api(registry, CLIENT) as api:
         readers = RegistryContracts(api).readers(subject)
     if as_json:
         show_json([reader_document(one) for one in readers])
@@ -85,7 +85,7 @@ def list_readers(subject: Subject, registry: Registry, as_json: AsJson = False) 
 @app.command()
 def retire(name: Name, subject: Subject, registry: Registry) -> None:
     """Take a reader out: changes are not checked against it any more."""
-    with telling(), RegistryApi(registry) as api:
+    with telling(), registry_api(registry, CLIENT) as api:
         was_there = retire_reader(api, subject, name)
     if not was_there:
         fail(f"{subject} has no reader {name}", CANNOT_CHECK)

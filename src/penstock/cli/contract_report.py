@@ -10,6 +10,7 @@ from penstock.cli import error_output
 from penstock.serde.errors import ClientError
 
 CANNOT_CHECK: Final = 2
+CLIENT: Final = "penstock contract"
 Registry = Annotated[
     str,
     typer.Option(

@@ -10,15 +10,14 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from penstock.cli.connect import (
     LOCAL,
     WAIT_S,
-    AsJson,
     Bootstrap,
     check_reachable,
     client_settings,
     fail,
     partitions_of,
-    show_json,
     telling,
 )
+from penstock.cli.output import AsJson, show_json
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.annotate import annotate, hexdump

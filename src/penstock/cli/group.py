@@ -16,13 +16,10 @@ from penstock.cli.connect import (
     LOCAL,
     REFUSED,
     WAIT_S,
-    AsJson,
     Bootstrap,
     admin,
     fail,
     is_nobody,
-    show_json,
-    show_table,
     tell,
     telling,
 )
@@ -36,6 +33,7 @@ from penstock.cli.group_lag import (
     lag_of,
     offsets_of,
 )
+from penstock.cli.output import AsJson, show_json, show_table
 
 app = typer.Typer(help="List, describe, reset and delete groups.", no_args_is_help=True)
 

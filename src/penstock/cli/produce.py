@@ -14,17 +14,16 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.cli.connect import (
     LOCAL,
-    AsJson,
     Bootstrap,
     check_reachable,
     client_settings,
     fail,
     partitions_of,
-    show_json,
     tell,
     telling,
     unescaped,
 )
+from penstock.cli.output import AsJson, show_json
 
 _QUEUED_MAX = 100_000
 _MESSAGE_BYTES_MAX = 100_000_000  # about a whole request: below, the topic says how long one may be

@@ -9,16 +9,13 @@ import typer
 from penstock.cli.connect import (
     LOCAL,
     REFUSED,
-    AsJson,
     Bootstrap,
     check_reachable,
     fail,
     login,
-    show_json,
-    show_table,
 )
-from penstock.cli.registry_link import LOCAL as REGISTRY
-from penstock.cli.registry_link import RegistryUrl
+from penstock.cli.output import AsJson, show_json, show_table
+from penstock.cli.registry_connect import LOCAL_REGISTRY, RegistryUrl
 from penstock.client.event import Reading
 from penstock.client.quarantine import Quarantined
 from penstock.client.redrive import Found, Redriven, Returning, Selection, look, redrive
@@ -127,7 +124,7 @@ def redrive_found(
     framed_keys: Annotated[
         bool, typer.Option("--framed-keys", help="Keys are under a contract too.")
     ] = False,
-    registry: RegistryUrl = REGISTRY,
+    registry: RegistryUrl = LOCAL_REGISTRY,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:

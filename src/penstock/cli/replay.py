@@ -10,13 +10,13 @@ import typer
 
 from penstock.cli.connect import (
     LOCAL,
-    AsJson,
     Bootstrap,
     check_reachable,
     fail,
     kafka_properties,
-    show_json,
 )
+from penstock.cli.output import AsJson, show_json
+from penstock.cli.registry_connect import LOCAL_REGISTRY
 from penstock.errors import Refused
 from penstock.model import Millis, Offset
 from penstock.serde.errors import ClientError
@@ -24,7 +24,6 @@ from penstock.serde.errors import ClientError
 if TYPE_CHECKING:
     from penstock.spark.replay import Edge, Replay
 
-REGISTRY: Final = "http://127.0.0.1:8081"
 _NO_REGISTRY: Final = "none"
 
 
@@ -54,7 +53,7 @@ def replay(
     registry: Annotated[
         str,
         typer.Option("--registry", "-r", envvar="PENSTOCK_REGISTRY", help="Its URL, or none."),
-    ] = REGISTRY,
+    ] = LOCAL_REGISTRY,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:

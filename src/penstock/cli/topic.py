@@ -18,16 +18,14 @@ from penstock.cli.connect import (
     LOCAL,
     REFUSED,
     WAIT_S,
-    AsJson,
     Bootstrap,
     admin,
     fail,
     is_nobody,
     read_settings,
-    show_json,
-    show_table,
     telling,
 )
+from penstock.cli.output import AsJson, show_json, show_table
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 

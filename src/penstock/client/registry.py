@@ -1,43 +1,41 @@
-"""A registry over HTTP, asked as seldom as can be: schemas never change once they have an id.
+"""A schema registry over HTTP with caches: a schema never changes once it has an id.
 
-Two caches, schema -> id and id -> parsed schema, bounded, shared by all threads of the process: a
-cold process asks once for each schema however many threads want it. While the registry is down,
-what is cached goes on working and the rest raises RegistryUnavailableError, which is worth a retry.
-
-Works with any registry that speaks Confluent's API.
+Three bounded caches (id by schema, schema by id, latest version), shared by all threads of the
+process: a new process sends one request per schema however many threads need it. While the registry
+is down, cached schemas still work and the others raise RegistryUnavailableError, which is worth a
+retry. Never caches what may change, except the latest version of a subject, for a minute.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.client.registry_documents import read_rule_set, read_source, schema_body
-from penstock.client.registry_http import (
-    ATTEMPTS,
-    TIMEOUT_S,
-    RegistryHttp,
-    RequestStats,
-    quoted,
+from penstock.client.registry_api import ATTEMPTS, TIMEOUT_S, RegistryApi, RequestStats
+from penstock.client.registry_documents import (
+    Document,
+    collect_imports,
+    parse_schema,
+    read_rule_set,
+    read_source,
+    schema_body,
 )
 from penstock.client.single_flight import CacheStats, SingleFlight
 from penstock.closing import Closing
 from penstock.schemas.identity import RuleSet, fingerprint
-from penstock.schemas.model import InvalidSchemaError, ParsedSchema, Reference, SchemaText
-from penstock.schemas.parse_cache import parse
+from penstock.schemas.model import ParsedSchema, Reference, SchemaText
 from penstock.serde.errors import RegistryUnavailableError, UnknownSchemaError
 from penstock.serde.frame import SchemaId, SchemaKey
 from penstock.serde.schema_source import KnownSchema, Registration, UnusableSchemaError
 
-CHARACTERS_MAX: Final = 64 << 20  # of schema texts that are remembered
+CHARACTERS_MAX: Final = 64 << 20  # of schema texts in each cache
 IDS_MAX: Final = 10_000
-LATEST_S: Final = 60.0  # how long "the latest version" is believed to be
-REFUSAL_S: Final = 10.0  # how long an id the registry does not know is not asked for again
-REFERENCES_MAX: Final = 1000
+LATEST_S: Final = 60.0  # how long the latest version is cached
+REFUSAL_S: Final = 10.0  # how long an unknown id is not requested again
 
 
-class _Document(NamedTuple):
-    """A schema as the registry tells it."""
+class _Version(NamedTuple):
+    """A schema as the registry serves it."""
 
     id: SchemaId | None
     guid: UUID | None
@@ -47,13 +45,13 @@ class _Document(NamedTuple):
 
 
 class Registry(Closing):
-    """A client of a schema registry. Share one per process: its caches are what makes it fast.
+    """A client of a schema registry with caches. Share one per process. Safe for threads.
 
     registry = Registry("http://127.0.0.1:8081", client="fraud-scorer 7")
     registry.schema(SchemaId(42)).parsed.name
 
-    `urls` may name several nodes, separated by commas; `client` is how the registry knows who
-    uses which schema.
+    `urls` may name several nodes, separated by commas. `client` is the name under which the
+    registry counts this program's use of schemas.
     """
 
     def __init__(
@@ -70,18 +68,18 @@ class Registry(Closing):
         refusal_s: float = REFUSAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.http = RegistryHttp(
+        self.api = RegistryApi(
             urls, client=client, auth=auth, timeout_s=timeout_s, attempts=attempts, clock=clock
         )
         lasting = (UnknownSchemaError, UnusableSchemaError)
         self._schemas: SingleFlight[SchemaKey, KnownSchema] = SingleFlight(
             characters_max, _characters, clock, lasting=lasting, refusal_s=refusal_s
         )
-        self._documents: SingleFlight[tuple[str, int], _Document] = SingleFlight(
-            characters_max, lambda found: len(found.source.text) + 1, clock
+        self._versions: SingleFlight[tuple[str, int], _Version] = SingleFlight(
+            characters_max, lambda version: len(version.source.text) + 1, clock
         )
         self._ids: SingleFlight[tuple[str, SchemaText, bool, bool], Registration] = SingleFlight(
-            ids_max, lambda found: 1, clock
+            ids_max, lambda registration: 1, clock
         )
         self._latest: SingleFlight[str, KnownSchema] = SingleFlight(
             characters_max,
@@ -95,12 +93,12 @@ class Registry(Closing):
     @property
     def url(self) -> str:
         """The first of its addresses."""
-        return self.http.urls[0]
+        return self.api.url
 
     @property
     def request_stats(self) -> RequestStats:
-        """Of all requests: how many, how many failed, how long they took."""
-        return self.http.stats
+        """How many requests were sent, how many failed, and how long they took."""
+        return self.api.stats
 
     @property
     def cache_stats(self) -> Mapping[str, CacheStats]:
@@ -126,148 +124,117 @@ class Registry(Closing):
         return self._identify(subject, source, normalize=normalize, register=False)
 
     def latest(self, subject: str, *, fresh: bool = False) -> KnownSchema:
-        """The latest version of a subject, which is believed to stay that for a minute.
+        """The latest version of a subject, cached for a minute.
 
-        `fresh` asks the registry in any case, for decisions that last longer than a minute.
+        `fresh` skips the cache, for decisions that last longer than a minute.
         """
         if not fresh:
             return self._latest.find(subject, lambda: self._fetch_latest(subject))
-        found = self._fetch_latest(subject)
-        self._latest.keep(subject, found)
-        return found
+        latest = self._fetch_latest(subject)
+        self._latest.keep(subject, latest)
+        return latest
 
     def version(self, subject: str, version: int) -> KnownSchema:
         """One version of a subject."""
-        return self._understood(None, self._document(subject, version), subject)
+        return self._known(None, self._version(subject, version), subject)
 
     def understand(self, source: SchemaText) -> ParsedSchema:
         """Parse a schema of the program's own, with its references fetched from the registry."""
-        return self._parse(source, self._imports(source))
+        return parse_schema(source, self.imports(source))
 
     def refer(self, name: str, source: SchemaText) -> Reference:
         """Register what another schema imports, under the name it is imported by."""
         self.register(name, source)
-        told = self.http.post(f"/subjects/{quoted(name)}", schema_body(source), {}, name)
-        return Reference(name, name, int(told["version"]))
+        document = self.api.look_up(name, schema_body(source))
+        return Reference(name, name, int(document["version"]))
 
     def imports(self, source: SchemaText) -> Mapping[str, str]:
-        """The texts of everything a schema of the program's own refers to."""
-        return self._imports(source)
+        """The texts of all that a schema refers to, directly or not."""
+        return collect_imports(
+            source, lambda subject, number: self._version(subject, number).source
+        )
+
+    def close(self) -> None:
+        """Close its connections; cached schemas can still be read."""
+        self.api.close()
 
     def _identify(
         self, subject: str, source: SchemaText, *, normalize: bool, register: bool
     ) -> Registration:
         key = (subject, source, normalize, register)
         return self._ids.find(
-            key, lambda: self._ask_id(subject, source, normalize=normalize, register=register)
+            key, lambda: self._request_id(subject, source, normalize=normalize, register=register)
         )
 
-    def _ask_id(
+    def _request_id(
         self, subject: str, source: SchemaText, *, normalize: bool, register: bool
     ) -> Registration:
-        path = f"/subjects/{quoted(subject)}" + ("/versions" if register else "")
-        told = self.http.post(
-            path,
-            schema_body(source),
-            {"normalize": "true"} if normalize else {},
-            f"the id of {subject}",
-        )
-        schema_id = SchemaId(int(told["id"]))
-        guid = _guid(told)
-        if guid is not None:  # a registry that answers with one also answers with added rules
-            return Registration(schema_id, guid, read_rule_set(told))
+        request = self.api.register if register else self.api.look_up
+        document = request(subject, schema_body(source), normalize=normalize)
+        schema_id = SchemaId(int(document["id"]))
+        guid = _guid(document)
+        if guid is not None:  # a registry that returns one also returns added rules
+            return Registration(schema_id, guid, read_rule_set(document))
         known = self.schema(schema_id)
         return Registration(schema_id, known.guid, known.rule_set)
 
     def _fetch(self, key: SchemaKey) -> KnownSchema:
-        path = f"/schemas/guids/{key}" if isinstance(key, UUID) else f"/schemas/ids/{key}"
-        document = _document(self.http.ask(path, {}, f"schema {key}"))
-        return self._understood(key, document, None)
+        kind = "guids" if isinstance(key, UUID) else "ids"
+        return self._known(key, _read_version(self.api.schema(kind, key)), None)
 
     def _fetch_latest(self, subject: str) -> KnownSchema:
-        told = self.http.ask(f"/subjects/{quoted(subject)}/versions/latest", {}, subject)
-        found = self._understood(None, _document(told), subject)
-        if found.id is not None:
-            self._schemas.keep(found.id, found)
-        return found
+        document = self.api.version(subject, "latest")
+        latest = self._known(None, _read_version(document), subject)
+        if latest.id is not None:
+            self._schemas.keep(latest.id, latest)
+        return latest
 
-    def _document(self, subject: str, version: int) -> _Document:
-        """A version's text. Asks nothing else, so that no flight waits for another."""
-        path = f"/subjects/{quoted(subject)}/versions/{version}"
-        # A reference may be to a version that was deleted since; it stays readable.
-        return self._documents.find(
+    def _version(self, subject: str, version: int) -> _Version:
+        """One version, alone: no flight waits for another flight."""
+        # A reference may name a version that was deleted since; it stays readable.
+        return self._versions.find(
             (subject, version),
-            lambda: _document(
-                self.http.ask(path, {"deleted": "true"}, f"version {version} of {subject}")
-            ),
+            lambda: _read_version(self.api.version(subject, version, deleted=True)),
         )
 
-    def _understood(
-        self, key: SchemaKey | None, document: _Document, subject: str | None
-    ) -> KnownSchema:
-        imports = self._imports(document.source)
-        parsed = self._parse(document.source, imports)
-        guid = document.guid or (key if isinstance(key, UUID) else _own_guid(document.source))
-        schema_id = document.id if key is None or isinstance(key, UUID) else key
+    def _known(self, key: SchemaKey | None, version: _Version, subject: str | None) -> KnownSchema:
+        imports = self.imports(version.source)
+        parsed = parse_schema(version.source, imports)
+        guid = version.guid or (key if isinstance(key, UUID) else _computed_guid(version.source))
+        schema_id = version.id if key is None or isinstance(key, UUID) else key
         return KnownSchema(
             schema_id,
             guid,
-            document.source,
+            version.source,
             imports,
             parsed,
             subject,
-            document.version,
-            document.rule_set,
+            version.version,
+            version.rule_set,
         )
 
-    def _parse(self, source: SchemaText, imports: Mapping[str, str]) -> ParsedSchema:
-        try:
-            return parse(source, imports, strict=False)
-        except InvalidSchemaError as wrong:
-            raise UnusableSchemaError(42201, f"the schema cannot be understood: {wrong}") from None
 
-    def _imports(self, source: SchemaText) -> dict[str, str]:
-        """Everything a schema reaches, what imports nothing first."""
-        texts: dict[str, str] = {}
-        self._collect(source.references, texts, ())
-        return texts
-
-    def _collect(
-        self, references: tuple[Reference, ...], texts: dict[str, str], path: tuple[str, ...]
-    ) -> None:
-        for reference in references:
-            if reference.name in texts:
-                continue
-            if reference.name in path or len(path) > REFERENCES_MAX or len(texts) > REFERENCES_MAX:
-                raise UnusableSchemaError(
-                    42201, f"the references go in circles: {' -> '.join(path)}"
-                )
-            found = self._document(reference.subject, reference.version)
-            self._collect(found.source.references, texts, (*path, reference.name))
-            texts[reference.name] = found.source.text
-
-    def close(self) -> None:
-        """Close its connections; what is cached can still be read."""
-        self.http.close()
+def _characters(schema: KnownSchema) -> int:
+    return 1 + len(schema.source.text) + sum(map(len, schema.imports.values()))
 
 
-def _characters(found: KnownSchema) -> int:
-    return 1 + len(found.source.text) + sum(map(len, found.imports.values()))
-
-
-def _document(told: Mapping[str, Any]) -> _Document:
-    schema_id = SchemaId(int(told["id"])) if told.get("id") is not None else None
-    return _Document(
-        schema_id, _guid(told), read_source(told), told.get("version"), read_rule_set(told)
+def _read_version(document: Document) -> _Version:
+    schema_id = SchemaId(int(document["id"])) if document.get("id") is not None else None
+    return _Version(
+        schema_id,
+        _guid(document),
+        read_source(document),
+        document.get("version"),
+        read_rule_set(document),
     )
 
 
-def _guid(told: Mapping[str, Any]) -> UUID | None:
-    """Registries from before GUIDs tell none."""
-    text = told.get("guid")
+def _guid(document: Document) -> UUID | None:
+    """Registries from before GUIDs return none."""
+    text = document.get("guid")
     return UUID(text) if isinstance(text, str) else None
 
 
-def _own_guid(source: SchemaText) -> UUID:
-    """As the registry would make it; right unless the schema has metadata or rules."""
+def _computed_guid(source: SchemaText) -> UUID:
+    """As the registry would compute it; right unless the schema has metadata or rules."""
     return UUID(bytes=fingerprint(source.text, source.references))

@@ -12,18 +12,17 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
+from penstock.client.reader_lease import declare_reader, is_due, reader_subject
+from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import schema_body
 from penstock.gate.check import CheckResult, CheckStatus, Gate, ProposedSchema, rewritten
 from penstock.gate.contracts import (
     CannotCheckError,
     CompatibilitySettings,
     ContractVersion,
-    reader_subject,
 )
 from penstock.gate.folder import ContractFolder
-from penstock.gate.registry_api import RegistryApi
 from penstock.gate.registry_contracts import RegistryContracts, read_compatibility_settings
-from penstock.gate.registry_readers import declare_reader, is_due
 from penstock.schemas.model import Policy, SchemaText
 from penstock.schemas.readers import Reader
 
@@ -111,7 +110,7 @@ class Planner:
 
     def _config(self, subject: str, terms: CompatibilitySettings) -> dict[str, str]:
         """Registries without policies may not know the member; strict is what they are."""
-        known = self._api.config(subject, own=True) or {}
+        known = self._api.own_config(subject) or {}
         config = {"compatibility": str(terms.level)}
         if terms.policy is not Policy.STRICT or "compatibilityPolicy" in known:
             config["compatibilityPolicy"] = str(terms.policy)
@@ -119,7 +118,7 @@ class Planner:
 
     def _learn(self, subject: str, number: int, source: SchemaText, told: dict[str, Any]) -> None:
         if told.get("version") is None:  # older registries answer with an id only
-            told = self._api.look_up(subject, schema_body(source)) or {}
+            told = self._api.find_schema(subject, schema_body(source)) or {}
         self._numbers[subject, number] = int(told.get("version") or number)
 
     def _plan_terms(self, subjects: Iterable[str]) -> Iterable[PlannedChange]:
@@ -127,7 +126,7 @@ class Planner:
             wanted = self._folder.own_terms(subject)
             if wanted is None:
                 continue
-            config = self._api.config(subject, own=True)
+            config = self._api.own_config(subject)
             known = (
                 None if config is None else read_compatibility_settings(config)._replace(group=None)
             )
@@ -146,7 +145,7 @@ class Planner:
         readers |= {one.name: one for one in own_readers if self._is_changed(subject, one)}
         own = self._folder.versions(subject)
         for version in own:
-            found = self._api.look_up(subject, schema_body(self._mapped(version.source)))
+            found = self._api.find_schema(subject, schema_body(self._mapped(version.source)))
             if found is not None:
                 self._numbers[subject, version.number] = int(found["version"])
         unclaimed = {one.number: one for one in history}

@@ -21,7 +21,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from penstock.gate.contracts import (
-    SUFFIXES,
     CannotCheckError,
     CompatibilitySettings,
     ContractVersion,
@@ -30,6 +29,7 @@ from penstock.gate.contracts import (
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import ParsedSchema, Policy, Reference, SchemaText
 from penstock.schemas.readers import Reader
+from penstock.serde.contract import SUFFIXES
 
 TERMS_FILE: Final = "contract.toml"
 READERS_FOLDER: Final = "readers"

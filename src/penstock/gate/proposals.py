@@ -14,7 +14,6 @@ from penstock.gate.check import (
     unchecked,
 )
 from penstock.gate.contracts import (
-    SUFFIXES,
     CannotCheckError,
     CompatibilitySettings,
     ContractStore,
@@ -25,6 +24,7 @@ from penstock.gate.folder import ContractFolder, read_text
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Reference, SchemaText
 from penstock.schemas.readers import Reader
+from penstock.serde.contract import SUFFIXES
 from penstock.serde.errors import ClientError
 
 

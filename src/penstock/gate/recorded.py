@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.client.registry import Registry
 from penstock.client.registry_documents import schema_body
-from penstock.client.registry_http import quoted
 from penstock.gate.check import ProposedSchema
 from penstock.gate.contracts import CannotCheckError, RecordedResult, WriterResult
 from penstock.serde.contract import Contract
@@ -127,12 +126,7 @@ def _writer_names(registry: Registry, subject: str) -> Callable[[SchemaKey], str
 def _writer_name(registry: Registry, subject: str, key: SchemaKey) -> str:
     try:
         schema = registry.schema(key)
-        found = registry.http.post(
-            f"/subjects/{quoted(subject)}",
-            schema_body(schema.source),
-            {"deleted": "true"},
-            subject,
-        )
+        found = registry.api.look_up(subject, schema_body(schema.source), deleted=True)
         return f"version {found['version']} (id {schema.id or key})"
     except UnknownSchemaError:
         return f"id {key}, not of {subject}"

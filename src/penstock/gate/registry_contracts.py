@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from penstock.client.registry_documents import read_source
+from penstock.client.registry_api import RegistryApi
+from penstock.client.registry_documents import properties_of, read_source
 from penstock.gate.contracts import (
     CompatibilitySettings,
     ContractVersion,
     parse_schema,
-    properties_of,
     read_reader,
 )
-from penstock.gate.registry_api import RegistryApi
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Policy, SchemaText
 from penstock.schemas.readers import READERS, Reader, readers_prefix
@@ -51,12 +50,12 @@ class RegistryContracts:
     def _document(self, subject: str, number: int) -> dict[str, Any] | None:
         key = (subject, number)
         if self._documents.get(key) is None:  # what is not there may be there later
-            self._documents[key] = self.api.version(subject, number)
+            self._documents[key] = self.api.find_version(subject, number)
         return self._documents[key]
 
     def terms(self, subject: str) -> CompatibilitySettings:
         """The settings in force."""
-        return read_compatibility_settings(self.api.config(subject) or {})
+        return read_compatibility_settings(self.api.config(subject))
 
     def readers(self, subject: str) -> list[Reader]:
         """The latest of each."""

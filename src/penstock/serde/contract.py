@@ -46,7 +46,7 @@ def subject_name(names: SubjectNames, topic: str, side: Side, record_name: str |
             assert_never(names)
 
 
-_SUFFIXES: Final = {
+SUFFIXES: Final = {
     ".avsc": SchemaType.AVRO,
     ".proto": SchemaType.PROTOBUF,
     ".json": SchemaType.JSON,
@@ -89,7 +89,7 @@ class Contract:
             case None:
                 return None
             case Path() as path:
-                kind = self.type or _SUFFIXES.get(path.suffix)
+                kind = self.type or SUFFIXES.get(path.suffix)
                 if kind is None:
                     raise ArgumentError(
                         f"{path}: the language is not known by its suffix (.avsc, .proto, .json): "
@@ -97,7 +97,7 @@ class Contract:
                     )
                 return SchemaText(kind, _text_of(path), self.references)
             case str() as text:
-                if Path(text).suffix in _SUFFIXES and "\n" not in text:
+                if Path(text).suffix in SUFFIXES and "\n" not in text:
                     raise ArgumentError(
                         f"{text!r} is the name of a file, not a schema: give Path({text!r})"
                     )

@@ -19,12 +19,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
 from penstock.link.offsets import Isolation, commit_offsets, committed_offsets, partitions_of
 from penstock.model import Millis, Offset, TopicPartition
@@ -172,10 +171,9 @@ class Replay:
         url = self._source.registry
         if schema_id is None or url is None:
             return "no schema"
-        path = f"/schemas/ids/{schema_id}/versions"
-        rows = registry(url).http.send("GET", path, f"the versions of schema {schema_id}")
+        rows = registry(url).api.schema_versions(schema_id)
         subject = subject_name(SubjectNames.TOPIC, self._source.topic, Side.VALUE, None)
-        found = [row["version"] for row in _rows(rows) if row["subject"] == subject]
+        found = [row["version"] for row in rows if row["subject"] == subject]
         return f"v{found[0]}" if found else f"id {schema_id}"
 
     def _settled(self, bounds: Bounds) -> tuple[Position, Position]:
@@ -307,12 +305,6 @@ def _between(start: Position, end: Position) -> int:
 
 def _as_json(position: Position) -> str:
     return json.dumps(position.to_spark()["offsets"])
-
-
-def _rows(told: Any) -> list[dict[str, Any]]:
-    if not isinstance(told, list):
-        raise Refused(ErrorCode.unknown_server_error, f"the registry said {told!r:.100}")
-    return told
 
 
 def _fingerprint(source: Source, target: Target, bounds: Bounds) -> str:

@@ -1,0 +1,22 @@
+"""How commands write results: JSON on one line, or columns of text. Loads no Kafka client."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def show_json(document: object) -> None:
+    """Print one JSON document on one line."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def show_table(titles: list[str], rows: list[list[str]]) -> None:
+    """Print columns as narrow as they can be, for eyes and for `awk`."""
+    widths = [max(len(row[index]) for row in [titles, *rows]) for index in range(len(titles))]
+    for row in [titles, *rows]:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
