@@ -19,7 +19,7 @@ from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.errors import ErrorCode, Refused
 from penstock.log import OpenFiles, PartitionLog
-from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionStamp
+from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionMark
 from penstock.model import (
     LeaderEpoch,
     Millis,
@@ -43,7 +43,7 @@ class Put(NamedTuple):
     caller: CallerId
     name: str
     value: str
-    stamp: TransactionStamp | None = None
+    mark: TransactionMark | None = None
 
 
 class Was(NamedTuple):
@@ -74,7 +74,7 @@ class Names:
         return Outcome(
             events=(Was(command.name, command.value),),
             replies=(Reply(command.caller, f"{command.name}={command.value}"),),
-            stamp=command.stamp,
+            mark=command.mark,
         )
 
     def apply(self, state: State, event: Was) -> None:
@@ -87,12 +87,15 @@ class Names:
         parked, state.parked, state.wake_at = state.parked, [], None
         return Outcome(replies=tuple(Reply(caller, "woken") for caller in parked))
 
+    def validate(self, state: State) -> None:
+        assert len(set(state.parked)) == len(state.parked)
+
     def write_event(self, event: Was) -> JournalRecord:
         return JournalRecord(event.name.encode(), event.value.encode())
 
-    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Was]:
+    def read_events(self, record: JournalRecord, mark: TransactionMark | None) -> Sequence[Was]:
         assert record.value is not None
-        suffix = "" if stamp is None else f" by {stamp.producer_id}"
+        suffix = "" if mark is None else f" by {mark.producer_id}"
         return (Was(record.key.decode(), record.value.decode() + suffix),)
 
 
@@ -114,11 +117,16 @@ def open_partition(folder: Path) -> Partition:
 
 
 def host(partition: Partition) -> HostedMachine[State, Put, Was]:
-    hosted = HostedMachine(
-        Names(), partition, clock=clock, marker_event=lambda m: Was("marker", str(m.commit))
-    )
+    hosted = unloaded(partition)
+    hosted.load()
     hosted.start()
     return hosted
+
+
+def unloaded(partition: Partition) -> HostedMachine[State, Put, Was]:
+    return HostedMachine(
+        Names(), partition, clock=clock, marker_event=lambda m: Was("marker", str(m.commit))
+    )
 
 
 def run(work: Callable[[], Awaitable[ResultT]]) -> ResultT:
@@ -175,8 +183,8 @@ def test_markers_are_observed_live_and_in_replay(tmp_path: Path) -> None:
     async def work() -> tuple[str, str, str]:
         partition = open_partition(tmp_path)
         hosted = host(partition)
-        stamp = TransactionStamp(ProducerId(7), ProducerEpoch(0))
-        await result_of(hosted.submit(lambda caller: Put(caller, "a", "1", stamp)))
+        mark = TransactionMark(ProducerId(7), ProducerEpoch(0))
+        await result_of(hosted.submit(lambda caller: Put(caller, "a", "1", mark)))
         marker = build_marker(
             commit=True,
             producer_id=ProducerId(7),
@@ -194,11 +202,9 @@ def test_markers_are_observed_live_and_in_replay(tmp_path: Path) -> None:
     assert run(work) == ("True", "True", "1 by 7")
 
 
-def test_a_disk_that_refuses_costs_the_callers_and_the_state_is_reloaded(
+def test_a_full_disk_refuses_writes_and_leaves_the_rest_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_host, "RELOAD_AFTER_S", 0.01)
-
     async def work() -> object:
         partition = open_partition(tmp_path)
         hosted = host(partition)
@@ -206,14 +212,11 @@ def test_a_disk_that_refuses_costs_the_callers_and_the_state_is_reloaded(
         parked = hosted.submit(put("b", "park"))
         with monkeypatch.context() as broken:
             broken.setattr(OpenFiles, "write", no_space)
-            refused = hosted.submit(put("a", "2"))
-            for waiting in (refused, parked):
-                with pytest.raises(Refused) as caught:
-                    await result_of(waiting)
-                assert caught.value.code == ErrorCode.coordinator_not_available
-        await asyncio.sleep(0.1)
-        assert hosted.is_ready
+            with pytest.raises(Refused) as caught:
+                await result_of(hosted.submit(put("a", "2")))
+        assert caught.value.code == ErrorCode.coordinator_not_available
         assert hosted.state.values == {"a": "1"}
+        assert await asyncio.wait_for(result_of(parked), 10) == "woken"
         return await result_of(hosted.submit(put("a", "3")))
 
     assert run(work) == "a=3"
@@ -249,17 +252,11 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
         for number in range(5):
             await result_of(first.submit(put(f"n{number}", "1")))
         first.close()
-        hosted = HostedMachine(
-            Names(),
-            partition,
-            clock=clock,
-            marker_event=lambda m: Was("marker", str(m.commit)),
-            loads_in_turns=True,
-        )
+        hosted = unloaded(partition)
         hosted.start()
         with pytest.raises(Refused) as caught:
             await result_of(hosted.submit(put("a", "2")))
-        hosted.tell(put("told", "3")(CallerId(0)))
+        hosted.report(put("reported", "3")(CallerId(0)))
         for _ in range(20):  # turns of the loop
             await asyncio.sleep(0)
         await result_of(hosted.submit(put("b", "4")))
@@ -267,7 +264,97 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
 
     code, values = run(work)
     assert code == ErrorCode.coordinator_load_in_progress
-    assert values == {**{f"n{number}": "1" for number in range(5)}, "told": "3", "b": "4"}
+    assert values == {**{f"n{number}": "1" for number in range(5)}, "reported": "3", "b": "4"}
+
+
+def lead(partition: Partition, epoch: int, *isr: int, replicas: int = 1) -> None:
+    all_replicas = tuple(NodeId(number) for number in range(1, replicas + 1))
+    in_sync = tuple(NodeId(number) for number in isr or (1,))
+    partition.lead(Leadership(NODE, LeaderEpoch(epoch), all_replicas, in_sync))
+
+
+def refused_code(reply: object) -> ErrorCode:
+    assert isinstance(reply, Refused)
+    return reply.code
+
+
+def test_a_journal_writes_in_its_own_leader_epoch_only(tmp_path: Path) -> None:
+    async def work() -> ErrorCode:
+        partition = open_partition(tmp_path)
+        hosted = host(partition)
+        lead(partition, 1)
+        end_offset = partition.log.end_offset
+        code = refused_code(hosted.submit(put("a", "1")))
+        assert partition.log.end_offset == end_offset
+        return code
+
+    assert run(work) == ErrorCode.not_coordinator
+
+
+def test_nothing_is_written_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
+    async def work() -> ErrorCode:
+        partition = open_partition(tmp_path)
+        partition.replace_settings(topic_settings({"min.insync.replicas": "2"}, NO_LAYERS))
+        lead(partition, 0, 1, replicas=2)
+        hosted = host(partition)
+        code = refused_code(hosted.submit(put("a", "1")))
+        assert partition.log.end_offset == 0
+        return code
+
+    assert run(work) == ErrorCode.coordinator_not_available
+
+
+def test_a_reply_that_no_follower_confirms_becomes_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.machine.runner.COMMIT_WAIT_MS", 50)
+
+    async def work() -> ErrorCode:
+        partition = open_partition(tmp_path)
+        lead(partition, 0, 1, 2, replicas=2)
+        with pytest.raises(Refused) as caught:
+            await asyncio.wait_for(result_of(host(partition).submit(put("a", "1"))), 10)
+        return caught.value.code
+
+    assert run(work) == ErrorCode.coordinator_not_available
+
+
+def test_a_leader_that_steps_down_refuses_what_is_not_committed(tmp_path: Path) -> None:
+    async def work() -> ErrorCode:
+        partition = open_partition(tmp_path)
+        lead(partition, 0, 1, 2, replicas=2)
+        reply = host(partition).submit(put("a", "1"))
+        two = (NODE, NodeId(2))
+        partition.lead(Leadership(NodeId(2), LeaderEpoch(1), two, two))
+        with pytest.raises(Refused) as caught:
+            await result_of(reply)
+        return caught.value.code
+
+    assert run(work) == ErrorCode.not_coordinator
+
+
+def test_what_is_above_the_high_watermark_is_loaded_and_replies_wait_for_it(tmp_path: Path) -> None:
+    async def work() -> object:
+        partition = open_partition(tmp_path)
+        lead(partition, 0, 1, 2, replicas=2)
+        first = host(partition)
+        first.submit(put("a", "1"))
+        first.close()
+        lead(partition, 1, 1, 2, replicas=2)
+        second = host(partition)
+        assert second.state.values == {"a": "1"}
+        reply = second.submit(put("a", "refuse"))
+        assert isinstance(reply, Deferred)
+        refusals: list[object] = []
+        reply.listen(refusals.append)
+        assert refusals == []
+        partition.on_replica_fetch(NodeId(2), partition.log.end_offset)
+        assert len(refusals) == 1
+        reply = second.submit(put("a", "2"))
+        partition.on_replica_fetch(NodeId(2), partition.log.end_offset)
+        return await result_of(reply)
+
+    assert run(work) == "a=2"
 
 
 def change(path: str, position: int, content: bytes) -> None:

@@ -7,7 +7,7 @@ aborted. Then everything heals: every transaction is visible whole or not at all
 stays blocked.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeAlias
@@ -33,8 +33,9 @@ from penstock.coordination.transactions import (
     needs_producer_id,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
+from penstock.machine import CallerId, Runner
+from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
+from tests.support.memory_journal import MemoryJournal
 from tests.support.settings import default_settings
 
 SEEDS = range(120)
@@ -114,31 +115,6 @@ class Log:
         return found
 
 
-class Journal:
-    """Commits at once; now and then it refuses."""
-
-    def __init__(self, fails: Callable[[], bool]) -> None:
-        self.records: list[JournalRecord] = []
-        self._fails = fails
-
-    @property
-    def end_offset(self) -> Offset:
-        return Offset(len(self.records))
-
-    committed_offset = end_offset
-
-    def append(
-        self,
-        records: Sequence[JournalRecord],
-        now: Millis,
-        stamp: TransactionStamp | None = None,
-    ) -> Offset:
-        if self._fails():
-            raise OSError("the disk is full")
-        self.records += records
-        return self.end_offset
-
-
 class World:
     """One broker with its coordinator and partitions, and the network in front of it."""
 
@@ -150,22 +126,21 @@ class World:
         self.works: list[Work] = []
         self.late: list[Callable[[], object]] = []  # writes still on their way
         self.epochs: dict[str, list[Producer]] = {name: [] for name in IDS}
-        self.journal = Journal(lambda: self.happens(0.2))
+        self.journal = MemoryJournal()
+        self.journal.failure = self.disk_failure
         self.minted = 0
-        self.answers: list[object] = []
         self.runner = self.load()
 
     def happens(self, share: float = 1.0) -> bool:
         return self.chance.random() < self.faults * share
 
+    def disk_failure(self) -> OSError | None:
+        return OSError("the disk is full") if self.happens(0.2) else None
+
     def load(self) -> Runner[Transactions, Command, Event]:
-        runner = Runner(
-            TransactionMachine(default_settings(TransactionSettings)),
-            self.journal,
-            answer=lambda caller, body: self.answers.append(body),
-            send=self.on_send,
-        )
-        runner.replay((record, None) for record in self.journal.records)
+        runner = Runner(TransactionMachine(default_settings(TransactionSettings)), send=self.on_send)
+        runner.replay(record for record, _ in self.journal.records)
+        runner.start(self.journal)
         return runner
 
     def mint(self) -> ProducerId:
@@ -187,7 +162,8 @@ class World:
         if needs_producer_id(self.runner.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
             command = command._replace(minted_producer_id=self.mint())
-        return self.runner.submit(command, CallerId(1), self.moment())
+        assert isinstance(command, InitProducer | EndTransaction | AddPartitions)
+        return self.runner.submit(lambda caller: command._replace(caller=caller), self.moment())
 
     def on_send(self, message: object) -> None:
         match message:
@@ -196,14 +172,11 @@ class World:
                     target for target in message.partitions if self.write_marker(message, target)
                 )
                 if not self.happens():  # else the report is lost
-                    self.runner.submit(
-                        MarkersWritten(message.transactional_id, message.producer, written),
-                        CallerId(0),
-                        self.moment(),
-                    )
+                    report = MarkersWritten(message.transactional_id, message.producer, written)
+                    self.runner.report(report, self.moment())
             case WantProducerId(transactional_id, producer):
-                report = AbortTimedOut(transactional_id, producer, self.mint())
-                self.runner.submit(report, CallerId(0), self.moment())
+                abort = AbortTimedOut(transactional_id, producer, self.mint())
+                self.runner.report(abort, self.moment())
 
     def write_marker(self, message: WriteMarkers, target: TopicPartition) -> bool:
         if self.happens(2):
@@ -253,6 +226,7 @@ class World:
         self.tick()
 
     def check(self) -> None:
+        self.runner.machine.validate(self.runner.state)
         for log in self.logs.values():
             for entry in log.visible():
                 assert entry.work is not None
@@ -361,8 +335,6 @@ def run(seed: int) -> World:
             swallow(world.late.pop(world.chance.randrange(len(world.late))))
         else:
             advance(lives, world.chance)
-        if world.runner.failed:
-            world.restart()
         world.check()
     heal(world)
     return world

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.machine_host import NOBODY, HostedMachine
+from penstock.broker.machine_host import HostedMachine
 from penstock.broker.metadata_image import ClusterController
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
@@ -28,7 +28,7 @@ from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import NO_TOPICS
 from penstock.coordination.groups.state import Groups as GroupTable
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import CallerId
+from penstock.machine import NO_CALLER, CallerId
 from penstock.model import Moment
 from penstock.protocol.control_records import Marker
 from penstock.protocol.java_hash import java_hash
@@ -77,7 +77,8 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
         held = {} if topic is None else topic.partitions
         led = {index: partition for index, partition in held.items() if partition.is_leader}
         for index, machine in tuple(self._hosted.items()):
-            if led.get(index) is not machine.partition:
+            partition = led.get(index)
+            if partition is not machine.partition or partition.leader_epoch != machine.leader_epoch:
                 del self._hosted[index]
                 machine.close()
         for index, partition in led.items():
@@ -184,7 +185,6 @@ class Groups:
             partition,
             clock=self._clock,
             marker_event=self._on_marker,
-            loads_in_turns=True,  # a million offsets take seconds, and others wait
         )
         coordinator.start()
         return coordinator
@@ -202,7 +202,7 @@ class Groups:
         gone = frozenset(topic for topic in self._dropped if self._cluster.topic(topic) is None)
         self._dropped.clear()
         for coordinator in self._coordinators:
-            coordinator.tell(DropTopics(NOBODY, gone))
+            coordinator.report(DropTopics(NO_CALLER, gone))
 
     # What handlers ask
 

@@ -116,6 +116,7 @@ class ClusterController:
         self._hosted: HostedMachine[Cluster, Command, Event] = HostedMachine(
             self._machine, metadata, clock=clock
         )
+        self._hosted.load()
         self._topics: dict[str, KnownTopic] = {}
         self._topics_by_id: dict[TopicId, KnownTopic] = {}
         self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike

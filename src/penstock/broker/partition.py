@@ -67,8 +67,6 @@ class Partition:
         "_uncommitted_bytes",
         "_waiting",
         "admission",
-        "commit_listeners",
-        "failure_listeners",
         "has_min_insync",
         "is_leader",
         "leader_epoch",
@@ -100,8 +98,6 @@ class Partition:
         self.settings = settings
         self.is_leader = False
         self.polls: set[Poll] = set()
-        self.commit_listeners: list[Callable[[], None]] = []  # the high watermark moved
-        self.failure_listeners: list[Callable[[], None]] = []  # it will not: the disk failed
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
         self.markers_written = 0  # a verified transaction may have ended since: compare
         self._waiting: deque[tuple[Offset, OnCommitted]] = deque()  # in the order of the log
@@ -238,8 +234,6 @@ class Partition:
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1](None)
-        for listener in self.commit_listeners:
-            listener()
         size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
         if self.polls:
             for poll in tuple(self.polls):
@@ -280,8 +274,6 @@ class Partition:
         if isinstance(error, NotSynced):
             self.log.stop_writing(error)
         self._refuse_waiting(_disk_failed())
-        for listener in self.failure_listeners:
-            listener()
 
 
 def _leader_changed() -> Refused:

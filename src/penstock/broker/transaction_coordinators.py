@@ -11,13 +11,12 @@ No id is given twice in the life of a cluster: what is left of a block is lost w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.coordinators import Coordinators
 from penstock.broker.handler import result_of
-from penstock.broker.machine_host import NOBODY, HostedMachine
+from penstock.broker.machine_host import HostedMachine
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.transaction_markers import MarkerWriter
@@ -42,7 +41,7 @@ from penstock.coordination.transactions import (
 )
 from penstock.coordination.transactions import Transactions as TransactionTable
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Deferred
+from penstock.machine import NO_CALLER, Deferred
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 from penstock.protocol.control_records import Marker
 
@@ -139,9 +138,11 @@ class Transactions:
         self._coordinators.close()
 
     def _host(self, partition: Partition) -> Coordinator:
-        index = partition.topic_partition.partition
         coordinator: Coordinator = HostedMachine(
-            self._machine, partition, clock=self._clock, send=partial(self._on_send, index)
+            self._machine,
+            partition,
+            clock=self._clock,
+            send=lambda message: self._on_send(coordinator, message),
         )
         coordinator.start()
         return coordinator
@@ -152,7 +153,7 @@ class Transactions:
         self, transactional_id: str, timeout_ms: Millis, expected: Producer | None
     ) -> object:
         """A producer starts under a transactional id."""
-        return self._submit(InitProducer(NOBODY, transactional_id, timeout_ms, expected))
+        return self._submit(InitProducer(NO_CALLER, transactional_id, timeout_ms, expected))
 
     def add_partitions(
         self,
@@ -166,7 +167,7 @@ class Transactions:
         """Put partitions into the producer's transaction, or ask which are not in it."""
         wanted = frozenset(partitions)
         return self._submit(
-            AddPartitions(NOBODY, transactional_id, producer, wanted, missing, client_version)
+            AddPartitions(NO_CALLER, transactional_id, producer, wanted, missing, client_version)
         )
 
     def end(
@@ -174,12 +175,12 @@ class Transactions:
     ) -> object:
         """Commit or abort; answers whom the producer goes on as."""
         return self._submit(
-            EndTransaction(NOBODY, transactional_id, producer, commit, raises_epoch)
+            EndTransaction(NO_CALLER, transactional_id, producer, commit, raises_epoch)
         )
 
     def describe(self, transactional_id: str) -> object:
         """What is known of one transactional id."""
-        return self._submit(Describe(NOBODY, transactional_id))
+        return self._submit(Describe(NO_CALLER, transactional_id))
 
     def list_ids(self) -> list[object]:
         """What is known of all transactional ids of this broker, one reply per coordinator."""
@@ -229,10 +230,7 @@ class Transactions:
         asked = command
         return coordinator.submit(lambda caller: asked._replace(caller=caller))
 
-    def _on_send(self, index: int, message: object) -> None:
-        coordinator = self._coordinators.at(index)
-        if coordinator is None:
-            return  # resigned meanwhile: its successor reads from the log what is to be done
+    def _on_send(self, coordinator: Coordinator, message: object) -> None:
         match message:
             case WriteMarkers():
                 self._write_markers(coordinator, message)
@@ -241,7 +239,7 @@ class Transactions:
                     minted = self.producer_ids.take()
                 except Refused:
                     return  # the machine asks again
-                coordinator.tell(AbortTimedOut(transactional_id, producer, minted))
+                coordinator.report(AbortTimedOut(transactional_id, producer, minted))
             case _:
                 raise AssertionError(f"a coordinator sends no {type(message).__name__}")
 
@@ -250,11 +248,11 @@ class Transactions:
             message.producer.producer_id,
             message.producer.producer_epoch,
             message.commit,
-            coordinator.partition.leader_epoch,
+            coordinator.leader_epoch,
         )
 
         def report(written: frozenset[TopicPartition]) -> None:
-            coordinator.tell(MarkersWritten(message.transactional_id, message.producer, written))
+            coordinator.report(MarkersWritten(message.transactional_id, message.producer, written))
 
         self._markers.write(marker, message.partitions, report)
 

@@ -1,14 +1,13 @@
 """Writing the outcome of transactions into the partitions of this broker.
 
-A marker counts as written when it can no longer be lost, or when its partition no longer exists.
-Everything else is left for another try, by whoever wants the marker written.
+A marker counts as written when it is committed, or when its partition no longer exists. Everything
+else is left for another try, by the coordinator that wants the marker written.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.partition import OnCommitted, Partition
@@ -23,7 +22,12 @@ logger = logging.getLogger(__name__)
 def write_marker(
     partition: Partition, marker: Marker, now: Millis, on_committed: OnCommitted
 ) -> None:
-    """End a transaction in a partition led here, and call when the marker is committed."""
+    """End a transaction in a partition led here, and call when the marker is committed.
+
+    Refused, as any write with acks=all, while too few replicas are in sync.
+    """
+    if partition.is_leader:
+        partition.check_min_insync()
     batch = build_marker(
         commit=marker.commit,
         producer_id=marker.producer_id,
@@ -36,7 +40,7 @@ def write_marker(
 
 
 class MarkerWriter:
-    """Carries a coordinator's markers to their partitions and reports those that hold them."""
+    """Brings a coordinator's markers to their partitions and reports those that have them."""
 
     def __init__(
         self,
@@ -47,7 +51,9 @@ class MarkerWriter:
         self._partitions = partitions
         self._cluster = cluster
         self._clock = clock
-        self._complained: set[TopicPartition] = set()  # once per partition until it works again
+        # Appended and not committed yet: a coordinator that asks again must not append again
+        self._uncommitted: set[tuple[TopicPartition, Marker]] = set()
+        self._logged: set[TopicPartition] = set()  # one line per partition until it works again
 
     def write(
         self,
@@ -60,51 +66,57 @@ class MarkerWriter:
         done: list[TopicPartition] = []
         is_first_report_due = True
 
-        def on_done(target: TopicPartition, refusal: Refused | None = None) -> None:
-            if refusal is not None:
-                return
+        def on_done(target: TopicPartition) -> None:
             if is_first_report_due:
                 done.append(target)
             else:
                 report(frozenset((target,)))
 
         for target in targets:
-            self._write_one(marker, target, now, partial(on_done, target))
+            self._write_to(target, marker, now, on_done)
         is_first_report_due = False
         if done:
             report(frozenset(done))
 
-    def _write_one(
-        self, marker: Marker, target: TopicPartition, now: Millis, on_done: OnCommitted
+    def _write_to(
+        self,
+        target: TopicPartition,
+        marker: Marker,
+        now: Millis,
+        on_done: Callable[[TopicPartition], None],
     ) -> None:
         partition = self._partitions.find(*target)
         if partition is None:
-            if self._is_gone(target):
-                on_done(None)
+            if self._is_deleted(target):
+                on_done(target)
             return
-        if not partition.is_leader:
+        key = (target, marker)
+        if key in self._uncommitted:
             return
-        try:
-            write_marker(partition, marker, now, on_done)
-        except Refused as refusal:
-            if self._is_moot(target, refusal):
-                on_done(None)
-        except OSError as error:
-            self._complain(target, error)
-        else:
-            self._complained.discard(target)
 
-    def _is_gone(self, target: TopicPartition) -> bool:
-        """A deleted partition needs no marker; one that is only away does."""
+        def on_committed(refusal: Refused | None) -> None:
+            self._uncommitted.discard(key)
+            if refusal is None:
+                on_done(target)
+
+        self._uncommitted.add(key)
+        try:
+            write_marker(partition, marker, now, on_committed)
+        except (Refused, OSError) as error:
+            self._uncommitted.discard(key)
+            self._log_once(target, error)
+            if isinstance(error, Refused) and error.code == ErrorCode.invalid_producer_epoch:
+                on_done(target)  # a newer epoch of the producer ended this transaction there
+        else:
+            self._logged.discard(target)
+
+    def _is_deleted(self, target: TopicPartition) -> bool:
+        """A deleted partition needs no marker; one that is only offline does."""
         topic = self._cluster.topic(target.topic)
         return topic is None or target.partition >= len(topic.partitions)
 
-    def _is_moot(self, target: TopicPartition, refusal: Refused) -> bool:
-        """The partition has heard from a newer epoch of this producer: this end is over there."""
-        self._complain(target, refusal)
-        return refusal.code == ErrorCode.invalid_producer_epoch
-
-    def _complain(self, target: TopicPartition, reason: Exception) -> None:
-        if target not in self._complained:
-            self._complained.add(target)
-            logger.warning("a transaction marker was not written to %s: %s", target, reason)
+    def _log_once(self, target: TopicPartition, error: Exception) -> None:
+        is_moved = isinstance(error, Refused) and error.code == ErrorCode.not_leader_or_follower
+        if target not in self._logged and not is_moved:
+            self._logged.add(target)
+            logger.warning("a transaction marker was not written to %s: %s", target, error)

@@ -1,19 +1,35 @@
 """The runtime of every stateful service: a pure machine over a log. See `outcome` and `runner`."""
 
 from penstock.machine.deferred import Deferred
-from penstock.machine.journal import Journal, JournalRecord, TransactionStamp
-from penstock.machine.outcome import CallerId, Machine, Outcome, Reply
-from penstock.machine.runner import NOT_YET, Runner
+from penstock.machine.journal import (
+    Applies,
+    Journal,
+    JournalRecord,
+    OnCommitted,
+    OwnJournal,
+    SharedJournal,
+    TransactionMark,
+)
+from penstock.machine.outcome import NO_CALLER, CallerId, Machine, Outcome, Reply
+from penstock.machine.runner import Phase, Runner
+from penstock.machine.story import Step, Story
 
 __all__ = [
-    "NOT_YET",
+    "NO_CALLER",
+    "Applies",
     "CallerId",
     "Deferred",
     "Journal",
     "JournalRecord",
     "Machine",
+    "OnCommitted",
     "Outcome",
+    "OwnJournal",
+    "Phase",
     "Reply",
     "Runner",
-    "TransactionStamp",
+    "SharedJournal",
+    "Step",
+    "Story",
+    "TransactionMark",
 ]

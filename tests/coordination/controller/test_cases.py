@@ -67,6 +67,7 @@ class World:
         for event in outcome.events:
             self.log.append(self.machine.write_event(event))
             self.machine.apply(self.state, event)
+        self.machine.validate(self.state)
         answers = outcome.replies[0].body
         shown = answers if isinstance(answers, list) else [answers]
         lines = [f"> {_short(answer)}" for answer in shown]
@@ -89,6 +90,7 @@ class World:
         for record in records:
             for event in self.machine.read_events(record, None):
                 self.machine.apply(again, event)
+        self.machine.validate(again)
         return "same" if _picture(again) == _picture(self.state) else "differs"
 
     def show(self) -> str:

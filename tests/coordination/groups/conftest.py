@@ -7,6 +7,7 @@ restart                            the state is rebuilt from the log
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -41,36 +42,12 @@ from penstock.coordination.groups.subscriptions import (
     write_embedded_assignment,
 )
 from penstock.errors import Refused
-from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId
+from penstock.machine import CallerId, Deferred, Runner, TransactionMark
+from penstock.model import Millis, Moment, ProducerEpoch, ProducerId
+from tests.support.memory_journal import MemoryJournal
 from tests.support.settings import default_settings
 
 Say = Callable[[str], str]
-
-
-class ListJournal:
-    """The journal port over a list: everything is committed at once."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[JournalRecord, TransactionStamp | None]] = []
-        self.markers: dict[int, Event] = {}  # what was observed before which record
-
-    @property
-    def end_offset(self) -> Offset:
-        return Offset(len(self.records))
-
-    @property
-    def committed_offset(self) -> Offset:
-        return self.end_offset
-
-    def append(
-        self,
-        records: Sequence[JournalRecord],
-        now: Millis,
-        stamp: TransactionStamp | None = None,
-    ) -> Offset:
-        self.records += [(record, stamp) for record in records]
-        return self.end_offset
 
 
 class Desk:
@@ -78,11 +55,11 @@ class Desk:
 
     def __init__(self, settings: GroupSettings) -> None:
         self.machine = GroupMachine(settings)
-        self.journal = ListJournal()
+        self.journal = MemoryJournal()
+        self.markers: dict[int, Event] = {}  # what was observed before which record
         self.now = Millis(1_000_000)  # by the steady clock
         self.wall_ahead_ms = 1_000_000_000
         self.lines: list[str] = []
-        self.names: dict[CallerId, str] = {}
         self.ids: dict[str, str] = {}  # what the coordinator called each of them last
         self.generations: dict[str, int] = {}
         self.told: dict[str, dict[UUID, tuple[int, ...]]] = {}
@@ -94,13 +71,14 @@ class Desk:
         self.runner.tick(self.moment)
 
     def _runner(self) -> Runner[Groups, Command, Event]:
-        runner = Runner(self.machine, self.journal, answer=self._hear, send=lambda message: None)
-        for place, stored in enumerate(self.journal.records):
-            if place in self.journal.markers:
-                runner.observe(self.journal.markers[place])
-            runner.replay((stored,))
-        if self.journal.end_offset in self.journal.markers:
-            runner.observe(self.journal.markers[self.journal.end_offset])
+        runner = Runner(self.machine)
+        for index, (record, mark) in enumerate(self.journal.records):
+            if index in self.markers:
+                runner.observe(self.markers[index])
+            runner.replay((record,), mark)
+        if self.journal.end_offset in self.markers:
+            runner.observe(self.markers[self.journal.end_offset])
+        runner.start(self.journal)
         return runner
 
     @property
@@ -122,6 +100,7 @@ class Desk:
             getattr(self, f"step_{who}")(verb, options)
         else:
             getattr(self, f"step_{verb}")(who, group, options)
+        self.machine.validate(self.state)
         written = self.journal.end_offset - logged
         return "\n".join([*self.lines, *([f"logged {written}"] if written else [])]) or "nothing"
 
@@ -168,8 +147,8 @@ class Desk:
     def step_end(self, producer: str, options: dict[str, str]) -> None:
         commit = options["with"] == "commit"
         marker = self.machine.on_marker(ProducerId(int(producer)), is_commit=commit)
-        assert self.journal.end_offset not in self.journal.markers
-        self.journal.markers[self.journal.end_offset] = marker
+        assert self.journal.end_offset not in self.markers
+        self.markers[self.journal.end_offset] = marker
         self.runner.observe(marker)
 
     def catalogue(self) -> TopicCatalogue:
@@ -177,11 +156,11 @@ class Desk:
         return TopicCatalogue(self.topics_version, self.topics, names)
 
     def _submit(self, who: str, command: Callable[[CallerId], Command]) -> None:
-        caller = CallerId(len(self.names) + 1)
-        self.names[caller] = who
-        reply = self.runner.submit(command(caller), caller, self.moment)
-        if reply is not NOT_YET:
-            self._hear(caller, reply)
+        reply = self.runner.submit(command, self.moment)
+        if isinstance(reply, Deferred):
+            reply.listen(partial(self._hear, who))
+        else:
+            self._hear(who, reply)
 
     # Classic members
 
@@ -292,9 +271,9 @@ class Desk:
     def step_commits(self, who: str, group: str, options: dict[str, str]) -> None:
         topic, partition = options["at"].split("-")
         offset, _, metadata = options["offset"].partition("/")
-        stamp = None
+        mark = None
         if "producer" in options:
-            stamp = TransactionStamp(ProducerId(int(options["producer"])), ProducerEpoch(0))
+            mark = TransactionMark(ProducerId(int(options["producer"])), ProducerEpoch(0))
         topic_id = self.topics[topic].topic_id if topic in self.topics else UUID(int=0)
         entry = OffsetToCommit(topic, int(partition), int(offset), -1, metadata, topic_id)
         self._submit(
@@ -306,7 +285,7 @@ class Desk:
                 options.get("as", self.ids.get(who, "")),
                 options.get("static"),
                 (entry,),
-                stamp,
+                mark,
                 is_monotonic="monotonic" in options,
             ),
         )
@@ -325,8 +304,7 @@ class Desk:
 
     # Answers
 
-    def _hear(self, caller: CallerId, body: object) -> None:
-        who = self.names[caller]
+    def _hear(self, who: str, body: object) -> None:
         self.lines.append(f"{who}: {self._in_words(who, body)}")
 
     def _in_words(self, who: str, body: object) -> str:

@@ -11,7 +11,7 @@ from penstock.coordination.groups.commands import CommitOffsets, Committed, Offs
 from penstock.coordination.groups.consumer_draft import waiting_interval_ms
 from penstock.coordination.groups.state import Groups
 from penstock.errors import ErrorCode
-from penstock.machine import CallerId, JournalRecord, TransactionStamp
+from penstock.machine import CallerId, JournalRecord, TransactionMark
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId
 from tests.support.settings import default_settings
 
@@ -56,14 +56,14 @@ def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
 
 def test_a_batch_replayed_at_once_is_as_good_as_one_by_one() -> None:
     machine = GroupMachine(default_settings(GroupSettings))
-    stamp = TransactionStamp(ProducerId(1), ProducerEpoch(0))
+    mark = TransactionMark(ProducerId(1), ProducerEpoch(0))
     first: list[tuple[bytes | None, bytes | None]] = [
         (write_offset_key("g", "t", partition), b"v%d" % partition) for partition in range(3)
     ]
     gone: list[tuple[bytes | None, bytes | None]] = [(key, None) for key, _ in first]
     back: list[tuple[bytes | None, bytes | None]] = [(first[0][0], b"again"), (None, b"stray")]
     at_once, singly = machine.fresh(), machine.fresh()
-    for batch, held in ((first, None), (gone, None), (back, None), (first, stamp), (back, None)):
+    for batch, held in ((first, None), (gone, None), (back, None), (first, mark), (back, None)):
         machine.replay_batch(at_once, batch, held)
         for key, value in batch:
             if key is not None:

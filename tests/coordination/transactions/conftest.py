@@ -28,39 +28,13 @@ from penstock.coordination.transactions import (
 )
 from penstock.coordination.transactions.state import Stored
 from penstock.errors import Refused
-from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Moment, Offset, ProducerEpoch, ProducerId, TopicPartition
+from penstock.machine import CallerId, Deferred, Runner
+from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
+from tests.support.memory_journal import MemoryJournal
 from tests.support.settings import default_settings
 
 CALLER = CallerId(1)
 START = Millis(1_000_000_000)
-
-
-class MemoryJournal:
-    """Commits what it appends, keeps only the last value of each key, and can refuse."""
-
-    def __init__(self) -> None:
-        self.records: dict[bytes, bytes | None] = {}
-        self.end_offset = Offset(0)
-        self.refuses = False
-
-    @property
-    def committed_offset(self) -> Offset:
-        return self.end_offset
-
-    def append(
-        self,
-        records: Sequence[JournalRecord],
-        now: Millis,
-        stamp: TransactionStamp | None = None,
-    ) -> Offset:
-        if self.refuses:
-            raise OSError("no space left")
-        for record in records:
-            self.records.pop(record.key, None)
-            self.records[record.key] = record.value
-        self.end_offset = Offset(self.end_offset + len(records))
-        return self.end_offset
 
 
 class Desk:
@@ -85,23 +59,17 @@ class Desk:
             self.runner.tick(self.moment)
 
     def load(self) -> Runner[Transactions, Command, Event]:
-        runner = Runner(
-            TransactionMachine(default_settings(TransactionSettings)),
-            self.journal,
-            answer=self._on_answer,
-            send=self._on_send,
-        )
-        runner.replay(
-            (JournalRecord(key, value), None) for key, value in self.journal.records.items()
-        )
+        runner = Runner(TransactionMachine(default_settings(TransactionSettings)), send=self._on_send)
+        self.journal.compact()
+        runner.replay(record for record, _ in self.journal.records)
+        runner.start(self.journal)
         return runner
 
     @property
     def state(self) -> Transactions:
         return self.runner.state
 
-    def _on_answer(self, caller: CallerId, body: object) -> None:
-        assert caller == CALLER
+    def _on_answer(self, body: object) -> None:
         match body:
             case Refused():
                 self.said.append(f"refused {body.code.name}")
@@ -133,9 +101,11 @@ class Desk:
         if needs_producer_id(self.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
             command = command._replace(minted_producer_id=self.mint())
-        reply = self.runner.submit(command, CALLER, self.moment)
-        if reply is not NOT_YET:
-            self._on_answer(CALLER, reply)
+        reply = self.runner.submit(lambda caller: with_caller(command, caller), self.moment)
+        assert not isinstance(reply, Deferred) or isinstance(
+            command, MarkersWritten | AbortTimedOut
+        )
+        self._on_answer(reply)
 
     def say(self, step: str) -> str:
         """Take one step of a case file."""
@@ -143,7 +113,15 @@ class Desk:
         verb, *words = step.split()
         flags = dict(word.split("=", 1) for word in words if "=" in word)
         STEPS[verb](self, [word for word in words if "=" not in word], flags)
+        self.runner.machine.validate(self.state)
         return "\n".join(self.said) or "nothing"
+
+
+def with_caller(command: Command, caller: CallerId) -> Command:
+    """Reports of the shell have no caller."""
+    if isinstance(command, MarkersWritten | AbortTimedOut):
+        return command
+    return command._replace(caller=caller)
 
 
 def in_words(transaction: Transaction) -> str:
@@ -223,7 +201,8 @@ def _age(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
 
 
 def _refuse(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    desk.journal.refuses = words[0] == "writes"
+    error = OSError("no space left") if words[0] == "writes" else None
+    desk.journal.failure = lambda: error
 
 
 STEPS: dict[str, Callable[[Desk, list[str], dict[str, str]], None]] = {

@@ -1,6 +1,6 @@
 """The group machine over a log that survives it. Time passes when it is told to; nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -11,8 +11,9 @@ from penstock.coordination.groups.commands import Command
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import Group, Groups
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import NOT_YET, CallerId, JournalRecord, Runner, TransactionStamp
-from penstock.model import Millis, Moment, Offset
+from penstock.machine import CallerId, Deferred, Runner
+from penstock.model import Millis, Moment
+from tests.support.memory_journal import MemoryJournal
 from tests.support.settings import default_settings
 
 GROUP: Final = "g"
@@ -27,40 +28,6 @@ SETTINGS: Final = default_settings(GroupSettings, initial_rebalance_delay_ms=Mil
 Answer = Callable[[object], None]
 
 
-class ListJournal:
-    """The journal port over a list: everything is committed at once."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[JournalRecord, TransactionStamp | None]] = []
-
-    @property
-    def end_offset(self) -> Offset:
-        """Where the next record would go."""
-        return Offset(len(self.records))
-
-    @property
-    def committed_offset(self) -> Offset:
-        """Everything."""
-        return self.end_offset
-
-    def append(
-        self,
-        records: Sequence[JournalRecord],
-        now: Millis,
-        stamp: TransactionStamp | None = None,
-    ) -> Offset:
-        """Keep them."""
-        self.records += [(record, stamp) for record in records]
-        return self.end_offset
-
-    def compact(self) -> None:
-        """Keep only the last record of each key, as the log's compaction may at any time."""
-        last = {record.key: place for place, (record, _) in enumerate(self.records)}
-        self.records = [
-            stored for place, stored in enumerate(self.records) if last[stored[0].key] == place
-        ]
-
-
 class Coordinator:
     """One coordinator with one group, and what it has promised so far."""
 
@@ -69,17 +36,15 @@ class Coordinator:
         self.now = Millis(1_000_000)
         self.committed: dict[int, int] = {}  # partition -> the last offset that was accepted
         self.restarts = 0
-        self._journal = ListJournal()
+        self._journal = MemoryJournal()
         self._machine = GroupMachine(SETTINGS)
-        self._waiting: dict[CallerId, Answer] = {}
-        self._callers = 0
         self._runner = self._load()
 
     def _load(self) -> Runner[Groups, Command, Event]:
-        runner = Runner(
-            self._machine, self._journal, answer=self._answer, send=lambda message: None
-        )
-        runner.replay(self._journal.records)
+        runner = Runner(self._machine)
+        for record, mark in self._journal.records:
+            runner.replay((record,), mark)
+        runner.start(self._journal)
         return runner
 
     def _moment(self) -> Moment:
@@ -94,25 +59,19 @@ class Coordinator:
 
     def ask(self, command: Callable[[CallerId], Command], answer: Answer) -> None:
         """Submit; the answer comes now or later."""
-        self._callers += 1
-        caller = CallerId(self._callers)
-        self._waiting[caller] = answer
-        reply = self._runner.submit(command(caller), caller, self._moment())
-        if reply is not NOT_YET:
-            self._answer(caller, reply)
-
-    def _answer(self, caller: CallerId, body: object) -> None:
-        self._waiting.pop(caller)(body)
+        reply = self._runner.submit(command, self._moment())
+        if isinstance(reply, Deferred):
+            reply.listen(answer)
+        else:
+            answer(reply)
 
     def restart(self) -> None:
         """Everything soft is lost; the log may have been compacted."""
         if self.random.random() < 0.5:
             self._journal.compact()
         self.restarts += 1
-        self._runner = self._load()
-        waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer(Refused(ErrorCode.not_coordinator, "restarted"))
+        resigned, self._runner = self._runner, self._load()
+        resigned.resign(Refused(ErrorCode.not_coordinator, "restarted"))
 
     def pass_time(self, span_ms: int) -> None:
         """Let what is due happen when it is due."""
@@ -124,5 +83,6 @@ class Coordinator:
 
     def check_offsets(self) -> None:
         """What was accepted is there, and nothing else."""
+        self._machine.validate(self._runner.state)
         held = self._runner.state.offsets.get(GROUP, {})
         assert {key[1]: offset_of(value) for key, value in held.items()} == self.committed

@@ -29,7 +29,7 @@ from penstock.coordination.groups.commands import (
     OffsetToCommit,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Deferred, TransactionStamp
+from penstock.machine import Deferred, TransactionMark
 from penstock.model import ProducerEpoch, ProducerId, TopicId, TopicPartition
 from penstock.protocol.fields import TopicKey
 from penstock.protocol.messages.offsets import (
@@ -213,7 +213,7 @@ def _for_producers(context: Context, result: Any) -> Any:
 
 
 def _commit_in_transaction(context: Context, request: Any, topics: Sequence[_Topic]) -> object:
-    stamp = TransactionStamp(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+    mark = TransactionMark(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
     groups = context.broker.groups
     return groups.submit(
         request.group_id,
@@ -224,7 +224,7 @@ def _commit_in_transaction(context: Context, request: Any, topics: Sequence[_Top
             getattr(request, "member_id", ""),
             getattr(request, "group_instance_id", None),
             _offsets_of(topics),
-            stamp,
+            mark,
             is_monotonic=groups.config_of(request.group_id).is_monotonic,
         ),
     )

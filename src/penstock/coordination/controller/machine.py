@@ -32,8 +32,9 @@ from penstock.coordination.controller.decide_topics import (
 )
 from penstock.coordination.controller.settings import ControllerRules
 from penstock.coordination.controller.state import Cluster, Event, ProducerIdsTaken
+from penstock.coordination.controller.validate import validate
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
+from penstock.machine import JournalRecord, Outcome, Reply, TransactionMark
 from penstock.model import Millis, Moment
 
 PRODUCER_IDS_END: Final = 1 << 63
@@ -86,11 +87,15 @@ class ControllerMachine:
         """Nothing to do."""
         return Outcome()
 
+    def validate(self, state: Cluster) -> None:
+        """Assert the invariants."""
+        validate(state)
+
     def write_event(self, event: Event) -> JournalRecord:
         """The event as `__cluster_metadata` stores it."""
         return codec.write_event(event)
 
-    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
+    def read_events(self, record: JournalRecord, mark: TransactionMark | None) -> Sequence[Event]:
         """What a stored record stands for."""
         return codec.read_events(record)
 

@@ -38,7 +38,7 @@ from penstock.coordination.groups.events import (
 )
 from penstock.coordination.groups.fields import FieldReader, write_compact_bytes
 from penstock.errors import Malformed
-from penstock.machine import JournalRecord, TransactionStamp
+from penstock.machine import JournalRecord, TransactionMark
 from penstock.model import NO_EPOCH, LeaderEpoch, Millis, Offset
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
@@ -212,7 +212,7 @@ _WRITERS: Final[dict[type, Callable[[Any], JournalRecord]]] = {
 }
 
 
-def read_events(record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
+def read_events(record: JournalRecord, mark: TransactionMark | None) -> Sequence[Event]:
     """The event a record stands for; none for what is not ours."""
     key, value = record
     if len(key) < 2:
@@ -220,11 +220,11 @@ def read_events(record: JournalRecord, stamp: TransactionStamp | None) -> Sequen
     version = key[0] << 8 | key[1]
     if version in OFFSET_KEY_VERSIONS:
         group_id, topic, partition = read_offset_key(key)
-        if stamp is None:
+        if mark is None:
             return (OffsetSet(group_id, topic, partition, value),)
         if value is None:  # nothing that a transaction writes takes an offset away
             return ()
-        return (PendingOffsetSet(stamp.producer_id, group_id, topic, partition, value),)
+        return (PendingOffsetSet(mark.producer_id, group_id, topic, partition, value),)
     read = _READERS.get(version)
     return () if read is None else (read(FieldReader(key, 2), value),)
 

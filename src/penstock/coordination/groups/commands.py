@@ -10,7 +10,7 @@ from uuid import UUID
 from penstock.coordination.groups.codec_consumer import Assignment
 from penstock.coordination.groups.state import NO_TOPICS, TopicCatalogue
 from penstock.errors import ErrorCode
-from penstock.machine import CallerId, TransactionStamp
+from penstock.machine import CallerId, TransactionMark
 
 
 class Join(NamedTuple):
@@ -141,7 +141,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class CommitOffsets(NamedTuple):
-    """Store offsets, at once or (with a stamp) when the producer's transaction commits."""
+    """Store offsets, at once or (with a mark) when the producer's transaction commits."""
 
     caller: CallerId
     group_id: str
@@ -149,7 +149,7 @@ class CommitOffsets(NamedTuple):
     member_id: str
     instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
-    stamp: TransactionStamp | None = None
+    mark: TransactionMark | None = None
     knows_epochs: bool = True  # OffsetCommit 9+: may be told STALE_MEMBER_EPOCH
     is_monotonic: bool = False  # the group's setting
 

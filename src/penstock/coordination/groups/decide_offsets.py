@@ -63,7 +63,7 @@ def decide_commit(
         (offset,) = command.offsets
         if not offset.metadata:  # nothing is left that could be wrong with it
             event = _commit_event(command, offset, now)
-            return Outcome((event,), notes, (Reply(command.caller, _TAKEN),), (), command.stamp)
+            return Outcome((event,), notes, (Reply(command.caller, _TAKEN),), (), command.mark)
     codes = _codes(state, command, settings, stale)
     events = tuple(
         [
@@ -76,7 +76,7 @@ def decide_commit(
         events=events,
         notes=notes,
         replies=(Reply(command.caller, Committed(tuple(codes))),),
-        stamp=command.stamp if events else None,
+        mark=command.mark if events else None,
     )
 
 
@@ -96,9 +96,9 @@ def _codes(
 def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Moment) -> Event:
     topic, partition, place, leader_epoch, metadata, topic_id = offset
     value = write_offset_value(place, leader_epoch, metadata, now.wall, topic_id)
-    if command.stamp is None:
+    if command.mark is None:
         return OffsetSet(command.group_id, topic, partition, value)
-    producer_id = command.stamp.producer_id
+    producer_id = command.mark.producer_id
     return PendingOffsetSet(producer_id, command.group_id, topic, partition, value)
 
 
@@ -115,7 +115,7 @@ def _refusal(
         since = stale.assigned.get(offset.topic_id, {}).get(offset.partition)
         since = stale.pending_revocation.get(offset.topic_id, {}).get(offset.partition, since)
         if since is None or command.generation < since:
-            is_plain = command.stamp is None  # producers of transactions know only the other code
+            is_plain = command.mark is None  # producers of transactions know only the other code
             return ErrorCode.stale_member_epoch if is_plain else ErrorCode.illegal_generation
     return ErrorCode.none
 
@@ -133,7 +133,7 @@ def _check_simple(state: Groups, command: CommitOffsets) -> None:
         return
     if state.offsets.get(command.group_id):
         raise unknown_member(command.group_id, command.member_id)
-    if command.stamp is None and command.knows_epochs:
+    if command.mark is None and command.knows_epochs:
         raise Refused(ErrorCode.group_id_not_found, f"there is no group {command.group_id!r}")
     raise Refused(ErrorCode.illegal_generation, f"there is no group {command.group_id!r}")
 
@@ -145,7 +145,7 @@ def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Moment) -> 
         command.generation >= 0 or command.member_id or command.instance_id is not None
     )
     if not names_itself:
-        if command.stamp is not None or group.state is ClassicState.EMPTY:
+        if command.mark is not None or group.state is ClassicState.EMPTY:
             return ()  # old producers do not say for which member they commit
         raise unknown_member(group.group_id, command.member_id)
     member = known_member(group, command.member_id, command.instance_id)
@@ -153,7 +153,7 @@ def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Moment) -> 
         raise Refused(
             ErrorCode.illegal_generation, f"the group is at generation {group.generation}"
         )
-    if command.stamp is not None:
+    if command.mark is not None:
         return ()
     if group.state is ClassicState.COMPLETING:
         raise Refused(ErrorCode.rebalance_in_progress, "ask for the assignment first")
@@ -166,7 +166,7 @@ def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurre
     if command.generation < 0 and not group.members:
         return None
     names_itself = command.generation >= 0 or command.member_id or command.instance_id is not None
-    if command.stamp is not None and not names_itself:
+    if command.mark is not None and not names_itself:
         return None
     member = group.members.get(command.member_id)
     if member is None:
@@ -176,13 +176,13 @@ def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurre
         return None
     if member.subscription.classic is not None:
         raise Refused(ErrorCode.illegal_generation, f"the member is at epoch {epoch}")
-    if command.stamp is None and not command.knows_epochs:
+    if command.mark is None and not command.knows_epochs:
         raise Refused(
             ErrorCode.unsupported_version, "a group of the consumer protocol needs OffsetCommit 9"
         )
     if 0 <= command.generation < epoch:
         return member.current
-    code = ErrorCode.stale_member_epoch if command.stamp is None else ErrorCode.illegal_generation
+    code = ErrorCode.stale_member_epoch if command.mark is None else ErrorCode.illegal_generation
     raise Refused(code, f"the member is at epoch {epoch}")
 
 

@@ -80,7 +80,8 @@ from penstock.coordination.groups.protocol_switch import remove_or_downgrade
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Groups
 from penstock.coordination.groups.timers import TimerKey
-from penstock.machine import JournalRecord, Outcome, TransactionStamp
+from penstock.coordination.groups.validate import validate
+from penstock.machine import JournalRecord, Outcome, TransactionMark
 from penstock.model import Millis, Moment, ProducerId
 
 EXPIRY: Final = TimerKey("expiry", "")
@@ -144,6 +145,7 @@ class GroupMachine:
     apply = staticmethod(apply_event)
     write_event = staticmethod(write_event)
     read_events = staticmethod(read_events)
+    validate = staticmethod(validate)
 
     def wake_at(self, state: Groups) -> Millis | None:
         """At once after the log was read; then when something is due."""
@@ -179,10 +181,10 @@ class GroupMachine:
         self,
         state: Groups,
         records: Sequence[tuple[bytes | None, bytes | None]],
-        stamp: TransactionStamp | None,
+        mark: TransactionMark | None,
     ) -> None:
         """Apply stored records. Nearly all are plain commits, which go the short way."""
-        is_plain = stamp is None and not state.unstable
+        is_plain = mark is None and not state.unstable
         places = state.replayed
         for key, value in records:
             if key is None:
@@ -191,7 +193,7 @@ class GroupMachine:
                 offsets, topic = places.get(key[:-4]) or replay_place(state, key)
                 offsets[topic, int.from_bytes(key[-4:], "big")] = value
                 continue
-            for event in read_events(JournalRecord(key, value), stamp):
+            for event in read_events(JournalRecord(key, value), mark):
                 apply_event(state, event)
 
     def on_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Event:

@@ -50,8 +50,9 @@ from penstock.coordination.transactions.state import (
     apply,
     is_open,
 )
+from penstock.coordination.transactions.validate import validate
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import JournalRecord, Outcome, Reply, TransactionStamp
+from penstock.machine import JournalRecord, Outcome, Reply, TransactionMark
 from penstock.model import NO_PRODUCER, Millis, Moment, ProducerId
 
 DUE_MAX: Final = 200  # of each kind in one tick; the rest follows in the next
@@ -117,11 +118,15 @@ class TransactionMachine:
             )
         )
 
+    def validate(self, state: Transactions) -> None:
+        """Assert the invariants."""
+        validate(state)
+
     def write_event(self, event: Event) -> JournalRecord:
         """The event as its log stores it."""
         return codec.write_event(event)
 
-    def read_events(self, record: JournalRecord, stamp: TransactionStamp | None) -> Sequence[Event]:
+    def read_events(self, record: JournalRecord, mark: TransactionMark | None) -> Sequence[Event]:
         """The events a stored record stands for. No transaction wraps this log's own records."""
         return codec.read_events(record)
 

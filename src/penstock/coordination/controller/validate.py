@@ -1,0 +1,41 @@
+"""The controller's invariants, for tests and simulations."""
+
+from penstock.coordination.controller.state import (
+    DELETED_TOPICS_MAX,
+    NO_LEADER,
+    Cluster,
+    PartitionState,
+    folded,
+)
+
+
+def validate(state: Cluster) -> None:
+    """Assert what must be true between two events of one batch and after each."""
+    assert {topic.topic_id: topic for topic in state.topics.values()} == state.topics_by_id
+    alike: dict[str, set[str]] = {}
+    for name, topic in state.topics.items():
+        assert topic.name == name
+        assert topic.partitions, f"{name} has no partition"
+        alike.setdefault(folded(name), set()).add(name)
+        for partition in topic.partitions:
+            _validate_partition(state, partition)
+    assert alike == state.topics_by_folded_name
+    assert all(len(names) == 1 for names in alike.values()), "two topics with one metric name"
+    assert not state.topics.keys() & state.deleted_topics.keys()
+    assert len(state.deleted_topics) <= DELETED_TOPICS_MAX
+    assert all(state.configs.values()), "a resource without overrides has no entry"
+    assert all(state.quotas.values()), "an entity without limits has no entry"
+    assert all(node_id == broker.node_id for node_id, broker in state.brokers.items())
+    assert state.end_producer_id >= 0
+
+
+def _validate_partition(state: Cluster, partition: PartitionState) -> None:
+    replicas, isr = partition.replicas, partition.isr
+    assert replicas, "a partition has at least one replica"
+    assert len(set(replicas)) == len(replicas), "each replica is on another broker"
+    assert len(set(isr)) == len(isr)
+    assert set(isr) <= set(replicas), "only replicas are in sync"
+    assert partition.leader == NO_LEADER or partition.leader in isr
+    assert set(replicas) <= state.brokers.keys(), "replicas are on registered brokers"
+    assert partition.leader_epoch >= 0
+    assert partition.partition_epoch >= 0
