@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
-from uuid import UUID
 
 import pytest
 import uvloop
@@ -18,7 +17,7 @@ from penstock.broker.partition import Leadership, Partition
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.errors import ErrorCode, Refused
-from penstock.log import OpenFiles, PartitionLog
+from penstock.log import OpenFiles
 from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionMark
 from penstock.model import (
     LeaderEpoch,
@@ -28,12 +27,10 @@ from penstock.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
-    TopicId,
 )
 from penstock.protocol.control_records import Marker, build_marker, read_marker
-from tests.support.settings import default_log_settings
+from tests.support.led_partition import NODE, lead, open_partition
 
-NODE = NodeId(1)
 ResultT = TypeVar("ResultT")
 
 
@@ -101,19 +98,6 @@ class Names:
 
 def clock() -> Moment:
     return Moment(Millis(int(asyncio.get_running_loop().time() * 1000)), Millis(0))
-
-
-def open_partition(folder: Path) -> Partition:
-    log = PartitionLog.open(
-        folder / "names-0", default_log_settings(), OpenFiles(16), now=Millis(0), clean=False
-    )
-    return Partition(
-        log,
-        topic_id=TopicId(UUID(int=5)),
-        node_id=NODE,
-        leadership=Leadership(NODE, LeaderEpoch(0), (NODE,), (NODE,)),
-        settings=topic_settings({}, NO_LAYERS),
-    )
 
 
 def host(partition: Partition) -> HostedMachine[State, Put, Was]:
@@ -265,12 +249,6 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
     code, values = run(work)
     assert code == ErrorCode.coordinator_load_in_progress
     assert values == {**{f"n{number}": "1" for number in range(5)}, "reported": "3", "b": "4"}
-
-
-def lead(partition: Partition, epoch: int, *isr: int, replicas: int = 1) -> None:
-    all_replicas = tuple(NodeId(number) for number in range(1, replicas + 1))
-    in_sync = tuple(NodeId(number) for number in isr or (1,))
-    partition.lead(Leadership(NODE, LeaderEpoch(epoch), all_replicas, in_sync))
 
 
 def refused_code(reply: object) -> ErrorCode:

@@ -138,7 +138,9 @@ class World:
         return OSError("the disk is full") if self.happens(0.2) else None
 
     def load(self) -> Runner[Transactions, Command, Event]:
-        runner = Runner(TransactionMachine(default_settings(TransactionSettings)), send=self.on_send)
+        runner = Runner(
+            TransactionMachine(default_settings(TransactionSettings)), send=self.on_send
+        )
         runner.replay(record for record, _ in self.journal.records)
         runner.start(self.journal)
         return runner

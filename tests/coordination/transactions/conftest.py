@@ -59,7 +59,9 @@ class Desk:
             self.runner.tick(self.moment)
 
     def load(self) -> Runner[Transactions, Command, Event]:
-        runner = Runner(TransactionMachine(default_settings(TransactionSettings)), send=self._on_send)
+        runner = Runner(
+            TransactionMachine(default_settings(TransactionSettings)), send=self._on_send
+        )
         self.journal.compact()
         runner.replay(record for record, _ in self.journal.records)
         runner.start(self.journal)
