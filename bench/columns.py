@@ -18,10 +18,10 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from bench.figures import Figure, report
+from penstock.columns.arrow_records import HEADERS_TYPE, records_to_arrow
 from penstock.columns.build_batches import build_batches
 from penstock.columns.open_batches import open_batches
 from penstock.columns.partitioner import Unkeyed
-from penstock.columns.record_columns import HEADERS_TYPE
 from penstock.model import Millis
 from penstock.protocol.batch import read_header, write_leader_fields
 
@@ -102,7 +102,7 @@ def fetched_batches(records: pa.RecordBatch) -> list[bytes]:
 
 
 def open_all(fetched: list[bytes]) -> int:
-    return sum(open_batches(answer).to_arrow().num_rows for answer in fetched)
+    return sum(records_to_arrow(open_batches(answer)).num_rows for answer in fetched)
 
 
 def build_all(records: pa.RecordBatch) -> int:

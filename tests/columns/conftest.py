@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from penstock.columns.arrow_records import records_to_arrow
 from penstock.columns.record_columns import RecordColumns
 from penstock.protocol.records import Record
 
@@ -16,7 +17,7 @@ def as_records() -> AsRecords:
     """Opened columns, through Arrow, as the records that `read_records` would give."""
 
     def convert(columns: RecordColumns) -> list[Record]:
-        arrow = columns.to_arrow()
+        arrow = records_to_arrow(columns)
         arrow.validate(full=True)
         headers: list[Any] = arrow.column("headers").to_pylist()
         return [

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.columns.arrow_records import HEADERS_TYPE, records_to_arrow
 from penstock.columns.build_batches import (
     UNSEALED,
     BuiltBatch,
@@ -17,7 +18,6 @@ from penstock.columns.build_batches import (
 )
 from penstock.columns.open_batches import open_batches
 from penstock.columns.partitioner import Unkeyed
-from penstock.columns.record_columns import HEADERS_TYPE
 from penstock.errors import ErrorCode, Refused
 from penstock.model import NO_OFFSET, Millis, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import CorruptBatch, check_client_batch, read_header, seal
@@ -119,7 +119,7 @@ def test_what_was_opened_can_be_built_again() -> None:
     source = build_batch(
         [Record(key=None, value=b"a", timestamp=5), Record(key=b"", value=None, timestamp=4)]
     )
-    arrow = open_batches(source).to_arrow()
+    arrow = records_to_arrow(open_batches(source))
     built = build_batches(arrow, partition_count=1, now=NOW, unkeyed=ONE)
     assert bytes(only(built)[0].content) == bytes(source)
 

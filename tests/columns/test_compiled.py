@@ -14,18 +14,19 @@ import pytest
 from penstock.columns.compiled import RoomCache, copy_bytes, inlined, kernel, read_only
 
 OPEN_AND_BUILD = """
-from penstock.columns import building, opening, partitioner, read_kernels, write_kernels
+from penstock.columns import arrow_records, build_batches, open_batches, partitioner
+from penstock.columns import record_kernels_read as read, record_kernels_write as write
 from penstock.model import Millis
 from penstock.protocol.records import Record, build_batch
 
 batch = build_batch([Record(key=b"k", value=b"v", headers=(("h", b"1"),))])
-arrow = opening.open_batches(batch).to_arrow()
-building.build_batches(
+arrow = arrow_records.records_to_arrow(open_batches.open_batches(batch))
+build_batches.build_batches(
     arrow, partition_count=2, now=Millis(0), unkeyed=partitioner.Unkeyed.sticky(0)
 )
 kernels = (
-    read_kernels.index_records, read_kernels.gather_bytes, read_kernels.index_headers,
-    write_kernels.measure_batch, write_kernels.write_records, write_kernels.group_rows,
+    read.index_records, read.gather_bytes, read.index_headers,
+    write.measure_batch, write.write_records, write.group_rows,
 )
 for kernel in kernels:
     print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.columns.arrow_records import HEADERS_TYPE, records_to_arrow
 from penstock.columns.open_batches import Limits, Wanted, open_batches, open_pages
-from penstock.columns.record_columns import HEADERS_TYPE, RecordColumns
+from penstock.columns.record_columns import RecordColumns
 from penstock.errors import Malformed
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId, SequenceNumber
 from penstock.protocol.batch import HEADER_BYTES, BatchHeader, read_header, seal, write_header
@@ -96,11 +97,11 @@ def test_pages_hold_together_what_one_opening_does(
 def test_an_empty_buffer_is_an_empty_page_that_reads_on_where_it_started() -> None:
     columns = open_batches(b"", start_offset=Offset(7))
     assert (len(columns), columns.end_offset, columns.end_position) == (0, 7, 0)
-    assert columns.to_arrow().num_rows == 0
+    assert records_to_arrow(columns).num_rows == 0
 
 
 def test_null_and_empty_are_not_the_same() -> None:
-    arrow = open_batches(build_batch([(None, b""), (b"", None), (b"", b"")])).to_arrow()
+    arrow = records_to_arrow(open_batches(build_batch([(None, b""), (b"", None), (b"", b"")])))
     assert arrow.column("key").to_pylist() == [None, b"", b""]
     assert arrow.column("value").to_pylist() == [b"", None, b""]
 
@@ -111,7 +112,8 @@ def test_a_null_header_value_is_not_an_empty_one(as_records: AsRecords) -> None:
 
 
 def test_arrow_gets_kafkas_column_types() -> None:
-    schema = open_batches(build_batch([(b"k", b"v")], timestamp=Millis(5))).to_arrow().schema
+    opened = open_batches(build_batch([(b"k", b"v")], timestamp=Millis(5)))
+    schema = records_to_arrow(opened).schema
     assert schema.names == ["offset", "timestamp", "key", "value", "headers"]
     assert schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
     assert schema.field("headers").type == HEADERS_TYPE
@@ -123,7 +125,7 @@ def test_columns_nobody_wants_are_left_out() -> None:
     columns = open_batches(batch, wanted=Wanted(keys=False, headers=False))
     assert columns.keys is None
     assert columns.headers is None
-    assert columns.to_arrow().schema.names == ["offset", "timestamp", "value"]
+    assert records_to_arrow(columns).schema.names == ["offset", "timestamp", "value"]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])

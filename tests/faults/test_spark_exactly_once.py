@@ -29,6 +29,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
 from penstock.link.blocking import Cluster
@@ -178,7 +179,7 @@ def fetched(cluster: Cluster, place: TopicPartition, start: Offset, end: Offset)
     for chunk in cluster.stream(ranged):
         columns = open_batches(chunk.records, aborted=chunk.aborted)
         assert columns.values is not None
-        some: list[Any] = columns.values.to_arrow().to_pylist()
+        some: list[Any] = bytes_to_arrow(columns.values).to_pylist()
         values += map(int, some)
     return values
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
 from penstock.link import blocking
@@ -58,7 +59,7 @@ def opened(chunks: Iterator[Chunk], start: int, end: int) -> list[tuple[int, Any
             aborted=chunk.aborted,
         )
         assert columns.values is not None
-        values = columns.values.to_arrow().to_pylist()
+        values = bytes_to_arrow(columns.values).to_pylist()
         rows += zip(columns.offsets.tolist(), values, strict=True)
     return rows
 

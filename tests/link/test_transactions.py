@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.fetch_range import FetchSettings, fetch_range
@@ -45,7 +46,7 @@ def committed_values(shell: Any, place: TopicPartition) -> list[Any]:
     for chunk in shell.stream(fetch_range(place, Offset(0), end, settings=settings)):
         columns = open_batches(chunk.records, aborted=chunk.aborted)
         assert columns.values is not None
-        values += columns.values.to_arrow().to_pylist()
+        values += bytes_to_arrow(columns.values).to_pylist()
     return values
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.client.registry import Registry
-from penstock.columns.record_columns import HEADERS_TYPE
+from penstock.columns.arrow_records import HEADERS_TYPE
 from penstock.model import Millis, Offset
 from penstock.protocol.compression import Codec
 from penstock.protocol.records import Record, build_batch

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructField, StructType
 
-from penstock.columns.record_columns import HEADERS_TYPE
+from penstock.columns.arrow_records import HEADERS_TYPE
 from penstock.errors import Refused
 from penstock.spark import spark_columns as own
 from penstock.spark.fit_arrow import fit, fit_rows, kept_where

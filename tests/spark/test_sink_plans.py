@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.client.registry import Registry
+from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
 from penstock.protocol.batch import seal
@@ -278,7 +279,7 @@ def test_rows_of_a_task_keep_their_order_in_a_partition(
             seal(batch)  # as who writes it does
             columns = open_batches(memoryview(batch))
             assert columns.values is not None
-            values: list[Any] = columns.values.to_arrow().to_pylist()
+            values: list[Any] = bytes_to_arrow(columns.values).to_pylist()
             assert len(values) == row["records"]
             found.setdefault(row["partition"], []).extend(map(int, values))
             order.append((row["task"], row["number"]))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
+from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import Cluster
@@ -103,7 +104,7 @@ def visible(cluster: Cluster, topic: str) -> list[int]:
         for chunk in cluster.stream(ranged):
             columns = open_batches(chunk.records, aborted=chunk.aborted)
             assert columns.values is not None
-            values: list[Any] = columns.values.to_arrow().to_pylist()
+            values: list[Any] = bytes_to_arrow(columns.values).to_pylist()
             found += [int(value) for value in values]
     return sorted(found)
 

@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from penstock.extras import MissingExtraError
+
 REFUSED: Final = 1
 NOT_UNDERSTOOD: Final = 2
 UNREACHABLE: Final = 3
@@ -61,17 +63,25 @@ class RootGroup(TyperGroup):
         """Run the command line."""
         words = sys.argv[1:] if args is None else list(args)
         with _errors_as_json("--json" in words) as as_json:
-            if not as_json or not standalone_mode:
-                return super().main(
-                    args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
-                )
             try:
                 status = super().main(
-                    args, prog_name, complete_var, False, windows_expand_args, **extra
+                    args,
+                    prog_name,
+                    complete_var,
+                    standalone_mode and not as_json,
+                    windows_expand_args,
+                    **extra,
                 )
+            except MissingExtraError as missing:
+                show_error(str(missing), REFUSED)
+                sys.exit(REFUSED)
             except typer.TyperException as misuse:
+                if not as_json or not standalone_mode:
+                    raise
                 show_error(misuse.format_message(), misuse.exit_code)
                 status = misuse.exit_code
+            if not as_json or not standalone_mode:
+                return status
             sys.exit(status if isinstance(status, int) else 0)
 
 

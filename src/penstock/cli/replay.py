@@ -18,6 +18,7 @@ from penstock.cli.connect import (
 from penstock.cli.output import AsJson, show_json
 from penstock.cli.registry_connect import LOCAL_REGISTRY
 from penstock.errors import Refused
+from penstock.extras import require
 from penstock.model import Millis, Offset
 from penstock.serde.errors import ClientError
 
@@ -85,14 +86,10 @@ def replay(
 
 def _spark_parts() -> tuple[Any, Any]:
     """What runs it: loaded here, because no other command needs Spark."""
-    try:
-        from penstock.spark import replay as replaying
-        from penstock.spark.session import session
-    except ImportError:
-        fail(
-            "replay runs on Spark, which is not installed: in a checkout of Penstock run "
-            "`pip install '.[spark]'`, and install Java 17"
-        )
+    require("spark")
+    from penstock.spark import replay as replaying
+    from penstock.spark.session import session
+
     return replaying, session
 
 

@@ -27,6 +27,7 @@ from penstock.client.reader_lease import ReaderLease
 from penstock.client.registry import Registry
 from penstock.client.transaction import HandedOver, Offsets
 from penstock.closing import Closing
+from penstock.extras import require
 from penstock.model import Offset, TopicPartition
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract
@@ -299,6 +300,7 @@ class Consumer(Closing):
         return done, batch.among(done)
 
     def _column_reading(self, columns: Sequence[str] | None) -> "ColumnReading":
+        require("arrow")
         from penstock.client.event_batch import ColumnReading  # heavy, and most never ask for it
 
         key = None if columns is None else tuple(columns)

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.columns import record_kernels_write as kernels
+from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.compiled import Bools, Int64s
 from penstock.columns.partitioner import Unkeyed, assign_partitions
-from penstock.columns.record_columns import ArrowArray
 from penstock.columns.record_kernels_write import BatchesLayout, BytesLayout, RowsLayout
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (

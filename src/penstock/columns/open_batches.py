@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.columns import record_kernels_read as kernels
 from penstock.columns.compiled import Bytes, Int64s, read_only
@@ -306,17 +305,25 @@ def _headers_column(source: Bytes, places: Int64s, totals: Int64s) -> HeadersCol
 
 
 def _as_text(names: BytesColumn) -> BytesColumn:
-    """The names, mended if one is not UTF-8. Only then is there a loop in Python."""
+    """The names, corrected where one is not UTF-8. Only then is there a loop in Python."""
+    if _is_text(names):
+        return names
+    corrected = [
+        (names.row(row) or b"").decode(errors="replace").encode() for row in range(len(names))
+    ]
+    return BytesColumn(
+        offsets=np.cumsum([0, *map(len, corrected)], dtype=np.int32),
+        content=np.frombuffer(b"".join(corrected), dtype=np.uint8),
+        valid=None,
+    )
+
+
+def _is_text(names: BytesColumn) -> bool:
+    """Whether each row is UTF-8: all rows together are, and none starts inside a character."""
     try:
-        names.to_arrow(pa.string()).validate(full=True)
-    except pa.ArrowInvalid:
-        mended = [
-            (names.row(row) or b"").decode(errors="replace").encode() for row in range(len(names))
-        ]
-        sizes = [len(name) for name in mended]
-        return BytesColumn(
-            offsets=np.cumsum([0, *sizes], dtype=np.int32),
-            content=np.frombuffer(b"".join(mended), dtype=np.uint8),
-            valid=None,
-        )
-    return names
+        str(names.content.data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    starts = names.offsets[:-1]
+    first_bytes = names.content[starts[starts < len(names.content)]]
+    return not ((first_bytes & 0xC0) == 0x80).any()

@@ -1,30 +1,18 @@
-"""What opened batches look like: numpy arrays, one row per record, and Arrow over the same memory.
+"""What opened batches look like: numpy arrays with a row per record. `arrow_records` has the Arrow.
 
-Nothing here is copied on the way to Arrow but the validity bits. A null and an empty value differ
-in `valid` alone. Arrays belong to whoever holds the columns; nothing else writes to them.
+A null and an empty value differ in `valid` alone. Nothing writes to the arrays once they are made.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.columns.compiled import Bools, Bytes, Int32s, Int64s
 from penstock.model import Offset
 
 T = TypeVar("T", bound=np.generic)
-ArrowArray: TypeAlias = "pa.Array[Any]"  # quoted: only the stubs know that it is generic
-
-BINARY: Final = pa.binary()
-TIMESTAMP_TYPE: Final = pa.timestamp("ms", tz="UTC")
-HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-HEADERS_TYPE: Final = pa.list_(HEADER_TYPE)
-
-
-def _arrow_buffer(array: NDArray[Any]) -> pa.Buffer:
-    return pa.py_buffer(array.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +31,6 @@ class BytesColumn:
         if self.valid is not None and not self.valid[index]:
             return None
         return self.content[self.offsets[index] : self.offsets[index + 1]].tobytes()
-
-    def to_arrow(self, kind: pa.DataType = BINARY) -> ArrowArray:
-        """The same memory as an Arrow array, binary unless told otherwise."""
-        validity = None
-        if self.valid is not None:
-            validity = _arrow_buffer(np.packbits(self.valid, bitorder="little"))
-        buffers = [validity, _arrow_buffer(self.offsets), _arrow_buffer(self.content)]
-        return pa.Array.from_buffers(kind, len(self), buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +62,6 @@ class HeadersColumn:
     offsets: Int32s  # one more than rows
     keys: BytesColumn
     values: BytesColumn
-
-    def to_arrow(self) -> ArrowArray:
-        """A list of (key: string, value: binary) per row."""
-        pairs = pa.StructArray.from_arrays(
-            [self.keys.to_arrow(pa.string()), self.values.to_arrow()], fields=list(HEADER_TYPE)
-        )
-        return pa.Array.from_buffers(
-            HEADERS_TYPE,
-            len(self.offsets) - 1,
-            [None, _arrow_buffer(self.offsets)],
-            children=[pairs],
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +101,3 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.offsets)
-
-    def to_arrow(self) -> pa.RecordBatch:
-        """offset, timestamp, then key, value and headers if they were wanted."""
-        timestamps = pa.array(self.timestamps).view(TIMESTAMP_TYPE)
-        columns: dict[str, ArrowArray] = {
-            "offset": pa.array(self.offsets),
-            "timestamp": timestamps,
-        }
-        if self.keys is not None:
-            columns["key"] = self.keys.to_arrow()
-        if self.values is not None:
-            columns["value"] = self.values.to_arrow()
-        if self.headers is not None:
-            columns["headers"] = self.headers.to_arrow()
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

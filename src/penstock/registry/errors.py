@@ -186,6 +186,11 @@ def forwarding_failed(reason: str) -> Declined:
     return Declined(50003, f"Error while forwarding the request to the primary: {reason}")
 
 
+def not_installed(reason: str) -> Declined:
+    """This registry lacks a library; Confluent has no code for it."""
+    return Declined(50101, reason)
+
+
 def primary_unknown() -> Declined:
     """Nobody may write at this moment; soon somebody will."""
     return Declined(50004, "The primary of the registry is not known at this moment; try again")

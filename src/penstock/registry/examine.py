@@ -14,8 +14,15 @@ from datetime import date
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
+from penstock.extras import MissingExtraError
 from penstock.gate.reader_breaks import ReaderBreak, find_reader_breaks
-from penstock.registry.errors import Declined, invalid_schema, schema_too_large, timed_out
+from penstock.registry.errors import (
+    Declined,
+    invalid_schema,
+    not_installed,
+    schema_too_large,
+    timed_out,
+)
 from penstock.schemas.compatibility import CompatibilityResult, EarlierVersion, Level, check
 from penstock.schemas.model import (
     UNCHECKABLE,
@@ -106,6 +113,8 @@ class Examiner:
             return self._cache.parse(text.source, text.imports, strict=strict)
         except InvalidSchemaError as wrong:
             raise invalid(text.source, str(wrong)) from None
+        except MissingExtraError as missing:
+            raise not_installed(f"this registry cannot read the schema: {missing}") from None
 
     def _canonical(
         self, text: Text, tagging: Tagging | None, normalize: bool, strict: bool

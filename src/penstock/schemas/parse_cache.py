@@ -15,6 +15,7 @@ from importlib import import_module
 from threading import Lock
 from typing import Final, Generic, Protocol, TypeVar, cast
 
+from penstock.extras import require
 from penstock.schemas.identity import fingerprint
 from penstock.schemas.model import (
     NO_IMPORTS,
@@ -45,6 +46,8 @@ def parse(
     source: SchemaText, imports: Imports = NO_IMPORTS, *, strict: bool = True
 ) -> ParsedSchema:
     """Parse a schema. `strict=False` is for schemas that are stored already."""
+    if source.type is SchemaType.PROTOBUF:
+        require("protobuf")
     language = cast(_Language, import_module(_ROOMS[source.type]))
     return language.parse(source.text, source.references, imports, strict=strict)
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.columns.arrow_records import HEADERS_TYPE
 from penstock.columns.compiled import Bools, Bytes, Int64s, read_only
-from penstock.columns.record_columns import HEADERS_TYPE, BytesPlaces
+from penstock.columns.record_columns import BytesPlaces
 from penstock.serde.errors import Reason
 from penstock.serde.frame import (
     GUID_BYTES,

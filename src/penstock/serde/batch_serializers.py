@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import bytes_to_arrow, headers_to_arrow, timestamps_to_arrow
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.open_batches import open_pages
 from penstock.columns.record_columns import BytesPlaces, RecordColumns
@@ -205,8 +206,8 @@ class BatchDeserializer:
         """The keys or values of records that were opened; headers count if they were wanted."""
         column = records.values if self._side is Side.VALUE else records.keys
         assert column is not None, "open what is to be read"
-        headers = None if records.headers is None else records.headers.to_arrow()
-        return self.deserialize_many(column.to_arrow(), headers)
+        headers = None if records.headers is None else headers_to_arrow(records.headers)
+        return self.deserialize_many(bytes_to_arrow(column), headers)
 
     def deserialize_batches(
         self,
@@ -314,9 +315,9 @@ def to_arrow(records: RecordColumns, read: ReadBatch) -> pa.RecordBatch:
     """
     assert len(records) == read.batch.num_rows, "what was read of these records"
     columns: dict[str, Any] = {"offset": pa.array(records.offsets)}
-    columns["timestamp"] = records.to_arrow().column("timestamp")
+    columns["timestamp"] = timestamps_to_arrow(records)
     if records.keys is not None:
-        columns["key"] = records.keys.to_arrow()
+        columns["key"] = bytes_to_arrow(records.keys)
     errors: list[str | None] = [None] * len(records)
     for wrong in read.wrongs:
         errors[wrong.row] = f"{wrong.reason}: {wrong.detail}"

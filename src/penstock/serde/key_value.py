@@ -6,6 +6,7 @@ from itertools import islice
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from penstock.extras import is_installed
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ArgumentError, ClientError, EncodeError
 from penstock.serde.frame import Side
@@ -120,7 +121,8 @@ def _are_vector(rows: Rows) -> bool:
     """Whether they have fields, as columns do, and are enough of them to be worth it."""
     if not isinstance(rows, list):
         return True
-    return len(rows) >= VECTOR_ROWS_MIN and set(map(type, rows)) <= {dict, NoneType}
+    has_fields = set(map(type, rows)) <= {dict, NoneType}
+    return len(rows) >= VECTOR_ROWS_MIN and has_fields and is_installed("arrow")
 
 
 def events_of(rows: Rows) -> list[Any]:

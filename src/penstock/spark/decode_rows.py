@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import ArrowArray, bytes_to_arrow, headers_to_arrow
 from penstock.columns.compiled import Bools
 from penstock.columns.open_batches import Wanted
-from penstock.columns.record_columns import ArrowArray, BytesColumn, BytesPlaces, RecordColumns
+from penstock.columns.record_columns import BytesColumn, BytesPlaces, RecordColumns
 from penstock.model import TopicPartition
 from penstock.protocol.batch import LOG_APPEND_TIME
 from penstock.serde.batch_serializers import BatchDeserializer, ReadBatch
@@ -156,7 +157,7 @@ class RowMaker:
         self, records: RecordColumns, headers: "ArrowArray | None", errors: _Errors
     ) -> ArrowArray:
         assert records.keys is not None, "opened because it is decoded"
-        read = self._read(records, records.keys.to_arrow(), headers, Side.KEY, None)
+        read = self._read(records, bytes_to_arrow(records.keys), headers, Side.KEY, None)
         for wrong in read.wrongs:
             errors.note(wrong.row, wrong.reason, wrong.detail, Side.KEY)
         unread = np.zeros(len(records), dtype=np.bool_)
@@ -228,7 +229,7 @@ class RowMaker:
         if is_raw:
             column = records.values if name == own.VALUE else records.keys
             assert column is not None, "opened because it is wanted"
-            return column.to_arrow()
+            return bytes_to_arrow(column)
         return errors.originals(records.value_places if name == own.VALUE else records.keys, rows)
 
 
@@ -258,7 +259,7 @@ def patiently(read: Callable[[], ReadBatch], wait_ms: int) -> ReadBatch:
 def _headers_if_any(records: RecordColumns) -> "ArrowArray | None":
     if records.headers is None or not len(records.headers.keys):
         return None
-    return records.headers.to_arrow()
+    return headers_to_arrow(records.headers)
 
 
 def _timestamps(records: RecordColumns) -> ArrowArray:
@@ -273,7 +274,7 @@ def _timestamp_types(records: RecordColumns) -> ArrowArray:
 
 def _headers(records: RecordColumns) -> ArrowArray:
     assert records.headers is not None, "opened because they are wanted"
-    return records.headers.to_arrow()
+    return headers_to_arrow(records.headers)
 
 
 def _schema_ids(records: RecordColumns) -> ArrowArray:

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.columns.arrow_records import ArrowArray, packed_bits
 from penstock.columns.compiled import Bools
-from penstock.columns.record_columns import ArrowArray
-from penstock.columns.vm.slots import packed_bits
 
 _arrow: Final[Any] = pa  # its stubs want the type to be known beforehand
 

@@ -63,7 +63,9 @@ def _last_records(
 
 
 def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_Record]:
-    from penstock.columns.open_batches import open_pages  # compiled kernels: not for every process
+    # Compiled kernels: not for every process.
+    from penstock.columns.arrow_records import headers_to_arrow
+    from penstock.columns.open_batches import open_pages
 
     for page in open_pages(
         chunk.records, start_offset=start, end_offset=end, aborted=chunk.aborted
@@ -71,7 +73,7 @@ def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_R
         column = page.values if side is Side.VALUE else page.keys
         assert column is not None, "every column was opened"
         assert page.headers is not None, "every column was opened"
-        headers = page.headers.to_arrow().to_pylist()
+        headers = headers_to_arrow(page.headers).to_pylist()
         for row in range(len(page)):
             content = column.row(row)
             if content is not None:

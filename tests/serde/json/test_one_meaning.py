@@ -4,7 +4,6 @@ import json
 import re
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from penstock.schemas.json import parse
 from penstock.serde.event_codec import Misfit
 from penstock.serde.json.columns import JsonRows
 from penstock.serde.json.event import JsonEncoder
-from penstock.serde.json.types import JsonColumns, columns_of
+from penstock.serde.json.value_types import JsonColumns, ListOf, MapOf, ObjectOf, columns_of
 
 NAMES = ("a", "b", "c")
 INTEGERS = st.one_of(
@@ -131,12 +130,13 @@ def cell(value: Any, kind: Any) -> Any:
         return None
     if kind is None:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if pa.types.is_struct(kind):
-        return {field.name: cell(value.get(field.name), field.type) for field in kind}
-    if pa.types.is_list(kind):
-        return [cell(one, kind.value_type) for one in value]
-    if pa.types.is_map(kind):
-        return {name: cell(one, kind.item_type) for name, one in value.items()}
+    match kind:
+        case ObjectOf(properties):
+            return {name: cell(value.get(name), of) for name, of in properties}
+        case ListOf(item):
+            return [cell(one, item) for one in value]
+        case MapOf(entry):
+            return {name: cell(one, entry) for name, one in value.items()}
     return value
 
 

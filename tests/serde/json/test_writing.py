@@ -22,7 +22,7 @@ from penstock.serde.json.arrow_values import NotPlain, values_of
 from penstock.serde.json.batch import rows_of
 from penstock.serde.json.columns import JsonRows
 from penstock.serde.json.event import JsonEncoder
-from penstock.serde.json.types import columns_of
+from penstock.serde.json.value_types import columns_of
 
 PREFIX = b"\x00\n\x00\n\x07"  # with what ends a line in it
 ANYTHING = parse("true")

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import ArrowArray, packed_bits
 from penstock.columns.avro import dict_kernels, read_kernels, write_kernels
 from penstock.columns.avro.dict_program import DictProgram
 from penstock.columns.avro.read_primitives import (
@@ -33,7 +34,6 @@ from penstock.columns.avro.read_primitives import (
 from penstock.columns.avro.read_program import NO_SLOT, DecodeProgram, Shape
 from penstock.columns.avro.write_program import EncodeProgram
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.record_columns import ArrowArray
 from penstock.columns.vm import dict_walk
 from penstock.columns.vm.arrow_arena import Arena, Input, first_output, grown
 from penstock.columns.vm.dict_walk import encoded_rows
@@ -45,7 +45,6 @@ from penstock.columns.vm.slots import (
     Kind,
     Limits,
     OutputTooLarge,
-    packed_bits,
 )
 
 _TRIAL_ROWS: Final = 64

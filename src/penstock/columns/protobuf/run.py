@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import ArrowArray, packed_bits
 from penstock.columns.compiled import Bytes, Int32s, Int64s, read_only
 from penstock.columns.protobuf import dict_kernels, read_kernels, write_kernels
 from penstock.columns.protobuf.dict_program import DictProgram
@@ -41,7 +42,6 @@ from penstock.columns.protobuf.read_primitives import (
 )
 from penstock.columns.protobuf.read_program import DEPTH_MAX, NONE, DecodeProgram, Shape
 from penstock.columns.protobuf.write_program import EncodeProgram
-from penstock.columns.record_columns import ArrowArray
 from penstock.columns.vm import dict_walk
 from penstock.columns.vm.arrow_arena import Arena, Input, first_output, grown_to_the_front
 from penstock.columns.vm.dict_walk import encoded_rows
@@ -53,7 +53,6 @@ from penstock.columns.vm.slots import (
     Kind,
     Limits,
     OutputTooLarge,
-    packed_bits,
 )
 
 _STACK_CELLS: Final = 4 * DEPTH_MAX

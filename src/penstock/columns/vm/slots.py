@@ -13,10 +13,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.compiled import Bools, Bytes, Int64s
-from penstock.columns.record_columns import ArrowArray
 
 PARTS: Final = 3
 _ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
@@ -146,8 +145,3 @@ class Encoded:
     buffer: Bytes
     offsets: Int64s
     errors: Bytes  # a Wrong per row
-
-
-def packed_bits(flags: NDArray[Any]) -> pa.Buffer:
-    """A byte per flag as Arrow has them, a bit each."""
-    return pa.py_buffer(np.packbits(flags, bitorder="little").data)

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.avro.dict_program import DictProgram
 from penstock.columns.avro.read_program import Wrong
 from penstock.columns.avro.run import decode, encode, encode_dicts
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.record_columns import ArrowArray
 from penstock.columns.vm.slots import USUAL_LIMITS, Decoded, Encoded, Limits
 from penstock.protocol.varint import Buffer
 from penstock.schemas.avro import AvroSchema

@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.read_program import CODE_FIELDS, NO_SLOT
 from penstock.columns.avro.run import decode
 from penstock.columns.avro.write_program import MEMBER_FIELDS, EncodeProgram
 from penstock.columns.compiled import read_only
-from penstock.columns.record_columns import ArrowArray
 from penstock.columns.vm.arrow_arena import Input
 from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.serde.avro.compile_read import VALUE, compile_decoder

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.columns.compiled import Int64s
 from penstock.serde.json.event import DECODER, UNSAYABLE
-from penstock.serde.json.types import VALUE, JsonColumns
+from penstock.serde.json.value_types import VALUE, JsonColumns
 
 Column: TypeAlias = Any  # an Arrow array; the stubs do not know what those of one type can do
 _NOWHERE: Final = np.empty(0, dtype=np.int64)

@@ -17,7 +17,8 @@ from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.validator import validation_error
 from penstock.serde.errors import Reason
 from penstock.serde.json.event import DECODER, UNREADABLE
-from penstock.serde.json.types import VALUE, JsonColumn, JsonColumns, columns_of
+from penstock.serde.json.types import arrow_type
+from penstock.serde.json.value_types import VALUE, JsonColumn, JsonColumns, columns_of
 
 _UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError)
 
@@ -37,8 +38,8 @@ class JsonDecoder:
         self._validates = validate
         self._is_object = known.is_object
         self._columns = _wanted(known.columns, columns)
-        typed = [one for one in self._columns if one.type is not None]
-        self._struct = pa.struct([pa.field(one.name, one.type) for one in typed])
+        typed = [(one.name, one.type) for one in self._columns if one.type is not None]
+        self._struct = pa.struct([pa.field(name, arrow_type(kind)) for name, kind in typed])
         self._read: Callable[[Any], Any] = DECODER.decode
 
     def decode(

@@ -19,7 +19,7 @@ from penstock.serde.json.batch import JsonDecoder, rows_of
 from penstock.serde.json.event import JsonEncoder
 from penstock.serde.json.lines import framed, lines_of
 from penstock.serde.json.number_check import NumberCheck
-from penstock.serde.json.types import JsonColumns, columns_of
+from penstock.serde.json.value_types import JsonColumns, columns_of
 
 ROWS_AT_ONCE: Final = 1000  # so that values and texts do not pile up
 _NO_ROWS: Final = np.empty(0, dtype=np.int64)

@@ -7,12 +7,18 @@ neither written nor read. Where a schema says no type, a column is text and any 
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.schemas.json import JsonSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.serde.json.value_types import (
+    VALUE,
+    ListOf,
+    MapOf,
+    ObjectOf,
+    Scalar,
+    ValueType,
+    columns_of,
+)
 
 INTEGER_BITS: Final = 63
 EXACT_MAX: Final = 1 << 53  # the last whole number up to which doubles have all of them
@@ -48,8 +54,6 @@ class NumberCheck:
 
     @cached_property
     def _check(self) -> _Check | None:
-        from penstock.serde.json.types import VALUE, columns_of  # Arrow is heavy
-
         known = columns_of(self._schema)
         if not known.is_object:
             kind = known.columns[0].type
@@ -69,28 +73,27 @@ def _may_misfit(text: bytes) -> bool:
     return _LONG in looks
 
 
-def _check_of(kind: "pa.DataType") -> _Check | None:
-    import pyarrow as pa
+def _check_of(kind: ValueType) -> _Check | None:
+    match kind:
+        case Scalar.INTEGER:
+            return _integer
+        case Scalar.NUMBER:
+            return _number
+        case ObjectOf(properties):
+            return _members(properties)
+        case ListOf(items):
+            item = _check_of(items)
+            return None if item is None else lambda value: _first(map(_optional(item), value))
+        case MapOf(values):
+            entry = _check_of(values)
+            if entry is None:
+                return None
+            return lambda value: _first(map(_optional(entry), value.values()))
+        case _:
+            return None
 
-    of: Any = kind
-    if pa.types.is_integer(of):
-        return _integer
-    if pa.types.is_floating(of):
-        return _number
-    if pa.types.is_struct(of):
-        return _members([(field.name, field.type) for field in of])
-    if pa.types.is_list(of):
-        item = _check_of(of.value_type)
-        return None if item is None else lambda value: _first(map(_optional(item), value))
-    if pa.types.is_map(of):
-        entry = _check_of(of.item_type)
-        return (
-            None if entry is None else lambda value: _first(map(_optional(entry), value.values()))
-        )
-    return None
 
-
-def _members(fields: "list[tuple[str, pa.DataType]]") -> _Check | None:
+def _members(fields: Iterable[tuple[str, ValueType]]) -> _Check | None:
     checks = [(name, made) for name, kind in fields if (made := _check_of(kind)) is not None]
     if not checks:
         return None

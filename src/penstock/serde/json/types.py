@@ -1,200 +1,28 @@
-"""Which Arrow type a JSON Schema says values have.
+"""Which Arrow type the values of a JSON Schema's type have."""
 
-Only what the schema asserts counts, since every value is validated before it becomes Arrow: a
-`type`, the values of `enum` and `const`, what all branches of `anyOf` or `oneOf` have in common,
-and all parts of `allOf` together; null beside it makes no difference. What a schema leaves open or
-says of itself is JSON text: such a column loses nothing. An object with `properties` is a struct of
-them, whatever else it may have is left out; one with `additionalProperties` alone is a map.
-Integers have 64 bits and numbers are doubles: a value that does not fit exactly is a wrong row,
-never another value.
-"""
-
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
 
-from penstock.schemas.json import JsonSchema
-from penstock.schemas.json.references import Documents
-from penstock.schemas.model import InvalidSchemaError
+from penstock.serde.json.value_types import ListOf, MapOf, ObjectOf, Scalar, ValueType
 
-VALUE: Final = "value"  # the one column of a schema that asserts no object
-REFERENCES_MAX: Final = 32  # from one $ref to the next
-TYPES_MAX: Final = 10_000  # in one schema, references written out; beyond, a type is text
-PARTS_MAX: Final = 1_000  # of one schema, through allOf; what is beyond says nothing
-DEPTH_MAX: Final = 8  # choices within choices that a type is looked for in
-
-_SCALARS: Final[Mapping[str, pa.DataType]] = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-}
-
-_NUMBERS: Final = frozenset(("integer", "number"))
-_IMPLIED: Final = {"number": ("integer", "number")}
-_KINDS: Final[Mapping[type, str]] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    type(None): "null",
-    list: "array",
+_SCALARS: Final[Mapping[Scalar, pa.DataType]] = {
+    Scalar.STRING: pa.string(),
+    Scalar.INTEGER: pa.int64(),
+    Scalar.NUMBER: pa.float64(),
+    Scalar.BOOLEAN: pa.bool_(),
 }
 
 
-class JsonColumn(NamedTuple):
-    """A column; without a type it is JSON text."""
-
-    name: str
-    type: pa.DataType | None
-
-
-class JsonColumns(NamedTuple):
-    """The columns of a schema."""
-
-    columns: tuple[JsonColumn, ...]
-    is_object: bool  # if not there is one column, of whole values
-    required: frozenset[str]
-
-
-def columns_of(schema: JsonSchema) -> JsonColumns:
-    """A column per property of an object, or one for everything."""
-    typing = _Typing(schema.documents)
-    parts = typing.parts(schema.documents.root)
-    properties = _properties(parts)
-    if typing.kinds(parts) != frozenset(("object",)) or not properties:
-        column = JsonColumn(VALUE, typing.type(schema.documents.root))
-        return JsonColumns((column,), is_object=False, required=frozenset())
-    columns = tuple(JsonColumn(name, typing.type(*given)) for name, given in properties.items())
-    required = frozenset(name for part in parts for name in _names(part.get("required")))
-    return JsonColumns(columns, is_object=True, required=required)
-
-
-def _names(value: Any) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def _properties(parts: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """What all parts say about each property."""
-    found: dict[str, list[Any]] = {}
-    for part in parts:
-        properties = part.get("properties")
-        for name, given in properties.items() if isinstance(properties, dict) else ():
-            found.setdefault(name, []).append(given)
-    return found
-
-
-class _Typing:
-    """A schema is a list of parts here, all of which a value satisfies."""
-
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
-        self._open: set[int] = set()  # by id: schemas that are within themselves have no type
-        self._count = 0
-
-    def resolved(self, schema: Any) -> dict[str, Any] | None:
-        """The schema itself, where its $refs lead to; None if nothing is asserted."""
-        for _ in range(REFERENCES_MAX):
-            if not isinstance(schema, dict):
-                return None
-            if "$ref" not in schema:
-                return schema
-            try:
-                schema = self._documents.target(schema).schema
-            except InvalidSchemaError:
-                return None
-        return None
-
-    def parts(self, *schemas: Any) -> list[dict[str, Any]]:
-        """The schemas, what their `allOf` adds, and the only branch that a choice has but null."""
-        found: list[dict[str, Any]] = []
-        waiting = list(reversed(schemas))
-        while waiting and len(found) < PARTS_MAX:
-            schema = self.resolved(waiting.pop())
-            if schema is None or any(schema is one for one in found):
-                continue
-            found.append(schema)
-            for keyword in ("allOf", "anyOf", "oneOf"):
-                branches = schema.get(keyword)
-                if not isinstance(branches, list):
-                    continue
-                if keyword != "allOf":
-                    branches = [one for one in branches if one != {"type": "null"}]
-                if keyword == "allOf" or len(branches) == 1:
-                    waiting += reversed(branches)
-        return found
-
-    def kinds(self, parts: list[dict[str, Any]], depth: int = 0) -> frozenset[str] | None:
-        """The types that all parts allow, null aside; a number may be an integer. None: any."""
-        allowed: frozenset[str] | None = None
-        for part in parts:
-            for kinds in self._asserted(part, depth):
-                allowed = kinds if allowed is None else allowed & kinds
-        return None if allowed is None else allowed - {"null"}
-
-    def _asserted(self, part: dict[str, Any], depth: int) -> Iterator[frozenset[str]]:
-        """What each keyword of a part says about the type."""
-        named = part.get("type")
-        if named is not None:
-            names = named if isinstance(named, list) else [named]
-            yield frozenset(one for name in names for one in _IMPLIED.get(name, (name,)))
-        if isinstance(part.get("enum"), list):
-            yield frozenset(map(_kind_of, part["enum"]))
-        if "const" in part:
-            yield frozenset((_kind_of(part["const"]),))
-        for keyword in ("anyOf", "oneOf"):
-            branches = part.get(keyword)
-            if isinstance(branches, list) and depth < DEPTH_MAX:
-                each = [self.kinds(self.parts(one), depth + 1) for one in branches]
-                if None not in each:
-                    yield frozenset(kind for kinds in each if kinds for kind in kinds)
-
-    def type(self, *schemas: Any) -> pa.DataType | None:
-        """The type that schemas assert together; None if there is none that Arrow has."""
-        parts = self.parts(*schemas)
-        keys = {id(part) for part in parts}
-        self._count += 1
-        if not parts or keys & self._open or self._count > TYPES_MAX:
-            return None
-        self._open |= keys
-        kind = self._common(parts)
-        self._open -= keys
-        return kind
-
-    def _common(self, parts: list[dict[str, Any]]) -> pa.DataType | None:
-        kinds = self.kinds(parts)
-        if not kinds:
-            return None
-        if len(kinds) > 1:
-            return pa.float64() if kinds == _NUMBERS else None
-        kind = next(iter(kinds))
-        if kind == "array":
-            return self._list(parts)
-        return self._object(parts) if kind == "object" else _SCALARS.get(kind)
-
-    def _list(self, parts: list[dict[str, Any]]) -> pa.DataType | None:
-        if any("prefixItems" in part or isinstance(part.get("items"), list) for part in parts):
-            return None
-        item = self.type(*(part["items"] for part in parts if "items" in part))
-        return None if item is None else pa.list_(item)
-
-    def _object(self, parts: list[dict[str, Any]]) -> pa.DataType | None:
-        properties = _properties(parts)
-        if properties:
-            types = {name: self.type(*given) for name, given in properties.items()}
-            if any(one is None for one in types.values()):
-                return None
-            return pa.struct([pa.field(name, one) for name, one in types.items() if one])
-        if any("patternProperties" in part for part in parts):
-            return None
-        given = [part["additionalProperties"] for part in parts if "additionalProperties" in part]
-        value = self.type(*given)
-        return None if value is None else pa.map_(pa.string(), value)
-
-
-def _kind_of(value: Any) -> str:
-    """The narrowest type of a value."""
-    if isinstance(value, Decimal):  # as schemas are read
-        return "integer" if value == value.to_integral_value() else "number"
-    return _KINDS.get(type(value), "object")
+def arrow_type(value: ValueType) -> pa.DataType:
+    """The type of a column of such values."""
+    match value:
+        case Scalar():
+            return _SCALARS[value]
+        case ListOf(item):
+            return pa.list_(arrow_type(item))
+        case MapOf(entry):
+            return pa.map_(pa.string(), arrow_type(entry))
+        case ObjectOf(properties):
+            return pa.struct([pa.field(name, arrow_type(one)) for name, one in properties])

@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.compiled import Bytes, Int64s, read_only
 from penstock.columns.protobuf.read_program import Wrong
 from penstock.columns.protobuf.run import decode, encode
-from penstock.columns.record_columns import ArrowArray
 from penstock.columns.vm.slots import USUAL_LIMITS, Decoded, Encoded, Limits
 from penstock.protocol.varint import Buffer
 from penstock.serde.avro.compile_write import with_nulls
