@@ -1,9 +1,9 @@
-"""Checks hostile schemas and prints what each check cost: `budget_worker.py LANGUAGE SEED COUNT`.
+"""Checks expensive schemas and prints the costs: `budget_worker.py LANGUAGE SEED COUNT`.
 
-A process of its own, so that its peak of memory is that of the checks. One JSON object per line:
-the case, the seconds of processor time, how far the peak of memory rose, the characters of the
-answer, and the kind of the first difference. LANGUAGE may also be `named`: then the cases are the
-ones below that have a name.
+Runs in its own process, so that its peak of memory is that of the checks. Prints one JSON object
+per line: the case, the seconds of processor time, the rise of the peak of memory, the characters of
+the result, and the kind of the first difference. With `named` as LANGUAGE the cases are those of
+`named_cases`.
 """
 
 import json
@@ -32,7 +32,7 @@ from penstock.schemas.parse_cache import SchemaCache
 from penstock.schemas.readers import Reader
 
 CACHE = SchemaCache()
-LAYERS = (3, 25)  # of types that refer to the layers below them
+LAYERS = (3, 25)  # of types that use the layers below them
 PRIMITIVES = ("int", "long", "string", "bytes", "double", "null")
 SCALARS = ("int32", "int64", "string", "bytes", "double", "sint32")
 
@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 
 def avro_case(seed: int) -> Case:
-    """Records in layers, each naming some of those below it, and now and then one above it."""
+    """Records in layers; each uses some of the layers below it, and sometimes one above it."""
     random = Random(seed)
     layers = random.randint(*LAYERS)
     width = random.randint(1, 3)
@@ -78,21 +78,21 @@ class _AvroWriter:
     def text(self) -> str:
         return json.dumps(self._record(0, 0))
 
-    def _record(self, layer: int, place: int) -> Any:
+    def _record(self, layer: int, column: int) -> Any:
         if layer >= len(self._plan):
             return self._leaf
-        name = f"R{layer}_{place}"
+        name = f"R{layer}_{column}"
         if name in self._written:
             return name
         self._written.add(name)
         fields = [
             {"name": f"f{index}", "type": self._linked(*link)}
-            for index, link in enumerate(self._plan[layer][place])
+            for index, link in enumerate(self._plan[layer][column])
         ]
         return {"type": "record", "name": name, "fields": fields}
 
-    def _linked(self, kind: str, layer: int, place: int) -> Any:
-        linked = self._record(layer, place)
+    def _linked(self, kind: str, layer: int, column: int) -> Any:
+        linked = self._record(layer, column)
         if kind == "array":
             return {"type": "array", "items": linked}
         if kind == "map":
@@ -105,18 +105,18 @@ class _AvroWriter:
 
 
 def json_case(seed: int) -> Case:
-    """Definitions in layers that combine those below them in all ways, and refer back."""
+    """Definitions in layers that combine those below them in all ways, with cycles."""
     random = Random(seed)
     layers = random.randint(*LAYERS)
     width = random.randint(1, 3)
     definitions = {
-        f"d{layer}_{place}": _json_definition(random, layer, layers, width)
+        f"d{layer}_{column}": _json_definition(random, layer, layers, width)
         for layer in range(layers)
-        for place in range(width)
+        for column in range(width)
     }
     texts = []
     for leaf in random.choices(("string", "integer", "number", "boolean"), k=2):
-        leaves = {f"d{layers}_{place}": {"type": leaf} for place in range(width)}
+        leaves = {f"d{layers}_{column}": {"type": leaf} for column in range(width)}
         texts.append(json.dumps({"$ref": "#/$defs/d0_0", "$defs": {**definitions, **leaves}}))
     return Case(f"json {seed}", SchemaType.JSON, texts[0], texts[1])
 
@@ -146,26 +146,26 @@ def _json_definition(random: Random, layer: int, layers: int, width: int) -> Any
 
 
 def protobuf_case(seed: int) -> Case:
-    """Imported messages in layers: only imported types are compared where they are named."""
+    """Imported messages in layers: only imported types are compared where they are used."""
     random = Random(seed)
     layers = random.randint(*LAYERS)
     width = random.randint(1, 3)
     bodies = {
-        (layer, place): [
+        (layer, column): [
             _protobuf_target(random, layer, layers, width) for _ in range(random.randint(1, 4))
         ]
         for layer in range(layers)
-        for place in range(width)
+        for column in range(width)
     }
     imports = []
     for leaf in random.choices(SCALARS, k=2):
         lines = ['syntax = "proto3";', "package shared;"]
-        for (layer, place), targets in bodies.items():
+        for (layer, column), targets in bodies.items():
             fields = "".join(
                 f"{leaf if target is None else target} f{index} = {index + 1};"
                 for index, target in enumerate(targets)
             )
-            lines.append(f"message M{layer}_{place} {{{fields}}}")
+            lines.append(f"message M{layer}_{column} {{{fields}}}")
         imports.append({"shared.proto": "\n".join(lines)})
     text = 'syntax = "proto3"; import "shared.proto"; message Root { shared.M0_0 root = 1; }'
     return Case(f"protobuf {seed}", SchemaType.PROTOBUF, text, text, *imports)
@@ -177,7 +177,7 @@ def _protobuf_target(random: Random, layer: int, layers: int, width: int) -> str
 
 
 def nested_avro(levels: int, leaf: str, *, back: bool = False) -> str:
-    """Each record defines the one below it and names it twice more."""
+    """Each record defines the record below it and uses it twice more."""
     schema: Any = {"type": "record", "name": "n0", "fields": [{"name": "v", "type": leaf}]}
     if back:
         schema["fields"].append({"name": "top", "type": ["null", f"n{levels}"]})
@@ -217,7 +217,7 @@ def avro_record(names: list[str], leaf: str) -> str:
 
 
 def avro_enum(symbols: int, prefix: str) -> str:
-    """An enum that many records hold."""
+    """An enum that is used in many fields."""
     enum = {"type": "enum", "name": "E", "symbols": [f"{prefix}{one}" for one in range(symbols)]}
     fields = [{"name": "e", "type": enum}]
     fields += [{"name": f"f{one}", "type": {"type": "array", "items": "E"}} for one in range(1_000)]
@@ -225,7 +225,7 @@ def avro_enum(symbols: int, prefix: str) -> str:
 
 
 def json_one_of(branches: int, prefix: str) -> str:
-    """Objects that a constant tells apart."""
+    """Objects that differ in a constant."""
     return json.dumps(
         {
             "oneOf": [
@@ -248,7 +248,7 @@ def json_properties(properties: int, prefix: str, **more: Any) -> str:
 
 
 def json_levels(levels: int, leaf: str, name: str = "") -> str:
-    """Each definition names the one below it three times."""
+    """Each definition uses the definition below it three times."""
     definitions: dict[str, Any] = {"d0": {"type": leaf}}
     for level in range(1, levels + 1):
         ref = {"$ref": f"#/$defs/d{level - 1}"}
@@ -264,8 +264,8 @@ def protobuf_fields(fields: int, first: int, leaf: str = "int32") -> str:
 
 
 def named_cases() -> Iterator[Case]:
-    """What was seen to hurt, and its cousins."""
-    avro, of_json, protobuf = SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF
+    """Cases that were expensive once, and similar ones."""
+    avro, json_, protobuf = SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF
     names = [f"f{one}" for one in range(20_000)]
     yield Case("avro 13 levels", avro, nested_avro(13, "int"), nested_avro(13, "string"))
     yield Case("avro 40 levels", avro, nested_avro(40, "int"), nested_avro(40, "string"))
@@ -276,7 +276,7 @@ def named_cases() -> Iterator[Case]:
         nested_avro(40, "string", back=True),
     )
     yield Case("avro union of 1500", avro, avro_union(1_500, "a"), avro_union(1_500, "b"))
-    yield Case("avro union of 1500, kept", avro, avro_union(1_500, "a"), avro_union(1_501, "a"))
+    yield Case("avro union of 1500, extended", avro, avro_union(1_500, "a"), avro_union(1_501, "a"))
     yield Case(
         "avro union of 1500 of one name",
         avro,
@@ -297,25 +297,25 @@ def named_cases() -> Iterator[Case]:
         avro_record([f"{'x' * 200_000}{one}" for one in range(4)], "int"),
         avro_record([f"{'y' * 200_000}{one}" for one in range(4)], "int"),
     )
-    yield Case("json oneOf 400", of_json, json_one_of(400, "a"), json_one_of(400, "b"))
-    yield Case("json oneOf 400, kept", of_json, json_one_of(400, "a"), json_one_of(401, "a"))
+    yield Case("json oneOf 400", json_, json_one_of(400, "a"), json_one_of(400, "b"))
+    yield Case("json oneOf 400, extended", json_, json_one_of(400, "a"), json_one_of(401, "a"))
     yield Case(
         "json 24000 properties",
-        of_json,
+        json_,
         json_properties(24_000, "a"),
         json_properties(24_000, "b"),
     )
     patterns = {f"^{one}x$": {"type": "string"} for one in range(5_000)}
     yield Case(
         "json patterns",
-        of_json,
+        json_,
         json_properties(5_000, "a", patternProperties=patterns, additionalProperties=False),
         json_properties(5_000, "b", patternProperties=patterns, additionalProperties=False),
     )
-    yield Case("json 40 levels", of_json, json_levels(40, "string"), json_levels(40, "integer"))
+    yield Case("json 40 levels", json_, json_levels(40, "string"), json_levels(40, "integer"))
     yield Case(
         "json 60 levels of long names",
-        of_json,
+        json_,
         json_levels(60, "string", "x" * 5_000),
         json_levels(60, "integer", "x" * 5_000),
     )
@@ -333,20 +333,23 @@ def named_cases() -> Iterator[Case]:
     )
 
 
-def registry_check(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
-    """As the registry checks it; the characters of its answer."""
-    verdict = check(
+def registry_check(_case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
+    """As the registry checks it; returns the characters of its response."""
+    result = check(
         Level.FULL, new, [EarlierVersion(1, old)], incompatibilities=CACHE.incompatibilities
     )
-    found = find_reader_breaks(
+    reader_breaks = find_reader_breaks(
         Reader("reader", schema=old), new, None, incompatibilities=CACHE.incompatibilities
     )
     return sum(
-        map(len, [*incompatibility_messages(verdict, Level.FULL), *reader_break_messages(found)])
+        map(
+            len,
+            [*incompatibility_messages(result, Level.FULL), *reader_break_messages(reader_breaks)],
+        )
     )
 
 
-def advice(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
+def advice(_case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
     """As `penstock schema diff` does."""
     explanation = explain(new, old)
     return sum(len(one.sentence) + len(one.path) for one in explanation.changes)
@@ -370,7 +373,7 @@ CHECKS: tuple[Callable[[Case, ParsedSchema, ParsedSchema], int], ...] = (
 
 
 def parsed(case: Case) -> tuple[ParsedSchema, ParsedSchema]:
-    """Both schemas, each with references of its own."""
+    """Both schemas, each with its own references."""
     sides = []
     for version, (text, imports) in enumerate(
         ((case.old, case.old_imports), (case.new, case.new_imports)), 1
@@ -397,7 +400,7 @@ def main() -> None:
             start_s = time.process_time()
             characters = run(case, old, new)
             spent_s = time.process_time() - start_s
-            told = {
+            cost = {
                 "case": case.name,
                 "check": run.__name__,
                 "cpu_s": round(spent_s, 3),
@@ -405,7 +408,7 @@ def main() -> None:
                 "characters": characters,
                 "first": next((one.kind for one in CACHE.incompatibilities(new, old)), None),
             }
-            sys.stdout.write(f"{json.dumps(told)}\n")
+            sys.stdout.write(f"{json.dumps(cost)}\n")
             sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""What a check may cost, whatever the two schemas are: time, memory and the size of the answer."""
+"""The cost of a check is limited for any two schemas: time, memory and size of the result."""
 
 import json
 import subprocess
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock.schemas.compare_limits import DIFFERENCES_MAX
 from penstock.schemas.compatibility import EarlierVersion, Level, check, incompatibility_messages
-from penstock.schemas.model import DIFFERENCES_MAX, SchemaText, SchemaType
+from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.parse_cache import parse
 
 WORKER = Path(__file__).parent / "budget_worker.py"
@@ -28,46 +29,46 @@ def costs(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def exceeding(found: list[dict[str, Any]], cpu_s_max: float) -> list[dict[str, Any]]:
+def exceeding(checks: list[dict[str, Any]], cpu_s_max: float) -> list[dict[str, Any]]:
     return [
-        one
-        for one in found
-        if one["cpu_s"] > cpu_s_max
-        or one["peak_mb"] > PEAK_MB_MAX
-        or (one["check"] == "registry_check" and one["characters"] > CHARACTERS_MAX)
+        check
+        for check in checks
+        if check["cpu_s"] > cpu_s_max
+        or check["peak_mb"] > PEAK_MB_MAX
+        or (check["check"] == "registry_check" and check["characters"] > CHARACTERS_MAX)
     ]
 
 
 @pytest.mark.parametrize("language", ["avro", "json", "protobuf"])
 def test_random_recursive_and_diamond_shaped_schemas_stay_within_the_budget(language: str) -> None:
-    found = costs(language, "1000", "40")
-    assert len(found) == 40 * 3
-    assert exceeding(found, CPU_S_MAX) == []
-    assert any(one["first"] for one in found), "none of the pairs differs"
+    checks = costs(language, "1000", "40")
+    assert len(checks) == 40 * 3
+    assert exceeding(checks, CPU_S_MAX) == []
+    assert any(check["first"] for check in checks), "at least one pair differs"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["avro", "json", "protobuf"])
 def test_many_more_random_schemas_stay_within_the_budget(language: str) -> None:
-    found = costs(language, "5000", "400")
-    assert exceeding(found, MANY_CPU_S_MAX) == []
+    checks = costs(language, "5000", "400")
+    assert exceeding(checks, MANY_CPU_S_MAX) == []
 
 
 @pytest.mark.slow
 def test_large_and_hostile_schemas_stay_within_the_budget() -> None:
-    found = costs("named", "0", "0")
-    assert exceeding(found, LARGE_CPU_S_MAX) == []
-    verdicts = {one["case"]: one["first"] for one in found}
-    assert verdicts["avro 40 levels"] == "TYPE_MISMATCH"
-    assert verdicts["avro 40 levels that refer back"] == "TYPE_MISMATCH"
-    assert verdicts["avro union of 1500"] == "MISSING_UNION_BRANCH"
-    assert verdicts["avro union of 1500, kept"] is None
-    assert verdicts["json oneOf 400, kept"] is None
-    assert verdicts["protobuf 15000 fields changed"] == "FIELD_SCALAR_KIND_CHANGED"
+    checks = costs("named", "0", "0")
+    assert exceeding(checks, LARGE_CPU_S_MAX) == []
+    first = {check["case"]: check["first"] for check in checks}
+    assert first["avro 40 levels"] == "TYPE_MISMATCH"
+    assert first["avro 40 levels that refer back"] == "TYPE_MISMATCH"
+    assert first["avro union of 1500"] == "MISSING_UNION_BRANCH"
+    assert first["avro union of 1500, extended"] is None
+    assert first["json oneOf 400, extended"] is None
+    assert first["protobuf 15000 fields changed"] == "FIELD_SCALAR_KIND_CHANGED"
 
 
 def nested(levels: int, leaf: str) -> str:
-    """Each record defines the one below it and names it twice more."""
+    """Each record defines the record below it and uses it twice more."""
     schema: Any = {"type": "record", "name": "n0", "fields": [{"name": "v", "type": leaf}]}
     for level in range(1, levels + 1):
         below = f"n{level - 1}"
@@ -81,33 +82,35 @@ def avro(text: str) -> Any:
     return parse(SchemaText(SchemaType.AVRO, text))
 
 
-def test_differences_that_triple_with_each_level_of_an_avro_schema_are_cut_off() -> None:
+def test_differences_that_triple_with_each_level_of_an_avro_schema_are_limited() -> None:
     reader, writer = avro(nested(40, "string")), avro(nested(40, "int"))
-    found = reader.incompatibilities(writer)
-    assert 500 < len(found) <= DIFFERENCES_MAX  # or fewer, for the paths are long
-    assert {one.kind for one in found} == {"TYPE_MISMATCH"}
+    differences = reader.incompatibilities(writer)
+    assert 500 < len(differences) <= DIFFERENCES_MAX  # or fewer, because the paths are long
+    assert {one.kind for one in differences} == {"TYPE_MISMATCH"}
 
 
-def test_fewer_differences_than_the_limit_are_all_reported_as_often_as_they_are_met() -> None:
+def test_a_difference_is_reported_for_every_path_below_the_limit() -> None:
     reader, writer = avro(nested(5, "string")), avro(nested(5, "int"))
-    found = reader.incompatibilities(writer)
-    assert len(found) == 3**5
-    assert len(set(found)) == 1  # a pair met again is reported from where it was met first
+    differences = reader.incompatibilities(writer)
+    assert len(differences) == 3**5
+    assert (
+        len(set(differences)) == 1
+    )  # a pair is always reported with the path of its first comparison
 
 
-def test_an_answer_says_how_many_differences_it_leaves_out() -> None:
-    fields = [{"name": f"{'x' * 1_000}{one}", "type": "int"} for one in range(900)]
+def test_the_messages_say_how_many_differences_are_left_out() -> None:
+    fields = [{"name": f"{'x' * 1_000}{number}", "type": "int"} for number in range(900)]
     new = avro(json.dumps({"type": "record", "name": "R", "fields": fields}))
     old = avro('{"type": "record", "name": "R", "fields": []}')
-    verdict = check(Level.BACKWARD, new, [EarlierVersion(1, old)])
-    told = incompatibility_messages(verdict, Level.BACKWARD)
-    assert sum(map(len, told)) < 300_000
-    left_out = len(verdict.breaks) - len(told) + 4
-    assert f"{{more: '{left_out} more differences are not listed'}}" in told
+    result = check(Level.BACKWARD, new, [EarlierVersion(1, old)])
+    messages = incompatibility_messages(result, Level.BACKWARD)
+    assert sum(map(len, messages)) < 300_000
+    left_out = len(result.breaks) - len(messages) + 4
+    assert f"{{more: '{left_out} more differences are not listed'}}" in messages
 
 
-def test_a_break_after_a_thousand_harmless_protobuf_changes_is_still_a_break() -> None:
-    fields = "".join(f"int32 f{one} = {one};" for one in range(2, 1_502))
+def test_a_break_after_a_thousand_compatible_protobuf_changes_is_reported() -> None:
+    fields = "".join(f"int32 f{number} = {number};" for number in range(2, 1_502))
     old = parse(SchemaText(SchemaType.PROTOBUF, 'syntax = "proto3"; message Z { int32 a = 1; }'))
     both = f'syntax = "proto3"; message A {{ {fields} }} message Z {{ string a = 1; }}'
     new = parse(SchemaText(SchemaType.PROTOBUF, both))

@@ -1,4 +1,4 @@
-"""Golden values, made by hand: the bytes that go into each MD5 are written out."""
+"""Fingerprints, with the bytes of each MD5 written out by hand."""
 
 import hashlib
 

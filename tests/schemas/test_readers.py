@@ -1,4 +1,4 @@
-"""What a proposed schema does to those who said that they read, in every language."""
+"""What a proposed schema breaks for declared readers, in every language."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ def objects(*names: str) -> ParsedSchema:
     )
 
 
-def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
+def test_a_renamed_protobuf_field_breaks_a_reader_that_uses_the_name() -> None:
     before = parse(
         SchemaText(
             SchemaType.PROTOBUF,
@@ -76,9 +76,7 @@ def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
         ]
     assert find_reader_breaks(by_name, before, before) == ()
     own_schema = replace(by_name, schema=before, only_fields=False)
-    assert find_reader_breaks(own_schema, after, before) == (), (
-        "it sees the names of its own schema"
-    )
+    assert find_reader_breaks(own_schema, after, before) == (), "its own schema has the old names"
 
 
 @pytest.mark.parametrize(
@@ -90,17 +88,19 @@ def test_a_protobuf_field_with_another_name_breaks_who_uses_the_name() -> None:
     ],
     ids=["avro", "protobuf", "json"],
 )
-def test_a_field_that_is_used_is_missed(before: ParsedSchema, after: ParsedSchema) -> None:
+def test_removing_a_used_field_breaks_its_reader(before: ParsedSchema, after: ParsedSchema) -> None:
     reader = Reader("fraud-scorer", "7", schema=before, fields=("coupon",))
-    (harm,) = find_reader_breaks(reader, after, None)
-    assert harm.sentence == "removing `coupon` breaks fraud-scorer 7, which uses it"
-    assert (harm.kind, harm.path) == ("FIELD_IN_USE_REMOVED", "coupon")
+    (broken,) = find_reader_breaks(reader, after, None)
+    assert broken.sentence == "removing `coupon` breaks fraud-scorer 7, which uses it"
+    assert (broken.kind, broken.path) == ("FIELD_IN_USE_REMOVED", "coupon")
     assert find_reader_breaks(Reader("other", schema=before, fields=("id",)), after, None) == ()
-    assert find_reader_breaks(Reader("nobody"), after, None) == (), "nothing was promised"
+    assert find_reader_breaks(Reader("bi"), after, None) == (), (
+        "without a version there is nothing to break"
+    )
     assert find_reader_breaks(Reader("fraud-scorer", fields=("coupon",)), after, before) != ()
 
 
-def test_a_reader_of_fields_minds_only_those() -> None:
+def test_a_reader_of_fields_depends_on_those_fields_only() -> None:
     before, after = avro(ID, TOTAL), avro(ID, ("total", {"type": "string"}))
     whole = Reader("all", schema=before)
     assert [one.kind for one in find_reader_breaks(whole, after, None)] == ["TYPE_MISMATCH"]
@@ -109,24 +109,24 @@ def test_a_reader_of_fields_minds_only_those() -> None:
 
 
 def test_another_language_breaks_every_reader() -> None:
-    (harm,) = find_reader_breaks(Reader("r", schema=avro(ID)), objects("id"), None)
-    assert (harm.before, harm.after) == ("AVRO", "JSON")
-    assert "reader:'r'" in reader_break_messages([harm])[0]
+    (broken,) = find_reader_breaks(Reader("r", schema=avro(ID)), objects("id"), None)
+    assert (broken.before, broken.after) == ("AVRO", "JSON")
+    assert "reader:'r'" in reader_break_messages([broken])[0]
 
 
-def test_a_reader_comes_back_from_what_is_kept() -> None:
+def test_a_stored_reader_is_read_back() -> None:
     schema = avro(ID)
     reader = Reader("a b", "7", "risk", schema, ("id", "x.y"), True, date(2026, 12, 31))
-    kept = reader_subject(":.eu:orders/1", "a b")
-    assert kept.startswith(":.readers:")
-    assert read_reader(reader_name(kept), schema, reader_properties(reader)) == reader
+    stored = reader_subject(":.eu:orders/1", "a b")
+    assert stored.startswith(":.readers:")
+    assert read_reader(reader_name(stored), schema, reader_properties(reader)) == reader
     assert not reader.is_expired(date(2026, 12, 31))
     assert reader.is_expired(date(2027, 1, 1))
 
 
-def test_what_is_no_reader_is_told() -> None:
+def test_an_invalid_reader_is_refused() -> None:
     for name in ("", "a/b"):
-        with pytest.raises(InvalidReaderError, match="no name"):
+        with pytest.raises(InvalidReaderError, match="invalid reader name"):
             reader_subject("orders-value", name)
-    with pytest.raises(InvalidReaderError, match="no date"):
+    with pytest.raises(InvalidReaderError, match="invalid expiry date"):
         read_reader("r", avro(ID), {EXPIRES: "soon", FIELDS: "id"})

@@ -87,23 +87,25 @@ def added(path: str, *tags: str, is_record: bool = False) -> Tagging:
         (SchemaType.JSON, JSON, "object.definitions.Part.object.j", False),
     ],
 )
-def test_tags_come_and_go(language: SchemaType, text: str, path: str, is_record: bool) -> None:
-    plain = read(language, text)
-    tagged = plain.tagged(added(path, "PII", "GDPR", is_record=is_record))
+def test_tags_are_added_and_removed(
+    language: SchemaType, text: str, path: str, is_record: bool
+) -> None:
+    untagged = read(language, text)
+    tagged = untagged.tagged(added(path, "PII", "GDPR", is_record=is_record))
     assert (tagged.canonical.count("PII"), tagged.canonical.count("GDPR")) == (1, 1)
     assert read(language, tagged.canonical).canonical == tagged.canonical
-    assert tagged.incompatibilities(plain) == plain.incompatibilities(tagged) == ()
+    assert tagged.incompatibilities(untagged) == untagged.incompatibilities(tagged) == ()
     entity = Entity(is_record, path)
     fewer = tagged.tagged(Tagging({}, {entity: ("GDPR",)}))
     assert (fewer.canonical.count("PII"), fewer.canonical.count("GDPR")) == (1, 0)
-    assert fewer.tagged(Tagging({}, {entity: ("PII", "nobody's")})).canonical == plain.canonical
+    assert fewer.tagged(Tagging({}, {entity: ("PII", "UNUSED")})).canonical == untagged.canonical
 
 
 @pytest.mark.parametrize(
     ("language", "text", "path", "is_record"),
     [
         (SchemaType.AVRO, AVRO, "Line.cost", False),
-        (SchemaType.AVRO, AVRO, "elsewhere.Line.price", False),
+        (SchemaType.AVRO, AVRO, "other.Line.price", False),
         (SchemaType.AVRO, AVRO, "price", False),
         (SchemaType.AVRO, '"string"', "string", True),
         (SchemaType.PROTOBUF, PROTOBUF, "Order.price", False),
@@ -115,14 +117,14 @@ def test_tags_come_and_go(language: SchemaType, text: str, path: str, is_record:
         (SchemaType.JSON, "true", "object", True),
     ],
 )
-def test_a_path_that_leads_nowhere_is_refused(
+def test_an_unknown_path_is_refused(
     language: SchemaType, text: str, path: str, is_record: bool
 ) -> None:
     with pytest.raises(InvalidSchemaError, match=r"No matching path '.*' found in the schema"):
         read(language, text).tagged(added(path, "PII", is_record=is_record))
 
 
-def test_confluents_options_need_no_import_and_survive_compiling() -> None:
+def test_confluents_options_need_no_import_and_are_in_the_descriptor() -> None:
     text = 'syntax = "proto3"; message M { string a = 1 [(confluent.field_meta).tags = "PII"]; }'
     schema = read(SchemaType.PROTOBUF, text)
     again = read(SchemaType.PROTOBUF, schema.formatted("serialized"))

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.gate.lint import Lint
-from penstock.schemas.avro.equality import equivalent, same_but_documentation, same_json
+from penstock.schemas.avro.equality import equivalent, same_except_documentation, same_json
 from penstock.schemas.avro.schema import AvroSchema
 from penstock.schemas.avro.tree import (
     Absent,
@@ -20,7 +20,7 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 from penstock.schemas.avro.types import LOGICAL_TYPE, LogicalType, is_valid_default, logical_type
-from penstock.schemas.model import BudgetExceededError, StepBudget, shortened
+from penstock.schemas.compare_limits import BudgetExceededError, StepBudget, shortened
 from penstock.serde.avro.logical_types import number_meaning
 
 RENAMES_MAX: Final = 20  # removed fields of a record that a new one is compared with
@@ -280,7 +280,7 @@ def _field_changed(new: Field, old: Field, path: str) -> Iterator[Lint]:
 
 
 def _documentation_only(proposed: AvroSchema, earlier: AvroSchema) -> Iterator[Lint]:
-    is_same = same_but_documentation(proposed.root, earlier.root)
+    is_same = same_except_documentation(proposed.root, earlier.root)
     if is_same and proposed.canonical != earlier.canonical:
         yield Lint(
             "DOCUMENTATION_ONLY",

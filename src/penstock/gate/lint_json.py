@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from penstock.gate.lint import Lint
+from penstock.schemas.compare_limits import BudgetExceededError, shortened
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, same_value_key, write_json
 from penstock.schemas.json.references import Draft, draft_of, pointer_of
 from penstock.schemas.json.schema import JsonSchema
-from penstock.schemas.model import BudgetExceededError, InvalidSchemaError, shortened
+from penstock.schemas.model import InvalidSchemaError
 
 _BY_NAME: Final = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _SINGLE: Final = (

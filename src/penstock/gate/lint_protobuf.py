@@ -200,6 +200,6 @@ def _fields(message: Message) -> dict[int, Field]:
 
 def _json_name(field: Field) -> str:
     for option in field.options:
-        if option.is_plain("json_name") and isinstance(option.value, Text):
+        if option.is_builtin("json_name") and isinstance(option.value, Text):
             return option.value.value
     return default_json_name(field.name)

@@ -73,7 +73,7 @@ class _Trying:
         if not hasattr(seen, "ListFields"):  # no Protobuf message
             return None
         from penstock.gate.proof.protobuf_examples import lost  # with upb, only where it is met
-        from penstock.schemas.protobuf.compiler import missing_fields
+        from penstock.serde.protobuf.required_fields import missing_fields
 
         lacking = missing_fields(seen)
         if lacking:

@@ -23,9 +23,9 @@ from penstock.registry.errors import (
     schema_too_large,
     timed_out,
 )
+from penstock.schemas.compare_limits import UNCHECKABLE, shortened
 from penstock.schemas.compatibility import CompatibilityResult, EarlierVersion, Level, check
 from penstock.schemas.model import (
-    UNCHECKABLE,
     Difference,
     Imports,
     InvalidSchemaError,
@@ -33,7 +33,6 @@ from penstock.schemas.model import (
     Policy,
     SchemaText,
     Tagging,
-    shortened,
 )
 from penstock.schemas.parse_cache import SchemaCache
 from penstock.schemas.readers import InvalidReaderError, read_reader

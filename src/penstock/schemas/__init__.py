@@ -1,5 +1,5 @@
-"""Schemas as values: parsing, canonical text, identity, compatibility, lints. A library only.
+"""Schemas as values: parse, canonical text, identity and compatibility of Avro, Protobuf and JSON.
 
-Avro, Protobuf and JSON Schema behind one shape (`model.ParsedSchema`). Nothing here fetches
-anything: references are handed in as text.
+All three languages implement `model.ParsedSchema`. Nothing here fetches anything: the texts of
+references are arguments.
 """

@@ -1,7 +1,7 @@
-"""When two schemas are the same schema: the MD5 over text, references, metadata and rules.
+"""The identity of a schema: the MD5 over its text, references, metadata and rules.
 
-The sixteen bytes, read as a UUID, are the schema's GUID. Confluent's registry computes the same,
-so ids and GUIDs survive a move in either direction. The language is not part of it.
+The sixteen bytes, as a UUID, are the schema's GUID. Confluent's registry computes the same, so ids
+and GUIDs survive a migration in either direction. The language is not part of the identity.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from penstock.schemas.model import Reference
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What people say about a schema: tags by path, properties, and which of them are secret."""
+    """What a schema is annotated with: tags by path, properties, and which of them are secret."""
 
     tags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of a data contract. Stored and served; run by clients."""
+    """One rule of a data contract. The registry stores and serves it; clients run it."""
 
     name: str | None = None
     doc: str | None = None
@@ -40,7 +40,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules of a schema, by what they are for."""
+    """The rules of a schema, by purpose."""
 
     migration_rules: Sequence[Rule] = ()
     domain_rules: Sequence[Rule] = ()
@@ -76,7 +76,7 @@ def fingerprint(
 
 
 def guid(fingerprint_bytes: bytes) -> str:
-    """The fingerprint as the registry's API writes it."""
+    """The fingerprint in the form of the registry's API."""
     return str(UUID(bytes=fingerprint_bytes))
 
 

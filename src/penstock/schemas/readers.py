@@ -1,9 +1,8 @@
 """Consumers that declared what they read, and how a registry stores them.
 
-A reader of a subject is a subject of its own in the context `.readers`: its schema is the latest
-version's, the rest are that version's metadata properties, so any registry that keeps metadata
-keeps readers. The gate and the registry ask `harms` alike, so they cannot disagree. Pure: today
-comes as an argument.
+A reader is stored as a subject in the context `.readers`: its schema is the latest version, the
+rest is in that version's metadata properties. So any registry that stores metadata can store
+readers. Today's date is an argument.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from urllib.parse import quote, unquote
 from penstock.schemas.model import ParsedSchema
 
 READERS_CONTEXT: Final = ".readers"
-READERS: Final = f":{READERS_CONTEXT}:"  # what the names of all kept readers begin with
+READERS: Final = f":{READERS_CONTEXT}:"  # prefix of the subjects of all readers
 PROPERTIES: Final = "penstock.reader."
 OWNER: Final = f"{PROPERTIES}owner"
 VERSION: Final = f"{PROPERTIES}version"
@@ -25,7 +24,7 @@ ONLY_FIELDS: Final = f"{PROPERTIES}only.fields"
 
 
 class InvalidReaderError(Exception):
-    """What is kept, or to be kept, is no reader; the message says why."""
+    """Not a valid reader; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +34,10 @@ class Reader:
     name: str
     version: str = ""  # the consumer's own, such as "7"
     owner: str = ""
-    schema: ParsedSchema | None = None  # what it reads with; None: the latest version there is
-    fields: tuple[str, ...] = ()  # what it uses; dots lead inside
-    only_fields: bool = False  # nothing but these matters to it
-    last_day: date | None = None  # after it the reader counts no more; None: for ever
+    schema: ParsedSchema | None = None  # its reader schema; None: the latest version
+    fields: tuple[str, ...] = ()  # the fields it uses, such as "customer.name"
+    only_fields: bool = False  # it depends on these fields only
+    last_day: date | None = None  # the reader is ignored after it; None: never
 
     @property
     def title(self) -> str:
@@ -46,49 +45,49 @@ class Reader:
         return f"{self.name} {self.version}".strip()
 
     def is_expired(self, today: date) -> bool:
-        """Whether it was not renewed in time."""
+        """Whether its last day is over."""
         return self.last_day is not None and today > self.last_day
 
 
 def reader_subject(subject: str, name: str) -> str:
-    """Where a reader of a subject is kept."""
+    """The subject under which a reader is stored."""
     if not name or "/" in name:
         raise InvalidReaderError(
-            f"{name!r} is no name for a reader: it is not empty and has no slash"
+            f"invalid reader name {name!r}: it must not be empty nor contain a slash"
         )
     return f"{readers_prefix(subject)}{quote(name, safe='')}"
 
 
 def readers_prefix(subject: str) -> str:
-    """What the names of all readers of a subject begin with."""
+    """The prefix of the subjects of all readers of a subject."""
     return f"{READERS}{quote(subject, safe='')}/"
 
 
-def reader_name(kept: str) -> str:
-    """The reader that is kept there."""
-    return unquote(kept.rpartition("/")[2])
+def reader_name(stored_subject: str) -> str:
+    """The name of the reader that is stored under a subject."""
+    return unquote(stored_subject.rpartition("/")[2])
 
 
 def reader_properties(reader: Reader) -> dict[str, str]:
-    """What is kept beside a reader's schema."""
-    told = {
+    """The metadata properties of a reader; empty ones are left out."""
+    properties = {
         OWNER: reader.owner,
         VERSION: reader.version,
         EXPIRES: reader.last_day.isoformat() if reader.last_day else "",
         FIELDS: ",".join(reader.fields),
         ONLY_FIELDS: "true" if reader.only_fields else "",
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in properties.items() if value}
 
 
 def read_reader(name: str, schema: ParsedSchema, properties: Mapping[str, str]) -> Reader:
-    """The reader of a schema and what is kept beside it."""
+    """The reader with this schema and these metadata properties."""
     return Reader(
         name,
         properties.get(VERSION, ""),
         properties.get(OWNER, ""),
         schema,
-        tuple(one for one in properties.get(FIELDS, "").split(",") if one),
+        tuple(field for field in properties.get(FIELDS, "").split(",") if field),
         only_fields=properties.get(ONLY_FIELDS) == "true",
         last_day=_read_day(name, properties.get(EXPIRES)),
     )
@@ -99,5 +98,5 @@ def _read_day(name: str, text: str | None) -> date | None:
         return date.fromisoformat(text[:10]) if text else None
     except ValueError:
         raise InvalidReaderError(
-            f"the reader {name} expires on {text!r}, which is no date"
+            f"reader {name}: invalid expiry date {text!r}; use YYYY-MM-DD"
         ) from None

@@ -1,8 +1,8 @@
-"""Which rules of a schema are active for an operation, and what happens when one cannot run.
+"""Which rules of a schema are active for an operation, and whether an unsupported rule blocks it.
 
-The meaning is Confluent's: `enableAt` may turn a whole rule set off for clients, a rule may be
-disabled, `mode` says for which operations it runs, and `onFailure` names one action for both
-directions or, separated by a comma, one for each. Reads documents and decides; runs no rule.
+The semantics are Confluent's: `enableAt` can disable a whole rule set for clients, a rule can be
+disabled, `mode` selects the operations, and `onFailure` is one action for both directions or two
+separated by a comma. Reads documents and decides; never runs a rule.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _NO_ACTION: Final = "NONE"
 
 
 class RuleMode(StrEnum):
-    """The operations that rules run for."""
+    """The operations that a rule applies to."""
 
     WRITE = "WRITE"
     READ = "READ"
@@ -39,7 +39,7 @@ class RuleMode(StrEnum):
     DOWNGRADE = "DOWNGRADE"
 
 
-_BOTH: Final = {  # a mode that covers two operations, in the order of `onFailure`
+_BOTH: Final = {  # modes for two operations, in the order of `onFailure`
     "WRITEREAD": (RuleMode.WRITE, RuleMode.READ),
     "UPDOWN": (RuleMode.UPGRADE, RuleMode.DOWNGRADE),
 }
@@ -47,7 +47,7 @@ _MIGRATIONS: Final = (RuleMode.UPGRADE, RuleMode.DOWNGRADE)
 
 
 def active_rules(rule_set: RuleSet | None, mode: RuleMode) -> Iterator[Rule]:
-    """The rules that a client has to run for an operation."""
+    """The rules that a client must run for an operation."""
     if rule_set is None or (rule_set.enable_at or "ALL").upper() not in _CLIENT_SIDE:
         return
     if mode in _MIGRATIONS:
@@ -60,10 +60,10 @@ def active_rules(rule_set: RuleSet | None, mode: RuleMode) -> Iterator[Rule]:
 
 
 def blocking_rule(rule_set: RuleSet | None, mode: RuleMode) -> Rule | None:
-    """The first active rule whose failure may not be ignored; None if there is none.
+    """The first active rule that must not be skipped; None if there is none.
 
-    A rule that should change or check what is written always blocks: without it the value would
-    be written in clear, or against the contract.
+    A rule for writing always blocks: without it the value would be written unencrypted, or would
+    violate the contract.
     """
     for rule in active_rules(rule_set, mode):
         if mode is RuleMode.WRITE or _action_on_failure(rule, mode) != _NO_ACTION:
@@ -72,20 +72,20 @@ def blocking_rule(rule_set: RuleSet | None, mode: RuleMode) -> Rule | None:
 
 
 def describe_rule(rule: Rule) -> str:
-    """A rule in an error's words."""
+    """The rule as part of an error message."""
     return f"{rule.name!r} ({rule.type}, mode {rule.mode})"
 
 
 def read_rule_set(document: Mapping[str, Any]) -> RuleSet | None:
-    """The member `ruleSet` of a registry's answer; raises ValueError if it is malformed."""
-    given = document.get("ruleSet")
-    if given is None:
+    """The member `ruleSet` of a registry's response; ValueError if it is malformed."""
+    rule_set = document.get("ruleSet")
+    if rule_set is None:
         return None
     lists = {
-        attribute: tuple(_read_rule(one) for one in given.get(member) or ())
+        attribute: tuple(_read_rule(rule) for rule in rule_set.get(member) or ())
         for attribute, member in RULE_LISTS
     }
-    return RuleSet(**lists, enable_at=given.get("enableAt"))
+    return RuleSet(**lists, enable_at=rule_set.get("enableAt"))
 
 
 def _read_rule(document: Mapping[str, Any]) -> Rule:
@@ -108,5 +108,5 @@ def _modes(rule: Rule) -> tuple[str, ...]:
 def _action_on_failure(rule: Rule, mode: RuleMode) -> str:
     actions = (rule.on_failure or "ERROR").split(",")
     modes = _modes(rule)
-    place = modes.index(mode) if len(actions) == len(modes) else 0
-    return actions[place].strip().upper()
+    index = modes.index(mode) if len(actions) == len(modes) else 0
+    return actions[index].strip().upper()

@@ -1,4 +1,4 @@
-"""Random Avro schemas, right and wrong, and random changes to them: what peers are compared on."""
+"""Random Avro schemas, valid and invalid, and random changes to them."""
 
 import copy
 import os
@@ -21,7 +21,7 @@ LOGICAL = (
     {"type": "string", "logicalType": "timestamp-millis"},  # not on a string
 )
 WORDS = ("a", "B1", "_x", "row", "Order", "record", "total")
-SPACES = ("com.shop", "com.shop.eu", "", "org")
+NAMESPACES = ("com.shop", "com.shop.eu", "", "org")
 VALUES = (0, -1, 7, 1 << 40, 1.5, 1e10, 1e-7, 0.001, 123456.789, True, None, "tëxt \u0001\n", "")
 
 
@@ -34,7 +34,7 @@ class SchemaMaker:
         self._counter = 0
 
     def schema(self) -> Any:
-        """A schema that is mostly right."""
+        """A schema that is mostly valid."""
         self._names, self._counter = [], 0
         return self._type(0, in_union=False)
 
@@ -124,9 +124,9 @@ class SchemaMaker:
         name = self.random.choice(WORDS) + str(self._counter)
         named: dict[str, Any] = {"name": name}
         if self.random.random() < 0.3:
-            named["namespace"] = self.random.choice(SPACES)
+            named["namespace"] = self.random.choice(NAMESPACES)
         elif self.random.random() < 0.2:
-            named["name"] = f"{self.random.choice(SPACES[:2])}.{name}"
+            named["name"] = f"{self.random.choice(NAMESPACES[:2])}.{name}"
         if self.random.random() < 0.2:
             named["aliases"] = [self.random.choice(WORDS), "x.y.Old"]
         if self.random.random() < 0.2:
@@ -189,7 +189,7 @@ class SchemaMaker:
 
 @pytest.fixture(scope="session")
 def make_schemas() -> type[SchemaMaker]:
-    """The maker of random schemas; give it a seed."""
+    """Makes random schemas from a seed."""
     return SchemaMaker
 
 

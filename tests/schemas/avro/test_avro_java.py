@@ -1,4 +1,4 @@
-"""Random schemas and pairs beside Avro's Java library: what is valid, its text, what differs."""
+"""Random schemas and pairs compared with Avro's Java library: validity, text, differences."""
 
 import base64
 import json
@@ -16,50 +16,49 @@ SCHEMAS = 1_500
 
 @pytest.mark.interop
 @pytest.mark.slow
-def test_random_schemas_and_pairs_are_judged_as_java_does(
+def test_results_for_random_schemas_and_pairs_are_those_of_java(
     avro_java: Path, make_schemas: Any
 ) -> None:
     maker = make_schemas(20_260_823)
-    questions: list[list[str]] = []
+    inputs: list[list[str]] = []
     for _ in range(SCHEMAS):
         schema = maker.schema()
         old, new = json.dumps(schema), json.dumps(maker.changed(schema))
-        questions += [[old], [old, new], [new, old]]
-    answers = zip(questions, java_answers(avro_java, questions), strict=True)
-    unlike = [
-        (question, theirs)
-        for question, theirs in answers
-        if our_answer(question) != theirs and not is_forgotten_name(theirs)
+        inputs += [[old], [old, new], [new, old]]
+    results = zip(inputs, java_results(avro_java, inputs), strict=True)
+    different = [
+        (schemas, theirs)
+        for schemas, theirs in results
+        if our_result(schemas) != theirs and not is_java_regression(theirs)
     ]
-    assert unlike == []
+    assert different == []
 
 
-def our_answer(question: list[str]) -> str:
+def our_result(schemas: list[str]) -> str:
     try:
-        reader, *writers = [parse(text) for text in question]
+        reader, *writers = [parse(text) for text in schemas]
     except InvalidSchemaError:
-        return "wrong"
+        return "invalid"
     if not writers:
         return f"text {reader.canonical}"
     lines = ["differences"]
     for difference in reader.incompatibilities(writers[0]):
         if difference.kind == "UNCHECKABLE":
-            return "wrong"
+            return "invalid"
         lines.append(f"{difference.kind} {difference.path} {difference.additional}")
     return "\n".join(lines)
 
 
-def is_forgotten_name(theirs: str) -> bool:
+def is_java_regression(theirs: str) -> bool:
     """Java 1.12.1, unlike 1.12.0, does not find an enclosing type that has no namespace."""
-    return theirs.startswith("wrong Undefined schema: ")
+    return theirs.startswith("invalid Undefined schema: ")
 
 
-def java_answers(libraries: Path, questions: list[list[str]]) -> list[str]:
+def java_results(libraries: Path, inputs: list[list[str]]) -> list[str]:
     encoded = [
-        " ".join(base64.b64encode(text.encode()).decode() for text in question)
-        for question in questions
+        " ".join(base64.b64encode(text.encode()).decode() for text in schemas) for schemas in inputs
     ]
-    program = Path(__file__).parent / "Truth.java"
+    program = Path(__file__).parent / "Results.java"
     done = subprocess.run(
         ["java", "-cp", f"{libraries}/*", str(program)],
         input="\n".join(encoded) + "\n",
@@ -68,8 +67,8 @@ def java_answers(libraries: Path, questions: list[list[str]]) -> list[str]:
         timeout=100,
         check=True,
     )
-    answers = [base64.b64decode(line).decode() for line in done.stdout.split()]
+    results = [base64.b64decode(line).decode() for line in done.stdout.split()]
     return [
-        "wrong" if one.startswith("wrong") and not is_forgotten_name(one) else one
-        for one in answers
+        "invalid" if one.startswith("invalid") and not is_java_regression(one) else one
+        for one in results
     ]

@@ -1,9 +1,9 @@
-"""The table of compatibility cases: verdicts, and the proof of each by writing and reading events.
+"""The table of compatibility cases, each proven by writing and reading events.
 
 `cases.json` has one case per line: an old and a new schema, the kinds of difference when new reads
 old (`backward`) and when old reads new (`forward`). Every sample of the one schema is written with
 fastavro and read under the other: a compatible pair must read them all, an incompatible one must
-fail on some. Where the rule is stricter or looser than that, the case says so under `reality`.
+fail on some. Where the rule is stricter or looser than decoding, `reality` says so.
 """
 
 import io
@@ -30,12 +30,12 @@ SAMPLES: dict[str, list[Any]] = {
 }
 
 
-def test_the_table_is_large_and_names_each_case_once() -> None:
+def test_the_table_is_large_and_its_names_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES) >= 150
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_the_verdict_is_the_rule_s(case: dict[str, Any]) -> None:
+def test_the_rule_finds_the_expected_differences(case: dict[str, Any]) -> None:
     old, new = parse(json.dumps(case["old"])), parse(json.dumps(case["new"]))
     assert [difference.kind for difference in new.incompatibilities(old)] == case["backward"]
     assert [difference.kind for difference in old.incompatibilities(new)] == case["forward"]
@@ -43,11 +43,11 @@ def test_the_verdict_is_the_rule_s(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("direction", ["backward", "forward"])
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_the_verdict_is_what_really_decodes(case: dict[str, Any], direction: str) -> None:
+def test_the_rule_agrees_with_decoding(case: dict[str, Any], direction: str) -> None:
     sides = ("old", "new") if direction == "backward" else ("new", "old")
     writer, reader = (without_logical_types(case[side]) for side in sides)
     written = case.get(f"{sides[0]}_values")
-    values = samples(writer, {}, 0) if written is None else [revived(one) for one in written]
+    values = samples(writer, {}, 0) if written is None else [from_table(one) for one in written]
     assert values
     all_decode = all(decodes(writer, reader, value) for value in values)
     is_compatible = not case[direction]
@@ -71,7 +71,7 @@ def decodes(writer: Any, reader: Any, value: Any) -> bool:
 
 
 def samples(node: Any, names: dict[str, Any], depth: int) -> list[Any]:
-    """Values that between them take every branch and every symbol at least once."""
+    """Values that cover every branch and every symbol."""
     if isinstance(node, list):
         return [(branch_name(one), value) for one in node for value in samples(one, names, depth)]
     if isinstance(node, str) and node not in SAMPLES:
@@ -122,10 +122,10 @@ def without_logical_types(schema: Any) -> Any:
     return schema
 
 
-def revived(value: Any) -> Any:
-    """A value of the table: a pair is a branch and its value, a lone ÿ the byte 255."""
+def from_table(value: Any) -> Any:
+    """A value of the table: a pair is a branch and its value, a single ÿ is the byte 255."""
     if isinstance(value, dict):
-        return {key: revived(one) for key, one in value.items()}
+        return {key: from_table(one) for key, one in value.items()}
     if isinstance(value, list):
         return tuple(value)
     return b"\xff" if value == "\xff" else value

@@ -59,7 +59,7 @@ def record(*fields: dict[str, Any], **more: Any) -> str:
         ),
     ],
 )
-def test_the_text_is_what_avro_s_java_library_prints(text: str, canonical: str) -> None:
+def test_the_canonical_text_is_that_of_avros_java_library(text: str, canonical: str) -> None:
     assert parse(text).canonical == canonical
     assert parse(canonical).canonical == canonical
 
@@ -80,7 +80,7 @@ def test_the_text_is_what_avro_s_java_library_prints(text: str, canonical: str) 
         ("-2.5e0", "-2.5"),
     ],
 )
-def test_numbers_are_printed_as_java_does(number: str, printed: str) -> None:
+def test_numbers_are_printed_as_in_java(number: str, printed: str) -> None:
     assert parse(f'{{"type":"int","x":{number}}}').canonical == f'{{"type":"int","x":{printed}}}'
 
 
@@ -134,7 +134,7 @@ def test_numbers_are_printed_as_java_does(number: str, printed: str) -> None:
         ('{"type":"int","x":' + "9" * 5000 + "}", "not valid JSON"),
     ],
 )
-def test_what_is_not_a_schema_is_refused_with_a_reason(text: str, reason: str) -> None:
+def test_an_invalid_schema_is_refused_with_a_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchemaError, match=reason):
         parse(text)
 
@@ -149,7 +149,7 @@ def test_what_is_not_a_schema_is_refused_with_a_reason(text: str, reason: str) -
         record({"name": "a", "type": {"type": "map", "values": "int"}, "default": [[]]}).replace(
             "[[]]", "[" * 300 + "]" * 300
         ),
-        # A chain of names: the text is flat, what it says is 5 000 levels deep.
+        # A chain of names: the text is flat, the types are 5 000 levels deep.
         json.dumps(
             [
                 {
@@ -163,12 +163,12 @@ def test_what_is_not_a_schema_is_refused_with_a_reason(text: str, reason: str) -
         ),
     ],
 )
-def test_nesting_without_end_is_refused(text: str) -> None:
+def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchemaError, match="deep"):
         parse(text)
 
 
-def test_a_hundred_levels_are_read_printed_and_compared() -> None:
+def test_a_hundred_levels_are_parsed_printed_and_compared() -> None:
     text = '{"type":"array","items":' * 99 + '"int"' + "}" * 99
     schema = parse(text)
     assert schema.canonical == text
@@ -206,14 +206,14 @@ def test_references_are_printed_by_name_and_resolved_on_request() -> None:
         parse(text, (reference,), {"x": ""})
 
 
-def test_stored_schemas_are_read_leniently() -> None:
+def test_stored_schemas_are_parsed_leniently() -> None:
     text = record({"name": "naïve", "type": "int", "default": "x"}, namespace="a-b")
     with pytest.raises(InvalidSchemaError):
         parse(text)
     assert parse(text, strict=False).name == "a-b.R"
 
 
-def test_the_normal_form_orders_what_has_no_meaning() -> None:
+def test_the_normal_form_sorts_what_has_no_meaning() -> None:
     field = {"name": "p", "type": {"type": "bytes", "scale": 2, "a": 1, "precision": 9}}
     field["type"]["logicalType"] = "decimal"  # type: ignore[index]  # a nested dict
     doubled = {"name": "d", "type": "double", "default": 1, "z": {"y": 1, "x": 2}, "b": 0}
@@ -229,7 +229,7 @@ def test_the_normal_form_orders_what_has_no_meaning() -> None:
     )
 
 
-def test_documentation_aliases_and_numbers_count_and_the_order_of_properties_does_not() -> None:
+def test_equivalence_includes_documentation_and_aliases_but_not_the_order_of_properties() -> None:
     plain = parse(record({"name": "a", "type": "int", "x": 1, "y": [1]}))
     assert plain.equivalent(parse(record({"y": [1], "x": 1, "name": "a", "type": "int"})))
     for other in (
@@ -246,7 +246,7 @@ def test_documentation_aliases_and_numbers_count_and_the_order_of_properties_doe
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32))
-def test_what_is_taken_is_taken_again_from_its_own_text(make_schemas: Any, seed: int) -> None:
+def test_a_canonical_text_parses_to_the_same_schema(make_schemas: Any, seed: int) -> None:
     maker = make_schemas(seed)
     for _ in range(5):
         try:
@@ -262,17 +262,17 @@ def test_what_is_taken_is_taken_again_from_its_own_text(make_schemas: Any, seed:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32))
-def test_what_is_taken_fastavro_takes_as_well(make_schemas: Any, seed: int) -> None:
+def test_fastavro_accepts_every_accepted_schema(make_schemas: Any, seed: int) -> None:
     maker = make_schemas(seed)
     for _ in range(5):
         schema = maker.schema()
         text = json.dumps(schema)
-        if '"scale": 12' in text:  # fastavro refuses a wrong decimal instead of ignoring it
+        if '"scale": 12' in text:  # fastavro refuses an invalid decimal instead of ignoring it
             continue
         try:
             canonical = parse(text).canonical
         except InvalidSchemaError:
             continue
-        # Like Java, and unlike fastavro, a name that its namespace lacks is looked for outside.
+        # As in Java, and unlike in fastavro, a name is also looked up outside of its namespace.
         with suppress(fastavro.schema.UnknownType):
             fastavro.parse_schema(json.loads(canonical))

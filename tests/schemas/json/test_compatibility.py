@@ -1,4 +1,4 @@
-"""Compatibility by the registry's rules, each case held against what jsonschema-rs allows."""
+"""Compatibility by the registry's rules, each case compared with what jsonschema-rs allows."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from penstock.schemas.model import Difference, Policy
 
 RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
 CASES: Final = Path(__file__).parent / "cases.case"
-DIALECTS: Final = {
+DRAFTS: Final = {
     "4": "http://json-schema.org/draft-04/schema#",
     "6": "http://json-schema.org/draft-06/schema#",
     "7": "http://json-schema.org/draft-07/schema#",
@@ -43,7 +43,7 @@ NAMES: Final = ("a", "b", "c", "x-1")
 
 
 def samples() -> Iterator[Any]:
-    """Values of all shapes, among them one for every limit that the cases move."""
+    """Values of all types, including one for every limit that the cases change."""
     yield from SCALARS
     items: list[Any] = [None, True, 1, 2, 0.5, "a", "abcd", [1], [True], ["s"], {}, {"a": 1}]
     for length in range(3):
@@ -54,8 +54,8 @@ def samples() -> Iterator[Any]:
     members: list[Any] = [1, 0.5, "s", None, {}, {"b": "s"}, {"b": 0.5}, {"a": {"b": 0.5}}]
     for name in NAMES:
         yield from ({name: value} for value in members)
-    for one, other in product(NAMES, repeat=2):
-        yield from ({one: x, other: y} for x, y in product(members[:4], repeat=2))
+    for first, second in product(NAMES, repeat=2):
+        yield from ({first: x, second: y} for x, y in product(members[:4], repeat=2))
     yield from ({"a": x, "b": x, "c": x} for x in members[:4])
     yield {}
 
@@ -63,16 +63,16 @@ def samples() -> Iterator[Any]:
 SAMPLES: Final = list(samples())
 
 
-def schema(text: str, dialect: str) -> JsonSchema:
-    value = json.loads(text, parse_float=str)  # only to see what it is
+def schema(text: str, draft: str) -> JsonSchema:
+    value = json.loads(text, parse_float=str)  # only to see its type
     if not isinstance(value, dict):
         return parse(text)
     separator = "," if value else ""
-    return parse(f'{{"$schema":"{DIALECTS[dialect]}"{separator}{text[1:]}')
+    return parse(f'{{"$schema":"{DRAFTS[draft]}"{separator}{text[1:]}')
 
 
 def refused_value(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str | None:
-    """A value that the writer may write and the reader does not read."""
+    """A value that is valid for the writer and invalid for the reader."""
     valid = [value for value in [*SAMPLES, *more] if validate(writer, value) is None]
     assert valid or writer.canonical == "false"
     refused = [value for value in valid if validate(reader, value) is not None]
@@ -80,7 +80,7 @@ def refused_value(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> st
 
 
 def agrees(writer: JsonSchema, reader: JsonSchema, refused: str | None) -> bool:
-    """Whether a proof over all values, where there is one, says the same as the samples."""
+    """Whether a proof over all values, if there is one, agrees with the samples."""
     texts = (json.loads(one.canonical) for one in (reader, writer))
     try:
         readers, writers = (
@@ -90,7 +90,7 @@ def agrees(writer: JsonSchema, reader: JsonSchema, refused: str | None) -> bool:
             for one in texts
         )
         proof = str(readers.covers(writers))
-    except ValueError:  # schemas that refer to themselves, and definitions not where they should be
+    except ValueError:  # recursive schemas, and definitions in unusual places
         return True
     return proof == "unknown" or (proof == "yes") is (refused is None)
 
@@ -102,7 +102,7 @@ def kinds(differences: tuple[Difference, ...]) -> str:
 def describe(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str:
     strict, lenient = (kinds(reader.incompatibilities(writer, policy)) for policy in Policy)
     refused = refused_value(writer, reader, more)
-    assert agrees(writer, reader, refused), "a sample is missing that shows the difference"
+    assert agrees(writer, reader, refused), "add a sample that shows the difference"
     words = [strict, "reads" if refused is None else f"refuses {refused}"]
     if (strict == "compatible") is not (refused is None):
         words.append(f"the rule is {'looser' if refused else 'stricter'}")
@@ -111,29 +111,29 @@ def describe(writer: JsonSchema, reader: JsonSchema, more: list[Any]) -> str:
     return "; ".join(words)
 
 
-def answer(step: str) -> str:
-    dialect, _, change = step.partition(": ") if step.split(":")[0] in DIALECTS else ("7", "", step)
+def result_of(step: str) -> str:
+    draft, _, change = step.partition(": ") if step.split(":")[0] in DRAFTS else ("7", "", step)
     change, _, values = change.partition(" with ")
-    old, new = (schema(text, dialect) for text in change.split(" => "))
+    old, new = (schema(text, draft) for text in change.split(" => "))
     more = json.loads(values or "[]")
     return f"new reads old: {describe(old, new, more)}\nold reads new: {describe(new, old, more)}"
 
 
-def test_the_rules_say_what_the_table_says(run_cases: RunCases) -> None:
-    run_cases(CASES, answer)
+def test_the_rules_give_the_results_in_the_case_file(run_cases: RunCases) -> None:
+    run_cases(CASES, result_of)
 
 
-def test_the_table_is_large_and_has_each_case_once() -> None:
+def test_the_case_file_is_large_and_has_no_duplicates() -> None:
     lines = CASES.read_text().splitlines()
     steps = [line for line, rule in pairwise(lines) if rule == "----"]
     assert len(set(steps)) == len(steps) >= 150
 
 
-def test_messages_are_worded_as_the_peer_words_them() -> None:
+def test_messages_have_confluents_wording() -> None:
     old = parse('{"type":"object"}')
     new = parse('{"type":"object","properties":{"a":{"type":"string"}}}')
-    verdict = check(Level.BACKWARD, new, [EarlierVersion(1, old)])
-    assert incompatibility_messages(verdict, Level.BACKWARD) == [
+    result = check(Level.BACKWARD, new, [EarlierVersion(1, old)])
+    assert incompatibility_messages(result, Level.BACKWARD) == [
         '{errorType:"OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The new schema '
         "has an open content model and has a property or item at path '#/properties/a' which is "
         "missing in the old schema'}",
@@ -149,26 +149,26 @@ def test_messages_are_worded_as_the_peer_words_them() -> None:
     )
 
 
-def test_what_is_kept_of_a_comparison_never_changes_another() -> None:
+def test_cached_differences_never_change_another_comparison() -> None:
     narrow = {"type": "object", "properties": {"n": {"type": "integer"}}}
     wide = {"type": "object", "properties": {"n": {"type": "number"}, "m": {"type": "string"}}}
     choice = {"anyOf": [narrow, {"type": "string"}]}
     shapes = [narrow, wide, choice, {**narrow, "type": ["object", "null"]}, {"$ref": "#/$defs/n"}]
 
-    def around(part: Any, dialect: str) -> JsonSchema:
-        whole = {"$schema": DIALECTS[dialect], "properties": {"p": part}, "$defs": {"n": narrow}}
+    def containing(part: Any, draft: str) -> JsonSchema:
+        whole = {"$schema": DRAFTS[draft], "properties": {"p": part}, "$defs": {"n": narrow}}
         return parse(json.dumps(whole))
 
-    questions = [
-        (around(old, dialect), around(new, dialect), policy)
-        for dialect, policy in product(("7", "20"), Policy)
+    comparisons = [
+        (containing(old, draft), containing(new, draft), policy)
+        for draft, policy in product(("7", "20"), Policy)
         for old, new in product(shapes, repeat=2)
     ]
-    compare.forget()
-    together = [list(new.incompatibilities(old, policy)) for old, new, policy in questions]
+    compare.clear_cache()
+    together = [list(new.incompatibilities(old, policy)) for old, new, policy in comparisons]
     alone = []
-    for old, new, policy in questions:
-        compare.forget()
+    for old, new, policy in comparisons:
+        compare.clear_cache()
         alone.append(list(new.incompatibilities(old, policy)))
     assert together == alone
     assert any(together)

@@ -7,12 +7,12 @@ from typing import TypeAlias
 import pytest
 
 from penstock.schemas.protobuf import ProtobufSchema, parse
-from penstock.schemas.protobuf.normalize import plain_number
+from penstock.schemas.protobuf.normalize import normal_number
 
 RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
 
 
-def barred(text: str) -> str:
+def with_bars(text: str) -> str:
     return "\n".join(f"|{line}" for line in text.removesuffix("\n").split("\n"))
 
 
@@ -27,16 +27,16 @@ def printed(step: str) -> tuple[ProtobufSchema, str]:
     return schema, schema.canonical
 
 
-def say(step: str) -> str:
+def result_of(step: str) -> str:
     schema, text = printed(step)
     assert text.endswith("\n")
     if not step.startswith("bare: "):
-        means_the_same(schema, parse(text))
-    return barred(text)
+        assert_same_meaning(schema, parse(text))
+    return with_bars(text)
 
 
-def means_the_same(schema: ProtobufSchema, again: ProtobufSchema) -> None:
-    """Both compile to the same descriptor, but for the order of what has none."""
+def assert_same_meaning(schema: ProtobufSchema, again: ProtobufSchema) -> None:
+    """Both compile to the same descriptor, except for order without a meaning."""
     assert again.normalized().canonical == schema.normalized().canonical
     assert parse(schema.canonical).canonical == schema.canonical
     before, after = (
@@ -45,8 +45,8 @@ def means_the_same(schema: ProtobufSchema, again: ProtobufSchema) -> None:
     assert before == after
 
 
-def test_texts_are_printed_as_the_peer_prints_them(run_cases: RunCases) -> None:
-    run_cases(Path(__file__).with_name("canonical.case"), say)
+def test_canonical_texts_are_those_of_confluents_registry(run_cases: RunCases) -> None:
+    run_cases(Path(__file__).with_name("canonical.case"), result_of)
 
 
 def test_the_normal_form_is_its_own_normal_form() -> None:
@@ -61,15 +61,15 @@ def test_an_unknown_form_is_the_canonical_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "plain"),
+    ("written", "normal"),
     [
         ("0x1F", "31"), ("010", "8"), ("1e3", "1000"), ("-1.50", "-1.5"), ("0.0", "0"),
         ("-0", "0"), ("1.5f", "1.5"), ("3.14159", "3.14159"), ("1e400", "1" + "0" * 400),
         ("1e999999999", "1e999999999"), (".5", "0.5"), ("9" * 500, "9" * 500),
     ],
 )  # fmt: skip
-def test_numbers_have_one_spelling_and_keep_their_value(written: str, plain: str) -> None:
-    assert plain_number(written) == plain
+def test_numbers_have_one_spelling_and_keep_their_value(written: str, normal: str) -> None:
+    assert normal_number(written) == normal
 
 
 def test_equivalence_is_that_of_the_canonical_text() -> None:

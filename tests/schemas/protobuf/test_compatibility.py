@@ -1,4 +1,4 @@
-"""Compatibility by the registry's rules, each case held against what upb really reads."""
+"""Compatibility by the registry's rules, each case compared with what upb reads."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -14,7 +14,7 @@ from penstock.schemas.protobuf import ProtobufSchema, parse
 from penstock.schemas.protobuf.tree import SCALARS
 
 RunCases: TypeAlias = Callable[[Path, Callable[[str], str]], None]
-# A message as a reader sees it: values by field number, messages and map entries as the same.
+# A message as its reader sees it: values by field number, nested messages and map entries alike.
 Seen: TypeAlias = dict[int, list[Any]]
 
 _WIDE_VALUES: Final = {
@@ -43,16 +43,16 @@ def schema(text: str, syntax: str = "proto3") -> ProtobufSchema:
 
 
 def message_type(parsed: ProtobufSchema) -> Any | None:
-    """The class of message M; None if there is none."""
+    """The class of message M; None if the schema does not define it."""
     pool = descriptor_pool.DescriptorPool()
     for file in parsed.descriptors:
         pool.AddSerializedFile(file.SerializeToString())
     package = parsed.file.package
     try:
-        found = pool.FindMessageTypeByName(f"{package}.M" if package else "M")
+        descriptor = pool.FindMessageTypeByName(f"{package}.M" if package else "M")
     except KeyError:
         return None
-    return message_factory.GetMessageClass(found)
+    return message_factory.GetMessageClass(descriptor)
 
 
 def scalar_name(field: Any) -> str:
@@ -60,7 +60,7 @@ def scalar_name(field: Any) -> str:
 
 
 def values(field: Any, *, wide: bool, depth: int) -> list[Any]:
-    """Values for a field: one that everything can hold, or all that are awkward."""
+    """Values for a field: one that every type can hold, or all edge cases."""
     if is_map(field):
         key_field, value_field = field.message_type.fields
         keys = values(key_field, wide=wide, depth=depth)
@@ -84,7 +84,7 @@ def is_map(field: Any) -> bool:
 
 
 def put(message: Any, field: Any, value: Any, *, wide: bool) -> None:
-    """Set a field; a list gets one element, or two where it may be awkward."""
+    """Set a field; a repeated field gets one element, or two for edge cases."""
     if is_map(field):
         put_entry(getattr(message, field.name), *value)
     elif field.is_repeated:
@@ -103,9 +103,9 @@ def put_entry(entries: Any, key: Any, value: Any) -> None:
 
 
 def samples(kind: Any, *, wide: bool, depth: int = 0) -> Iterator[Any]:
-    """Each field alone with each value, then any two neighbours; required fields always.
+    """Each field alone with each value, then each two neighbours; required fields always.
 
-    An event with nothing set is an awkward one.
+    An empty event is an edge case.
     """
     fields = kind.DESCRIPTOR.fields
     choices = {field.name: values(field, wide=wide, depth=depth) for field in fields}
@@ -124,15 +124,17 @@ def samples(kind: Any, *, wide: bool, depth: int = 0) -> Iterator[Any]:
 
 
 def seen(message: Any) -> Seen:
-    found: Seen = {}
+    values_seen: Seen = {}
     for field, value in message.ListFields():
         if is_map(field):
             pairs = sorted(value.items())
-            found[field.number] = [{1: [as_seen(key)], 2: [as_seen(one)]} for key, one in pairs]
+            values_seen[field.number] = [
+                {1: [as_seen(key)], 2: [as_seen(one)]} for key, one in pairs
+            ]
         else:
             listed = value if field.is_repeated else [value]
-            found[field.number] = [as_seen(one) for one in listed]
-    return found
+            values_seen[field.number] = [as_seen(one) for one in listed]
+    return values_seen
 
 
 def as_seen(value: Any) -> Any:
@@ -142,7 +144,7 @@ def as_seen(value: Any) -> Any:
 
 
 def arrives(old: Seen, new: Seen, reader: Any) -> bool:
-    """Whether all that the writer set and the reader knows is there, and the same."""
+    """Whether the reader sees every value that the writer set in a field that both have."""
     return all(
         values_arrive(written, new.get(number, []), reader.fields_by_number[number])
         for number, written in old.items()
@@ -156,7 +158,7 @@ def values_arrive(written: list[Any], read: list[Any], field: Any) -> bool:
     return all(
         arrives(one, other, field.message_type)
         if isinstance(one, dict) and isinstance(other, dict)
-        else one == other  # True is 1, and a number of any width is that number
+        else one == other  # True equals 1, and numbers of any width compare by value
         for one, other in zip(written, read, strict=True)
     )
 
@@ -170,8 +172,8 @@ def is_read(message: Any, reader: Any) -> bool:
     return bool(copy.IsInitialized()) and arrives(seen(message), seen(copy), reader.DESCRIPTOR)
 
 
-def truth(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
-    """What upb makes of the writer's events with the reader's descriptor."""
+def decoding(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
+    """What upb reads of the writer's events with the reader's descriptor."""
     written, read = message_type(writer), message_type(reader)
     assert written is not None or read is not None
     if written is None:
@@ -181,39 +183,39 @@ def truth(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
     return "reads" if all(is_read(one, read) for one in samples(written, wide=True)) else "in range"
 
 
-def answer(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
-    found = [f"{one.kind} {one.path}" for one in reader.incompatibilities(writer)]
-    happens = truth(writer, reader)
+def comparison(writer: ProtobufSchema, reader: ProtobufSchema) -> str:
+    differences = [f"{one.kind} {one.path}" for one in reader.incompatibilities(writer)]
+    decoded = decoding(writer, reader)
     note = ""
-    if found and happens == "reads":
+    if differences and decoded == "reads":
         note = "; the rule is stricter"
-    elif not found and happens == "loses":
+    elif not differences and decoded == "loses":
         note = "; the rule is looser"
-    return f"{', '.join(found) or 'compatible'}; {happens}{note}"
+    return f"{', '.join(differences) or 'compatible'}; {decoded}{note}"
 
 
-def say(step: str) -> str:
+def result_of(step: str) -> str:
     syntax = "proto2" if step.startswith("2: ") else "proto3"
     old_text, new_text = step.removeprefix("2: ").split("=>")
     old, new = schema(old_text, syntax), schema(new_text, syntax)
-    return f"new reads old: {answer(old, new)}\nold reads new: {answer(new, old)}"
+    return f"new reads old: {comparison(old, new)}\nold reads new: {comparison(new, old)}"
 
 
-def test_every_case_is_judged_by_the_rule_and_proven_on_the_wire(run_cases: RunCases) -> None:
-    run_cases(Path(__file__).with_name("cases.case"), say)
+def test_every_case_is_checked_by_the_rule_and_proven_with_events(run_cases: RunCases) -> None:
+    run_cases(Path(__file__).with_name("cases.case"), result_of)
 
 
-def say_scalar(written: str) -> str:
-    """One line for each other scalar that might read it."""
+def scalar_result(written: str) -> str:
+    """One line for each other scalar as the reader."""
     lines = []
     for read in sorted(SCALARS - {written}):
         old, new = schema(f"{written} a = 1;"), schema(f"{read} a = 1;")
-        lines.append(f"{read}: {answer(old, new)}")
+        lines.append(f"{read}: {comparison(old, new)}")
     return "\n".join(lines)
 
 
-def test_every_pair_of_scalars_is_judged_and_proven(run_cases: RunCases) -> None:
-    run_cases(Path(__file__).with_name("scalars.case"), say_scalar)
+def test_every_pair_of_scalars_is_checked_and_proven(run_cases: RunCases) -> None:
+    run_cases(Path(__file__).with_name("scalars.case"), scalar_result)
 
 
 IMPORTED: Final = 'syntax = "proto3"; package dep; message D {{ {} }}'
@@ -225,23 +227,23 @@ def with_import(fields: str, version: int) -> ProtobufSchema:
     return parse(text, references, {"dep.proto": IMPORTED.format(fields)})
 
 
-def test_a_changed_import_is_reported_at_its_type_and_at_the_field_that_names_it() -> None:
+def test_a_changed_import_is_reported_at_its_type_and_at_the_field_that_uses_it() -> None:
     old, new = with_import("int32 a = 1;", 1), with_import("string a = 1;", 2)
     assert [(one.kind, one.path) for one in new.incompatibilities(old)] == [
         ("FIELD_SCALAR_KIND_CHANGED", "#/D/1"),
         ("FIELD_NAMED_TYPE_CHANGED", "#/M/1"),
     ]
-    assert truth(old, new) == "loses"
+    assert decoding(old, new) == "loses"
 
 
-def test_an_import_of_the_same_version_is_not_looked_at_again() -> None:
+def test_imports_of_the_same_version_are_not_compared() -> None:
     assert with_import("int32 a = 1;", 1).incompatibilities(with_import("string a = 1;", 1)) == ()
 
 
-def test_an_import_that_grew_a_field_is_compatible() -> None:
+def test_an_import_with_an_added_field_is_compatible() -> None:
     old, new = with_import("int32 a = 1;", 1), with_import("int32 a = 1; int32 b = 2;", 2)
     assert new.incompatibilities(old) == ()
-    assert truth(old, new) == "reads"
+    assert decoding(old, new) == "reads"
 
 
 def test_a_type_that_moved_into_an_import_of_the_same_package_is_still_the_same_type() -> None:
@@ -254,7 +256,7 @@ def test_a_type_that_moved_into_an_import_of_the_same_package_is_still_the_same_
     assert [one.kind for one in new.incompatibilities(old)] == ["MESSAGE_REMOVED"]
 
 
-def test_imports_that_name_one_another_in_many_ways_are_compared_once() -> None:
+def test_imported_types_that_use_each_other_are_compared_once() -> None:
     def chain(kind: str) -> ProtobufSchema:
         links = " ".join(
             f"message L{n} {{ L{n + 1} a = 1; L{n + 1} b = 2; L{n} c = 3; }}" for n in range(40)
@@ -263,9 +265,9 @@ def test_imports_that_name_one_another_in_many_ways_are_compared_once() -> None:
         top = 'syntax = "proto3"; import "dep.proto"; message M { dep.L0 a = 1; }'
         return parse(top, (), {"dep.proto": text})
 
-    found = chain("string").incompatibilities(chain("int32"))
-    assert found[0].kind == "FIELD_SCALAR_KIND_CHANGED"
-    assert len(found) <= 1000
+    differences = chain("string").incompatibilities(chain("int32"))
+    assert differences[0].kind == "FIELD_SCALAR_KIND_CHANGED"
+    assert len(differences) <= 1000
 
 
 def test_the_sentences_name_reader_and_writer() -> None:

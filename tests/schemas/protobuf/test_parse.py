@@ -48,16 +48,16 @@ service S { rpc Call (stream M) returns (O) { option deprecated = true; } }
         ("message", "line 1, column 8: expected a name, found the end of the text"),
         (
             'syntax = "proto4";',
-            'line 1, column 10: unknown syntax; write "proto2" or "proto3", found "proto4"',
+            'line 1, column 10: unknown syntax; use "proto2" or "proto3", found "proto4"',
         ),
         ('edition = "2023";', "editions are not supported"),
         ('message M {} syntax = "proto3";', "syntax must come first"),
-        ('option a = "x\ny";', "the string has no end on its line"),
-        ("/* no end", "line 1, column 1: the comment has no end"),
+        ('option a = "x\ny";', "the string is not closed on its line"),
+        ("/* no end", "line 1, column 1: the comment is not closed"),
         ("message M { §", "unexpected character '§'"),
         ('option a = "\\q";', "column 13: unknown escape \\q"),
         ('option a = "\\ud800";', "no such Unicode character"),
-        ("package a; package b;", "the package is given twice"),
+        ("package a; package b;", "the package is declared twice"),
         ("import x;", "expected the name of a file in quotes"),
         ("message M { int32 a = 1.5; }", "expected a whole number, found 1.5"),
         ("message M { int32 a = 09; }", "expected a whole number, found 09"),
@@ -71,7 +71,7 @@ service S { rpc Call (stream M) returns (O) { option deprecated = true; } }
         ("message M { int32 a = 1; ", "expected a name, found the end of the text"),
     ],
 )
-def test_what_is_wrong_is_said_with_line_and_column(text: str, message: str) -> None:
+def test_a_syntax_error_has_line_and_column(text: str, message: str) -> None:
     with pytest.raises(InvalidSchemaError) as refusal:
         read_proto(text)
     assert message in str(refusal.value)
@@ -102,21 +102,21 @@ def test_what_is_wrong_is_said_with_line_and_column(text: str, message: str) -> 
         ('syntax = "proto3"; message M { int32 a = 0; }', "positive"),
     ],
 )
-def test_what_only_the_compiler_knows_is_said_with_line_and_column(text: str, message: str) -> None:
+def test_an_error_of_the_compiler_has_line_and_column(text: str, message: str) -> None:
     with pytest.raises(InvalidSchemaError) as refusal:
         parse(text)
     assert message in str(refusal.value)
     assert str(refusal.value).startswith("line ")
 
 
-def test_nothing_of_the_compiler_reaches_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_compiler_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidSchemaError):
         parse("message M { Foo a = 1; }")
     parse("message M { }")  # no syntax: the compiler warns
     assert capfd.readouterr() == ("", "")
 
 
-def test_everything_a_file_can_hold_is_in_the_tree() -> None:
+def test_the_tree_contains_everything_in_the_file() -> None:
     file = read_proto(EVERYTHING)
     message = file.messages[1]
     assert message.options[0].parts == (NamePart("o", is_extension=True),)
@@ -135,7 +135,7 @@ def test_everything_a_file_can_hold_is_in_the_tree() -> None:
     assert parse(EVERYTHING).name == "a.b.O"
 
 
-def test_comments_may_stand_anywhere() -> None:
+def test_comments_are_allowed_everywhere() -> None:
     text = "/*a*/syntax/**/=//x\n'proto3';message/* { */M{//}\nint32/**/a=1;}"
     assert read_proto(text) == read_proto('syntax = "proto3"; message M { int32 a = 1; }')
 
@@ -153,7 +153,7 @@ def test_comments_may_stand_anywhere() -> None:
         "message M { oneof o {" * 5000,
     ],
 )
-def test_nesting_is_bounded(text: str) -> None:
+def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchemaError):
         parse(text)
 
@@ -169,7 +169,7 @@ def test_messages_may_nest_as_deep_as_the_compiler_allows() -> None:
         parse(nested(32))
 
 
-def test_size_is_bounded() -> None:
+def test_a_long_text_is_refused() -> None:
     with pytest.raises(InvalidSchemaError, match="characters"):
         parse("/" * (CHARACTERS_MAX + 1))
 
@@ -177,7 +177,7 @@ def test_size_is_bounded() -> None:
 @pytest.mark.parametrize(
     "text", [" " * 900_000, '"' + "\\" * 900_001, "/" * 900_000, "/* " * 500_000, '\\"' * 500_000]
 )
-def test_what_has_no_end_costs_no_more_than_its_length(text: str) -> None:
+def test_unterminated_tokens_take_linear_time(text: str) -> None:
     with pytest.raises(InvalidSchemaError):
         read_proto(text + "\n§")
 
@@ -193,7 +193,7 @@ def test_what_has_no_end_costs_no_more_than_its_length(text: str) -> None:
         "option (a) = { " + "a: 1 " * 60_000 + "};",
     ],
 )
-def test_the_same_thing_a_thousand_times_is_refused_at_once(body: str) -> None:
+def test_thousands_of_repeated_elements_are_refused_quickly(body: str) -> None:
     with pytest.raises(InvalidSchemaError):
         parse(f'syntax = "proto3"; message M {{ {body} }}')
 
@@ -203,8 +203,8 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         parse('syntax = "proto3"; option java_package = "\ud800";')
 
 
-def understood(text: str) -> ProtobufSchema | None:
-    """The schema; None if it was refused, which is the only other thing that may happen."""
+def parsed_or_none(text: str) -> ProtobufSchema | None:
+    """The schema; None if it was refused. Any other exception fails the test."""
     try:
         return parse(text)
     except InvalidSchemaError:
@@ -230,8 +230,8 @@ def mutated(draw: st.DrawFn) -> str:
 
 @settings(max_examples=300)
 @given(mutated())
-def test_a_broken_text_gives_a_schema_or_a_reason(text: str) -> None:
-    schema = understood(text)
+def test_a_mutated_text_is_a_schema_or_is_refused(text: str) -> None:
+    schema = parsed_or_none(text)
     if schema is None:
         return
     assert parse(schema.canonical).canonical == schema.canonical
@@ -241,6 +241,6 @@ def test_a_broken_text_gives_a_schema_or_a_reason(text: str) -> None:
 
 @settings(max_examples=200)
 @given(st.text(max_size=200))
-def test_any_text_gives_a_schema_or_a_reason(text: str) -> None:
-    schema = understood(text)
+def test_any_text_is_a_schema_or_is_refused(text: str) -> None:
+    schema = parsed_or_none(text)
     assert schema is None or parse(schema.canonical).canonical == schema.canonical

@@ -14,8 +14,8 @@ from penstock.gate.proof.protobuf_examples import as_json, events, lost, unset_o
 from penstock.gate.proof.prove import Attempt, DifferenceLocation, UnprovableError, shortened
 from penstock.schemas.model import Difference, InvalidSchemaError
 from penstock.schemas.protobuf import ProtobufSchema
-from penstock.schemas.protobuf.compiler import missing_fields
 from penstock.schemas.protobuf.tree import Field, Message, OneOf
+from penstock.serde.protobuf.required_fields import missing_fields
 
 
 class _Spot(NamedTuple):

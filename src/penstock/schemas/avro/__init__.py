@@ -1,7 +1,7 @@
-"""Avro: reading, canonical text, normal form, equality and schema resolution.
+"""Avro: parse, canonical text, normal form, equality and schema resolution.
 
-The peer is Avro's Java library 1.12, because Confluent's registry is built on it: what it accepts,
-prints and calls compatible is what this package accepts, prints and calls compatible.
+The reference is Avro's Java library 1.12, because Confluent's registry uses it: this package
+accepts, prints and calls compatible what that library does.
 """
 
 from penstock.schemas.avro.schema import AvroSchema, parse

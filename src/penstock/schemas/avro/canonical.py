@@ -1,14 +1,14 @@
 """Tree to canonical text: what Avro's Java library 1.12 prints, byte for byte.
 
-Members come in a fixed order, a namespace only where it changes, and a type that was printed
-before, or is known from a reference, by its name.
+Members have a fixed order, a namespace is printed only where it changes, and a type that was
+printed before, or that a reference defines, is printed as its name.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from penstock.schemas.avro.jsontext import write_json, write_text
+from penstock.schemas.avro.jsontext import write_json
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
@@ -24,28 +24,29 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
+from penstock.schemas.java_json import write_text
 
 _TYPE_NAMES: Final = frozenset(kind.value for kind in AvroType)
 
 
 def print_schema(root: Node, known: Iterable[str] = ()) -> str:
-    """The text of a schema; names in `known` are not defined again."""
+    """The text of a schema; types in `known` are printed as names."""
     parts: list[str] = []
     _Printer(set(known), parts).print(root, None)
     return "".join(parts)
 
 
 def print_start(root: Node, characters_max: int) -> str:
-    """The text of a schema; of a long one only its beginning, without printing the rest."""
+    """The text of a schema, cut off at a length without printing the rest."""
     parts: list[str] = []
-    with suppress(_LongEnough):
+    with suppress(_LengthReachedError):
         _Printer(set(), parts, characters_max).print(root, None)
     text = "".join(parts)
     return text if len(text) <= characters_max else f"{text[:characters_max]}..."
 
 
-class _LongEnough(Exception):
-    """As much is printed as was asked for."""
+class _LengthReachedError(Exception):
+    """The requested length is printed."""
 
 
 class _Printer:
@@ -56,26 +57,26 @@ class _Printer:
         self._parts = parts
         self._characters_max = characters_max
 
-    def print(self, node: Node, space: str | None) -> None:
+    def print(self, node: Node, namespace: str | None) -> None:
         if self._characters_max is not None and sum(map(len, self._parts)) > self._characters_max:
-            raise _LongEnough
+            raise _LengthReachedError
         write = self._parts.append
         if isinstance(node, Named):
-            self._print_named(node, space)
+            self._print_named(node, namespace)
         elif isinstance(node, Union):
             write("[")
             for index, branch in enumerate(node.branches):
                 if index:
                     write(",")
-                self.print(branch, space)
+                self.print(branch, namespace)
             write("]")
         elif isinstance(node, Array):
             write('{"type":"array","items":')
-            self.print(node.items, space)
+            self.print(node.items, namespace)
             self._close(node.properties)
         elif isinstance(node, Map):
             write('{"type":"map","values":')
-            self.print(node.values, space)
+            self.print(node.values, namespace)
             self._close(node.properties)
         elif node.properties:
             write(f'{{"type":"{node.kind}"')
@@ -83,16 +84,16 @@ class _Printer:
         else:
             write(f'"{node.kind}"')
 
-    def _print_named(self, node: Named, space: str | None) -> None:
+    def _print_named(self, node: Named, namespace: str | None) -> None:
         write = self._parts.append
         if node.name.full in self._known:
-            write(write_text(qualified(node.name, space)))
+            write(write_text(qualified(node.name, namespace)))
             return
         self._known.add(node.name.full)
         is_error = isinstance(node, Record) and node.is_error
         write(f'{{"type":"{"error" if is_error else node.kind}","name":"{node.name.simple}"')
-        if node.name.space != space:
-            write(f',"namespace":{write_text(node.name.space or "")}')
+        if node.name.namespace != namespace:
+            write(f',"namespace":{write_text(node.name.namespace or "")}')
         if node.doc is not None:
             write(f',"doc":{write_text(node.doc)}')
         if isinstance(node, Record):
@@ -105,7 +106,7 @@ class _Printer:
             write(f',"size":{node.size}')
         self._properties(node.properties)
         if node.aliases:
-            aliases = [qualified(alias, node.name.space) for alias in node.aliases]
+            aliases = [qualified(alias, node.name.namespace) for alias in node.aliases]
             write(f',"aliases":{write_json(list(aliases))}')
         write("}")
 
@@ -114,11 +115,11 @@ class _Printer:
         write(',"fields":[')
         for index, field in enumerate(record.fields):
             write(f'{"," if index else ""}{{"name":"{field.name}","type":')
-            self.print(field.type, record.name.space)
-            self._print_rest(field)
+            self.print(field.type, record.name.namespace)
+            self._print_attributes(field)
         write("]")
 
-    def _print_rest(self, field: Field) -> None:
+    def _print_attributes(self, field: Field) -> None:
         write = self._parts.append
         if field.doc is not None:
             write(f',"doc":{write_text(field.doc)}')
@@ -139,8 +140,12 @@ class _Printer:
         self._parts.append("}")
 
 
-def qualified(name: Name, space: str | None) -> str:
-    """A name as it is written inside a namespace: short if that is enough to find it."""
-    if name.space is not None and name.space == space and name.simple not in _TYPE_NAMES:
+def qualified(name: Name, namespace: str | None) -> str:
+    """A name as written inside a namespace: short if it can be found that way."""
+    if (
+        name.namespace is not None
+        and name.namespace == namespace
+        and name.simple not in _TYPE_NAMES
+    ):
         return name.simple
     return name.full

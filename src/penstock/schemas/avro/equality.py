@@ -1,9 +1,9 @@
-"""When two trees are the same schema.
+"""Whether two trees are the same schema, by three degrees of equality.
 
-Three grades. The same definition: names, fields, defaults, order, properties; a name may be
-defined twice that way. The same but for documentation: aliases and enum defaults as well.
-Equivalent: everything; registering one while the other is there makes no new version. In all of
-them properties may come in any order, and 1 is not 1.0.
+Same definition: names, fields, defaults, order and properties are equal; a name may be defined
+twice this way. Same except documentation: aliases and enum defaults are equal too. Equivalent:
+everything is equal; the registry treats both as one version. Properties may be in any order, and
+1 is not equal to 1.0.
 """
 
 from collections.abc import Sequence
@@ -25,108 +25,114 @@ from penstock.schemas.avro.tree import (
 )
 
 
-class _Grade(IntEnum):
+class _Degree(IntEnum):
     DEFINITION = 0
-    BUT_DOCUMENTATION = 1
+    EXCEPT_DOCUMENTATION = 1
     EQUIVALENT = 2
 
 
-def same_definition(one: Node, other: Node) -> bool:
-    """Whether a name may be given to both."""
-    return _Comparison(_Grade.DEFINITION).same(one, other)
+def same_definition(first: Node, second: Node) -> bool:
+    """Whether both may define the same name."""
+    return _Comparison(_Degree.DEFINITION).same(first, second)
 
 
-def same_but_documentation(one: Node, other: Node) -> bool:
-    """Whether they differ in what people read only."""
-    return _Comparison(_Grade.BUT_DOCUMENTATION).same(one, other)
+def same_except_documentation(first: Node, second: Node) -> bool:
+    """Whether they differ in documentation at most."""
+    return _Comparison(_Degree.EXCEPT_DOCUMENTATION).same(first, second)
 
 
-def equivalent(one: Node, other: Node) -> bool:
-    """Whether they are one schema to the registry."""
-    return _Comparison(_Grade.EQUIVALENT).same(one, other)
+def equivalent(first: Node, second: Node) -> bool:
+    """Whether the registry treats them as first version."""
+    return _Comparison(_Degree.EQUIVALENT).same(first, second)
 
 
 class _Comparison:
-    def __init__(self, grade: _Grade) -> None:
-        self._has_aliases = grade >= _Grade.BUT_DOCUMENTATION
-        self._has_docs = grade is _Grade.EQUIVALENT
-        self._seen: set[tuple[int, int]] = set()  # record pairs taken as equal until proven unequal
+    def __init__(self, degree: _Degree) -> None:
+        self._compares_aliases = degree >= _Degree.EXCEPT_DOCUMENTATION
+        self._compares_docs = degree is _Degree.EQUIVALENT
+        self._seen: set[tuple[int, int]] = (
+            set()
+        )  # record pairs, assumed equal while they are compared
 
-    def same(self, one: Node, other: Node) -> bool:
-        if one is other:
-            return not isinstance(one, Pending)
-        if one.kind is not other.kind or isinstance(one, Pending) or isinstance(other, Pending):
+    def same(self, first: Node, second: Node) -> bool:
+        if first is second:
+            return not isinstance(first, Pending)
+        if (
+            first.kind is not second.kind
+            or isinstance(first, Pending)
+            or isinstance(second, Pending)
+        ):
             return False
-        if not same_json(one.properties, other.properties):
+        if not same_json(first.properties, second.properties):
             return False
-        if isinstance(one, Named) and isinstance(other, Named):
-            return self._same_named(one, other)
-        if isinstance(one, Array) and isinstance(other, Array):
-            return self.same(one.items, other.items)
-        if isinstance(one, Map) and isinstance(other, Map):
-            return self.same(one.values, other.values)
-        if isinstance(one, Union) and isinstance(other, Union):
-            return self._same_all(one.branches, other.branches)
+        if isinstance(first, Named) and isinstance(second, Named):
+            return self._same_named(first, second)
+        if isinstance(first, Array) and isinstance(second, Array):
+            return self.same(first.items, second.items)
+        if isinstance(first, Map) and isinstance(second, Map):
+            return self.same(first.values, second.values)
+        if isinstance(first, Union) and isinstance(second, Union):
+            return self._same_all(first.branches, second.branches)
         return True
 
-    def _same_named(self, one: Named, other: Named) -> bool:
-        if one.full_name != other.full_name:
+    def _same_named(self, first: Named, second: Named) -> bool:
+        if first.full_name != second.full_name:
             return False
-        if self._has_docs and one.doc != other.doc:
+        if self._compares_docs and first.doc != second.doc:
             return False
-        if self._has_aliases and not _same_aliases(one, other):
+        if self._compares_aliases and not _same_aliases(first, second):
             return False
-        if isinstance(one, Record) and isinstance(other, Record):
-            pair = (id(one), id(other))
+        if isinstance(first, Record) and isinstance(second, Record):
+            pair = (id(first), id(second))
             if pair in self._seen:
                 return True
             self._seen.add(pair)
-            if len(one.fields) != len(other.fields):
+            if len(first.fields) != len(second.fields):
                 return False
-            return all(map(self._same_field, one.fields, other.fields))
-        if isinstance(one, Enum) and isinstance(other, Enum):
-            return one.symbols == other.symbols
-        return isinstance(one, Fixed) and isinstance(other, Fixed) and one.size == other.size
+            return all(map(self._same_field, first.fields, second.fields))
+        if isinstance(first, Enum) and isinstance(second, Enum):
+            return first.symbols == second.symbols
+        return isinstance(first, Fixed) and isinstance(second, Fixed) and first.size == second.size
 
-    def _same_all(self, ones: Sequence[Node], others: Sequence[Node]) -> bool:
-        return len(ones) == len(others) and all(map(self.same, ones, others))
+    def _same_all(self, first: Sequence[Node], second: Sequence[Node]) -> bool:
+        return len(first) == len(second) and all(map(self.same, first, second))
 
-    def _same_field(self, one: Field, other: Field) -> bool:
-        if self._has_docs and one.doc != other.doc:
+    def _same_field(self, first: Field, second: Field) -> bool:
+        if self._compares_docs and first.doc != second.doc:
             return False
-        if self._has_aliases and set(one.aliases) != set(other.aliases):
+        if self._compares_aliases and set(first.aliases) != set(second.aliases):
             return False
         return (
-            one.name == other.name
-            and one.order == other.order
-            and _same_default(one.default, other.default)
-            and same_json(one.properties, other.properties)
-            and self.same(one.type, other.type)
+            first.name == second.name
+            and first.order == second.order
+            and _same_default(first.default, second.default)
+            and same_json(first.properties, second.properties)
+            and self.same(first.type, second.type)
         )
 
 
-def _same_aliases(one: Named, other: Named) -> bool:
-    if set(one.alias_names) != set(other.alias_names):
+def _same_aliases(first: Named, second: Named) -> bool:
+    if set(first.alias_names) != set(second.alias_names):
         return False
-    if isinstance(one, Enum) and isinstance(other, Enum):
-        return one.default == other.default
+    if isinstance(first, Enum) and isinstance(second, Enum):
+        return first.default == second.default
     return True
 
 
-def _same_default(one: JsonValue | Absent, other: JsonValue | Absent) -> bool:
-    if isinstance(one, Absent) or isinstance(other, Absent):
-        return one is other
-    return same_json(one, other)
+def _same_default(first: JsonValue | Absent, second: JsonValue | Absent) -> bool:
+    if isinstance(first, Absent) or isinstance(second, Absent):
+        return first is second
+    return same_json(first, second)
 
 
-def same_json(one: object, other: object) -> bool:
-    """Equal as JSON values: an integer is not a double, nor a truth value."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            same_json(value, other[key]) for key, value in one.items()
+def same_json(first: object, second: object) -> bool:
+    """Equal as JSON values: an integer equals neither a double nor a boolean."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            same_json(value, second[key]) for key, value in first.items()
         )
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_json, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or (one != one and other != other)
-    return type(one) is type(other) and one == other
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same_json, first, second))
+    if isinstance(first, float) and isinstance(second, float):
+        return first == second or (first != first and second != second)
+    return type(first) is type(second) and first == second

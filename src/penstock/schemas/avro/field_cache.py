@@ -1,8 +1,8 @@
-"""Fields of the outermost record that stand alike in many schemas, read once for all of them.
+"""Fields of the outermost record, parsed once for all schemas that contain the same text.
 
-Versions of a subject differ in a few fields. The text is cut into its fields without looking inside
-them; a field whose text is known comes with the node that was made of it before. Only a field that
-uses no names can be shared so: it means the same wherever it stands.
+Versions of a subject differ in a few fields. The text is split into its fields without parsing
+them; a field with a known text comes with the node that was made of it before. Only a field that
+uses no names is shared: its meaning does not depend on its surroundings.
 """
 
 import json
@@ -14,55 +14,58 @@ import msgspec
 
 from penstock.schemas.avro.tree import Field, JsonValue, Named
 
-_TEXTS_MAX: Final = 8192  # known at a time; what was not met for longest is read again
-_TEXT_BYTES_MAX: Final = 1024  # a longer one is not shared
+_TEXTS_MAX: Final = 8192  # cached at a time
+_TEXT_BYTES_MAX: Final = 1024  # a longer text is not cached
 
 
-class Understood(NamedTuple):
-    """What a field's text means in a namespace, and the names it defines."""
+class ParsedField(NamedTuple):
+    """A field parsed inside a namespace, and the types it defines by name."""
 
     field: Field
     defined: Mapping[str, Named]
-    space: str | None
-    strict: bool  # then it is right for those as well who are not
+    namespace: str | None
+    strict: bool  # what passed the strict checks passes the others as well
 
 
-class Member(dict[str, JsonValue]):
-    """A field as JSON, and what was understood of it last."""
+class FieldText(dict[str, JsonValue]):
+    """A field as JSON, with its last parse result."""
 
-    __slots__ = ("understood",)
+    __slots__ = ("parsed",)
 
     def __init__(self, members: dict[str, JsonValue]) -> None:
         super().__init__(members)
-        self.understood: Understood | None = None
+        self.parsed: ParsedField | None = None
 
-    def known(self, space: str | None, *, strict: bool) -> Understood | None:
-        """What it means there, if it was met there before."""
-        found = self.understood
-        if found is None or found.space != space or strict > found.strict:
+    def parsed_in(self, namespace: str | None, *, strict: bool) -> ParsedField | None:
+        """The result in that namespace, if the field was parsed there before."""
+        parsed = self.parsed
+        if parsed is None or parsed.namespace != namespace or strict > parsed.strict:
             return None
-        return found
+        return parsed
 
 
 def read_record(text: str) -> JsonValue:
-    """A record as JSON, its fields as shared members; None if the text is not to be cut so."""
+    """A record as JSON whose fields are `FieldText`; None if the text cannot be split into fields.
+
+    None says nothing about the text: parsing it as a whole gives the result or the error.
+    """
     try:
-        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        fields = msgspec.json.decode(parts.pop("fields"), type=list[msgspec.Raw])
-        record = {key: _value(bytes(raw)) for key, raw in parts.items()}
-        return {**record, "fields": [_read_member(bytes(raw)) for raw in fields]}
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        fields = msgspec.json.decode(members.pop("fields"), type=list[msgspec.Raw])
+        record = {key: _value(bytes(raw)) for key, raw in members.items()}
+        return {**record, "fields": [_read_field(bytes(raw)) for raw in fields]}
     except (msgspec.DecodeError, KeyError, ValueError, RecursionError):
-        return None  # not a record, or not right: whoever reads it whole can say what is wrong
+        return None
 
 
-def _read_member(raw: bytes) -> JsonValue:
-    return _member(raw) if len(raw) <= _TEXT_BYTES_MAX else _value(raw)
+def _read_field(raw: bytes) -> JsonValue:
+    return _cached_field(raw) if len(raw) <= _TEXT_BYTES_MAX else _value(raw)
 
 
 @lru_cache(maxsize=_TEXTS_MAX)
-def _member(raw: bytes) -> JsonValue:
+def _cached_field(raw: bytes) -> JsonValue:
     value = _value(raw)
-    return Member(value) if isinstance(value, dict) else value
+    return FieldText(value) if isinstance(value, dict) else value
 
 
 def _value(raw: bytes) -> JsonValue:

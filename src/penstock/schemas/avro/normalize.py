@@ -1,9 +1,9 @@
-"""Tree to its normal form, as a JSON value that `reading` reads again.
+"""Tree to its normal form, as a JSON value that `parse` parses again.
 
-What has no meaning is put in one order: aliases and properties are sorted, a logical type and its
-parameters come first, numbers in defaults get the form of their type, a union's being that of its
-first branch. As the peer does it, but nothing that has a meaning is lost: the peer drops a default
-that does not fit the first branch, and moves a type without namespace into the one around it.
+Everything without a meaning is put in one order: aliases and properties are sorted, a logical type
+and its parameters come first, and numbers in defaults get the form of their type (of the first
+branch in a union). As Confluent does it, but without losing any meaning: Confluent drops a default
+that is invalid for the first branch, and moves a type without a namespace into the outer one.
 """
 
 import struct
@@ -29,11 +29,11 @@ from penstock.schemas.avro.types import LOGICAL_TYPE, logical_type
 
 _Value = TypeVar("_Value")
 _FLOAT_END: Final = 3.4028235677973366e38  # rounds to infinity
-_FLOAT_DIGITS_MAX: Final = 9  # enough to tell any two floats apart
+_FLOAT_DIGITS_MAX: Final = 9  # enough to distinguish any two floats
 
 
 def normal_form(root: Node, known: set[str]) -> JsonValue:
-    """The schema in normal form; names in `known` are not defined again."""
+    """The schema in normal form; types in `known` become names."""
     return _Normalizer(known).form(root)
 
 
@@ -59,10 +59,10 @@ class _Normalizer:
         if node.full_name in self._known:
             return node.full_name
         self._known.add(node.full_name)
-        # An empty namespace is spelled out: without, the name would fall into the one around it.
+        # An empty namespace is explicit: without it the name would be in the outer namespace.
         members: dict[str, JsonValue] = {
             "name": node.name.simple,
-            "namespace": node.name.space or "",
+            "namespace": node.name.namespace or "",
             "type": node.kind.value,
         }
         if isinstance(node, Record):
@@ -114,12 +114,12 @@ def _deep(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return _sorted_deep(value)
     if isinstance(value, list):
-        return [_deep(one) for one in value]
+        return [_deep(item) for item in value]
     return value
 
 
 def _sorted(members: Mapping[str, _Value]) -> dict[str, _Value]:
-    # The peer compares texts by their UTF-16 units.
+    # Java compares strings by UTF-16 units.
     return dict(sorted(members.items(), key=lambda member: member[0].encode("utf-16-be")))
 
 
@@ -133,9 +133,9 @@ def _default(value: JsonValue, node: Node | None) -> JsonValue:
             return _number(value, node)
         case list():
             items = node.items if isinstance(node, Array) else None
-            return [_default(one, items) for one in value]
+            return [_default(item, items) for item in value]
         case dict():
-            inner = {key: _default(one, _member(node, key)) for key, one in value.items()}
+            inner = {key: _default(member, _member(node, key)) for key, member in value.items()}
             return dict(_sorted(inner))
 
 
@@ -156,7 +156,7 @@ def _number(value: int | float, node: Node | None) -> JsonValue:
 
 
 def _shortest_float(value: float) -> float:
-    """The double with the fewest digits that is the same single-precision number."""
+    """The double with the fewest digits that rounds to the same single-precision number."""
     try:
         packed = struct.pack(">f", value)
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Text to tree, with the rules of Avro's Java library 1.12: what it takes is taken, and no more.
+"""Text to tree, with the rules of Avro's Java library 1.12: accepts exactly what it accepts.
 
-Names are strict for new schemas. A name may be used before its definition, and defined again if
-the definition is the same. Whatever else is wrong is an InvalidSchemaError that says where.
+Names are checked strictly in new schemas. A name may be used before its definition, and defined
+again if the definition is the same. Errors are InvalidSchemaError and give the path.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from penstock.schemas.avro.equality import same_definition
-from penstock.schemas.avro.field_cache import Member, Understood, read_record
+from penstock.schemas.avro.field_cache import FieldText, ParsedField, read_record
 from penstock.schemas.avro.jsontext import is_too_deep, read_json, write_json
 from penstock.schemas.avro.tree import (
     ABSENT,
@@ -42,7 +42,7 @@ _ENUM_RESERVED: Final = _RESERVED | {"default"}
 _FIELD_RESERVED: Final = frozenset(("default", "doc", "name", "order", "type", "aliases"))
 _LENIENT_NAME: Final = re.compile(r"(?:[^\W\d]|_)\w*")
 _ORDERS: Final = frozenset(("ascending", "descending", "ignore"))
-_FIXED_BYTES_MAX: Final = (1 << 31) - 9  # the longest array a Java reader can make
+_FIXED_BYTES_MAX: Final = (1 << 31) - 9  # the longest array that a Java reader can allocate
 _SHOWN_CHARACTERS_MAX: Final = 120
 _NO_PROPERTIES: Final[Properties] = {}
 
@@ -50,111 +50,114 @@ _Object = dict[str, JsonValue]
 
 
 class SchemaParser:
-    """Reads texts one after the other; each sees the names that those before it defined."""
+    """Parses texts one after the other; each can use the names that those before it defined."""
 
     def __init__(self, *, strict: bool = True) -> None:
         self._strict = strict
         self._names: dict[str, Named] = {}
-        self._spaces: set[str] = set()  # namespaces that were found right
-        self._holders: list[Node] = []  # everything with parts, while pending names are unresolved
-        self._defaults: list[tuple[Record, str]] = []
+        self._namespaces: set[str] = set()  # that were checked
+        self._containers: list[Node] = []  # all nodes with parts, to resolve pending names
+        self._records: list[tuple[Record, str]] = []  # with their paths
         self._has_pending = False
-        self._defined: list[Named] = []  # since the present shared field began
+        self._defined: list[Named] = []  # since the current cached field began
         self.uses_names = False  # whether any type was used by its name
 
-    def read(self, text: str) -> Node:
+    def parse(self, text: str) -> Node:
         """The schema in `text`."""
-        return self.read_value(read_record(text) or read_json(text))
+        return self.parse_value(read_record(text) or read_json(text))
 
-    def read_value(self, value: JsonValue) -> Node:
+    def parse_value(self, value: JsonValue) -> Node:
         """The schema in a JSON value."""
-        self._holders, self._defaults, self._has_pending = [], [], False
+        self._containers, self._records, self._has_pending = [], [], False
         root = self._type(value, None, "", 0)
         if self._has_pending:
             root = self._resolved(root)
-            for holder in self._holders:
-                self._resolve_parts(holder)
-            self._check_defaults_again()
+            for container in self._containers:
+                self._resolve_parts(container)
+            self._check_defaults()
         if isinstance(root, Named):
             return self._names[root.full_name]
         return root
 
-    def _type(self, value: JsonValue, space: str | None, path: str, depth: int) -> Node:
+    def _type(self, value: JsonValue, namespace: str | None, path: str, depth: int) -> Node:
         if isinstance(value, str):
-            return PRIMITIVES.get(value) or self._by_name(value, space, path)
+            return PRIMITIVES.get(value) or self._by_name(value, namespace, path)
         if depth > NESTING_MAX:
             raise InvalidSchemaError(f"types are nested deeper than {NESTING_MAX} levels")
         if isinstance(value, list):
-            return self._union(value, space, path, depth)
+            return self._union(value, namespace, path, depth)
         if not isinstance(value, dict):
-            raise _wrong("a schema is a name, an object or a list of them", value, path)
+            raise _invalid("a schema is a name, an object or a list of them", value, path)
         kind = value.get("type")
         if not isinstance(kind, str):
-            raise _wrong("No type: an object needs the name of its type", value, path)
-        return self._object(kind, value, space, path, depth)
+            raise _invalid("No type: an object needs the name of its type", value, path)
+        return self._object(kind, value, namespace, path, depth)
 
-    def _object(self, kind: str, value: _Object, space: str | None, path: str, depth: int) -> Node:
+    def _object(
+        self, kind: str, value: _Object, namespace: str | None, path: str, depth: int
+    ) -> Node:
         if kind in PRIMITIVES:
             properties = _properties(value, _RESERVED, path)
             if not properties:
                 return PRIMITIVES[kind]
             return Primitive(AvroType(kind), properties)
         if kind in ("record", "error"):
-            return self._record(value, space, path, depth, is_error=kind == "error")
+            return self._record(value, namespace, path, depth, is_error=kind == "error")
         match kind:
             case "enum":
-                return self._enum(value, space, path)
+                return self._enum(value, namespace, path)
             case "fixed":
-                return self._fixed(value, space, path)
+                return self._fixed(value, namespace, path)
             case "array":
                 if "items" not in value:
-                    raise _wrong("Array has no items type", value, path)
-                items = self._type(value["items"], space, f"{path}/items", depth + 1)
-                return self._held(Array(items, _properties(value, _RESERVED, path)))
+                    raise _invalid("Array has no items type", value, path)
+                items = self._type(value["items"], namespace, f"{path}/items", depth + 1)
+                return self._container(Array(items, _properties(value, _RESERVED, path)))
             case "map":
                 if "values" not in value:
-                    raise _wrong("Map has no values type", value, path)
-                values = self._type(value["values"], space, f"{path}/values", depth + 1)
-                return self._held(Map(values, _properties(value, _RESERVED, path)))
-        return self._by_name(kind, space, path)
+                    raise _invalid("Map has no values type", value, path)
+                values = self._type(value["values"], namespace, f"{path}/values", depth + 1)
+                return self._container(Map(values, _properties(value, _RESERVED, path)))
+        return self._by_name(kind, namespace, path)
 
-    def _by_name(self, name: str, space: str | None, path: str) -> Node:
+    def _by_name(self, name: str, namespace: str | None, path: str) -> Node:
         self.uses_names = True
-        qualified = f"{space}.{name}" if space is not None and "." not in name else name
+        qualified = f"{namespace}.{name}" if namespace is not None and "." not in name else name
         known = self._names.get(qualified) or self._names.get(name)
         if known is not None:
             return known
         self._has_pending = True
         return Pending((qualified, name), path)
 
-    def _held(self, node: Node) -> Node:
-        self._holders.append(node)
+    def _container(self, node: Node) -> Node:
+        self._containers.append(node)
         return node
 
-    def _union(self, value: list[JsonValue], space: str | None, path: str, depth: int) -> Node:
+    def _union(self, value: list[JsonValue], namespace: str | None, path: str, depth: int) -> Node:
         branches = [
-            self._type(one, space, f"{path}/{index}", depth + 1) for index, one in enumerate(value)
+            self._type(branch, namespace, f"{path}/{index}", depth + 1)
+            for index, branch in enumerate(value)
         ]
         _check_branches(branches, path)
-        return self._held(Union(branches))
+        return self._container(Union(branches))
 
     def _record(
-        self, value: _Object, space: str | None, path: str, depth: int, *, is_error: bool
+        self, value: _Object, namespace: str | None, path: str, depth: int, *, is_error: bool
     ) -> Node:
-        name = self._name(value, space, path)
+        name = self._name(value, namespace, path)
         members = value.get("fields")
         if not isinstance(members, list):
-            raise _wrong("Record has no fields", value, path)
+            raise _invalid("Record has no fields", value, path)
         fields: list[Field] = []
         seen: set[str] = set()
         for index, member in enumerate(members):
             where = f"{path}/fields/{index}"
-            if isinstance(member, Member):
-                field = self._shared_field(member, name.space, where, depth)
+            if isinstance(member, FieldText):
+                field = self._cached_field(member, name.namespace, where, depth)
             else:
-                field = self._field(member, name.space, where, depth)
+                field = self._field(member, name.namespace, where, depth)
             if field.name in seen:
-                raise _wrong(f"Duplicate field {field.name} in record {name.full}", member, where)
+                raise _invalid(f"Duplicate field {field.name} in record {name.full}", member, where)
             seen.add(field.name)
             fields.append(field)
         record = Record(
@@ -165,37 +168,39 @@ class SchemaParser:
             fields,
             is_error=is_error,
         )
-        self._defaults.append((record, path))
-        self._holders.append(record)
+        self._records.append((record, path))
+        self._containers.append(record)
         return self._define(record, path)
 
-    def _shared_field(self, member: Member, space: str | None, path: str, depth: int) -> Field:
-        known = member.known(space, strict=self._strict)
+    def _cached_field(
+        self, member: FieldText, namespace: str | None, path: str, depth: int
+    ) -> Field:
+        known = member.parsed_in(namespace, strict=self._strict)
         if known is not None and self._names.keys().isdisjoint(known.defined):
             self._names.update(known.defined)
             return known.field
         uses_names, self.uses_names = self.uses_names, False
         self._defined = []
-        field = self._field(member, space, path, depth)
+        field = self._field(member, namespace, path, depth)
         defined = {node.full_name: node for node in self._defined}
         if not self.uses_names and all(self._names[name] is defined[name] for name in defined):
-            member.understood = Understood(field, defined, space, self._strict)
+            member.parsed = ParsedField(field, defined, namespace, self._strict)
         self.uses_names |= uses_names
         return field
 
-    def _field(self, member: JsonValue, space: str | None, path: str, depth: int) -> Field:
+    def _field(self, member: JsonValue, namespace: str | None, path: str, depth: int) -> Field:
         if not isinstance(member, dict) or not isinstance(member.get("name"), str):
-            raise _wrong("No field name", member, path)
+            raise _invalid("No field name", member, path)
         if "type" not in member:
-            raise _wrong("No field type", member, path)
+            raise _invalid("No field type", member, path)
         kind = member["type"]
         node: Node | None = PRIMITIVES.get(kind) if isinstance(kind, str) else None
         if node is None:
-            node = self._type(kind, space, f"{path}/type", depth + 1)
+            node = self._type(kind, namespace, f"{path}/type", depth + 1)
         return self._typed_field(member, node, path)
 
     def _typed_field(self, member: _Object, node: Node, path: str) -> Field:
-        name = self._checked(str(member["name"]), path)
+        name = self._checked_name(str(member["name"]), path)
         if len(member) == 2:  # name and type: most fields of most schemas
             return Field(name, node, None, ABSENT, "ascending", (), _NO_PROPERTIES)
         default: JsonValue | Absent = ABSENT
@@ -203,7 +208,7 @@ class SchemaParser:
             default = self._default(name, node, member["default"], path)
         order = member.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
-            raise _wrong("order is none of ascending, descending, ignore", order, path)
+            raise _invalid("order is none of ascending, descending, ignore", order, path)
         aliases = _alias_texts(member, path) if "aliases" in member else ()
         properties = _properties(member, _FIELD_RESERVED, path)
         doc = _text(member, "doc")
@@ -215,82 +220,86 @@ class SchemaParser:
         if isinstance(value, dict | list) and is_too_deep(value):
             raise InvalidSchemaError(f"the default is nested too deep at {path}")
         if self._strict and not is_valid_default(node, value):
-            raise _wrong(f"Invalid default for field {name}: not a {_named(node)}", value, path)
+            raise _invalid(
+                f"Invalid default for field {name}: not a {_type_name(node)}", value, path
+            )
         return value
 
-    def _check_defaults_again(self) -> None:
+    def _check_defaults(self) -> None:
         if not self._strict:
             return
-        for record, path in self._defaults:
+        for record, path in self._records:
             for index, field in enumerate(record.fields):
                 default = field.default
                 if not isinstance(default, Absent) and not is_valid_default(field.type, default):
-                    reason = f"Invalid default for field {field.name}: not a {_named(field.type)}"
-                    raise _wrong(reason, default, f"{path}/fields/{index}")
+                    reason = (
+                        f"Invalid default for field {field.name}: not a {_type_name(field.type)}"
+                    )
+                    raise _invalid(reason, default, f"{path}/fields/{index}")
 
-    def _enum(self, value: _Object, space: str | None, path: str) -> Node:
-        name = self._name(value, space, path)
+    def _enum(self, value: _Object, namespace: str | None, path: str) -> Node:
+        name = self._name(value, namespace, path)
         members = value.get("symbols")
         if not isinstance(members, list):
-            raise _wrong("Enum has no symbols", value, path)
+            raise _invalid("Enum has no symbols", value, path)
         symbols: dict[str, None] = {}
         for index, symbol in enumerate(members):
             where = f"{path}/symbols/{index}"
             if not isinstance(symbol, str):
-                raise _wrong("an enum symbol is text", symbol, where)
-            if self._checked(symbol, where) in symbols:
-                raise _wrong("Duplicate enum symbol", symbol, where)
+                raise _invalid("an enum symbol is text", symbol, where)
+            if self._checked_name(symbol, where) in symbols:
+                raise _invalid("Duplicate enum symbol", symbol, where)
             symbols[symbol] = None
         default = _text(value, "default")
         if default is not None and default not in symbols:
-            raise _wrong("The enum's default is not one of its symbols", default, path)
+            raise _invalid("The enum's default is not one of its symbols", default, path)
         aliases = self._aliases(value, name, path)
         properties = _properties(value, _ENUM_RESERVED, path)
         doc = _text(value, "doc")
         return self._define(Enum(name, doc, aliases, properties, tuple(symbols), default), path)
 
-    def _fixed(self, value: _Object, space: str | None, path: str) -> Node:
-        name = self._name(value, space, path)
+    def _fixed(self, value: _Object, namespace: str | None, path: str) -> Node:
+        name = self._name(value, namespace, path)
         size = value.get("size")
         if not isinstance(size, int) or isinstance(size, bool):
-            raise _wrong("Invalid or no size", size, path)
+            raise _invalid("Invalid or no size", size, path)
         if not 0 <= size <= _FIXED_BYTES_MAX:
-            raise _wrong(f"a fixed has 0 to {_FIXED_BYTES_MAX} bytes", size, path)
+            raise _invalid(f"a fixed has 0 to {_FIXED_BYTES_MAX} bytes", size, path)
         aliases = self._aliases(value, name, path)
         properties = _properties(value, _RESERVED, path)
         return self._define(Fixed(name, _text(value, "doc"), aliases, properties, size), path)
 
-    def _name(self, value: _Object, space: str | None, path: str) -> Name:
+    def _name(self, value: _Object, namespace: str | None, path: str) -> Name:
         text = _text(value, "name")
         if text is None:
-            raise _wrong("No name in schema", value, path)
+            raise _invalid("No name in schema", value, path)
         given = _text(value, "namespace")
-        name = self._split(text, space if given is None else given, path)
+        name = self._split(text, namespace if given is None else given, path)
         if name.full in PRIMITIVES:
-            raise _wrong("Schemas may not be named after primitives", name.full, path)
-        if self._strict and name.space is not None:
-            self._check_space(name.space, path)
+            raise _invalid("Schemas may not be named after primitives", name.full, path)
+        if self._strict and name.namespace is not None:
+            self._check_namespace(name.namespace, path)
         return name
 
-    def _check_space(self, space: str, path: str) -> None:
-        if space in self._spaces:
+    def _check_namespace(self, namespace: str, path: str) -> None:
+        if namespace in self._namespaces:
             return
-        for part in space.split("."):
-            self._checked(part, path, "namespace part")
-        self._spaces.add(space)
+        for word in namespace.split("."):
+            self._checked_name(word, path, "namespace part")
+        self._namespaces.add(namespace)
 
-    def _split(self, text: str, space: str | None, path: str) -> Name:
+    def _split(self, text: str, namespace: str | None, path: str) -> Name:
         before, dot, simple = text.rpartition(".")
-        return Name(self._checked(simple, path), (before if dot else space) or None)
+        return Name(self._checked_name(simple, path), (before if dot else namespace) or None)
 
-    def _checked(self, name: str, path: str, what: str = "name") -> str:
+    def _checked_name(self, name: str, path: str, what: str = "name") -> str:
         if self._strict:
-            is_right = name.isidentifier() and name.isascii()
+            is_valid = name.isidentifier() and name.isascii()
         else:
-            is_right = _LENIENT_NAME.fullmatch(name) is not None
-        if not is_right:
+            is_valid = _LENIENT_NAME.fullmatch(name) is not None
+        if not is_valid:
             hint = "letters, digits and underscores, not starting with a digit"
-            raise _wrong(f"Illegal {what} (allowed: {hint})", name, path)
+            raise _invalid(f"Illegal {what} (allowed: {hint})", name, path)
         return name
 
     def _aliases(self, value: _Object, name: Name, path: str) -> Sequence[Name]:
@@ -298,7 +307,7 @@ class SchemaParser:
             return ()
         aliases: dict[str, Name] = {}
         for text in _alias_texts(value, path):
-            alias = self._split(text, name.space, path)
+            alias = self._split(text, name.namespace, path)
             aliases.setdefault(alias.full, alias)
         return list(aliases.values())
 
@@ -317,27 +326,29 @@ class SchemaParser:
             if known is not None:
                 return known
         name = node.candidates[0]
-        remedy = "define it, or add a reference to the schema that does"
+        remedy = "define it, or add a reference to the schema that defines it"
         raise InvalidSchemaError(f'Undefined schema: "{name}" at {node.path or "/"}: {remedy}')
 
-    def _resolve_parts(self, holder: Node) -> None:
-        if isinstance(holder, Record):
-            for field in holder.fields:
+    def _resolve_parts(self, container: Node) -> None:
+        if isinstance(container, Record):
+            for field in container.fields:
                 field.type = self._resolved(field.type)
-        elif isinstance(holder, Array):
-            holder.items = self._resolved(holder.items)
-        elif isinstance(holder, Map):
-            holder.values = self._resolved(holder.values)
-        elif isinstance(holder, Union):
-            holder.branches = [self._resolved(branch) for branch in holder.branches]
-            _check_branches(holder.branches, "")
+        elif isinstance(container, Array):
+            container.items = self._resolved(container.items)
+        elif isinstance(container, Map):
+            container.values = self._resolved(container.values)
+        elif isinstance(container, Union):
+            container.branches = [self._resolved(branch) for branch in container.branches]
+            _check_branches(container.branches, "")
 
 
 def _check_branches(branches: Iterable[Node], path: str) -> None:
     seen: set[str] = set()
     for branch in branches:
         if isinstance(branch, Union):
-            raise InvalidSchemaError(f"Nested union: a union cannot hold a union at {path or '/'}")
+            raise InvalidSchemaError(
+                f"Nested union: a union cannot contain a union at {path or '/'}"
+            )
         if isinstance(branch, Pending):
             continue
         if branch.full_name in seen:
@@ -346,18 +357,18 @@ def _check_branches(branches: Iterable[Node], path: str) -> None:
 
 
 def _text(value: _Object, key: str) -> str | None:
-    found = value.get(key)
-    return found if isinstance(found, str) else None  # other types are passed over, as Java does
+    text = value.get(key)
+    return text if isinstance(text, str) else None  # other types are ignored, as in Java
 
 
 def _alias_texts(value: _Object, path: str) -> list[str]:
     aliases = value["aliases"]
     if not isinstance(aliases, list):
-        raise _wrong("aliases not an array", aliases, path)
+        raise _invalid("aliases not an array", aliases, path)
     texts: dict[str, None] = {}
     for alias in aliases:
         if not isinstance(alias, str):
-            raise _wrong("alias not a string", alias, path)
+            raise _invalid("alias not a string", alias, path)
         texts[alias] = None
     return list(texts)
 
@@ -365,9 +376,9 @@ def _alias_texts(value: _Object, path: str) -> list[str]:
 def _properties(value: _Object, reserved: frozenset[str], path: str) -> Properties:
     if value.keys() <= reserved:
         return _NO_PROPERTIES
-    properties = {key: one for key, one in value.items() if key not in reserved}
-    for key, one in properties.items():
-        if isinstance(one, dict | list) and is_too_deep(one):
+    properties = {key: member for key, member in value.items() if key not in reserved}
+    for key, member in properties.items():
+        if isinstance(member, dict | list) and is_too_deep(member):
             raise InvalidSchemaError(f"the property {key} is nested too deep at {path or '/'}")
     return properties
 
@@ -378,17 +389,17 @@ def _double(text: str, path: str) -> float:
         return float(stripped)
     number = stripped.rstrip("fFdD")
     if re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", number) is None:
-        raise _wrong("the default of a float or double is not a number", text, path)
+        raise _invalid("the default of a float or double is not a number", text, path)
     return float(number)
 
 
-def _named(node: Node) -> str:
+def _type_name(node: Node) -> str:
     if isinstance(node, Union):
         return "union of " + ", ".join(branch.full_name for branch in node.branches)
     return node.full_name
 
 
-def _wrong(reason: str, value: JsonValue, path: str) -> InvalidSchemaError:
+def _invalid(reason: str, value: JsonValue, path: str) -> InvalidSchemaError:
     try:
         shown = write_json(value)
     except RecursionError:

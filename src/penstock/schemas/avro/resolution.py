@@ -1,14 +1,14 @@
 """Why one schema cannot read what another wrote: Avro's schema resolution, as a list of reasons.
 
-Verdicts, kinds, paths and their order are those of the Java library's compatibility checker,
-quirks included: records match by their short names, a pair that is being compared already counts
-as compatible, and a pair reported once is reported from the same place again. One exception: when
-a union is searched for a branch that reads a type, branches of another name or kind are not
+Results, kinds, paths and their order are those of the Java library's compatibility checker,
+including its quirks: records match by their short names, a pair that is being compared counts as
+compatible, and a pair that was reported once is reported with the same path again. One exception:
+in the search for a union's branch that reads a type, branches of another name or kind are not
 compared at all.
 
-Each pair is compared once, and refers to the findings of its parts instead of copying them. Texts
-are written at the end, for the first findings only. So the cost follows the number of pairs, which
-`Budget` limits, and not the number of ways that lead to a pair.
+Each pair is compared once, and refers to the reasons of its parts instead of copying them. Texts
+are written at the end, for the first reasons only. So the cost follows the number of pairs, which
+`StepBudget` limits, and not the number of paths that lead to a pair.
 """
 
 from collections.abc import Callable, Iterator, Set
@@ -28,7 +28,13 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
-from penstock.schemas.model import TEXT_CHARACTERS_MAX, Difference, StepBudget, bounded, shortened
+from penstock.schemas.compare_limits import (
+    TEXT_CHARACTERS_MAX,
+    StepBudget,
+    UncheckableError,
+    shortened,
+)
+from penstock.schemas.model import Difference
 
 PAIR_STEPS: Final = 3  # of the budget, to compare two types without their parts
 _PROMOTIONS: Final = {
@@ -41,12 +47,12 @@ _PROMOTIONS: Final = {
 _NEVER: Final[frozenset[AvroType]] = frozenset()
 _NONE: Final[frozenset[int]] = frozenset()
 
-# Steps from a place up to the root; long paths share their beginnings.
+# Steps from a node up to the root; long paths share their beginnings.
 _Path: TypeAlias = "tuple[()] | tuple[_Path, str]"
 
 
 class _Reason:
-    """One finding: how to write its difference."""
+    """One incompatibility, and how to write its difference."""
 
     __slots__ = ("_arguments", "_path", "_write", "_written")
 
@@ -62,28 +68,24 @@ class _Reason:
         return self._written
 
 
-# Empty: compatible. The findings of a part are referred to, so this is a graph.
-_Findings: TypeAlias = "tuple[_Reason | _Findings, ...]"
+# Empty: compatible. A nested tuple holds the reasons of a part and may be shared.
+_Reasons: TypeAlias = "tuple[_Reason | _Reasons, ...]"
 
 
-class UncheckableError(Exception):
-    """The two cannot be compared at all; the message is the peer's."""
+def differences(reader: Node, writer: Node) -> Iterator[Difference]:
+    """The reasons why `reader` cannot read what `writer` wrote; none if it can."""
+    reasons = _Resolution().compare(reader, writer, ())
+    return (reason.written() for reason in _flat(reasons))
 
 
-def differences(reader: Node, writer: Node) -> tuple[Difference, ...]:
-    """The first reasons why `reader` cannot read what `writer` wrote; empty if it can."""
-    findings = _Resolution().compare(reader, writer, ())
-    return bounded(one.written() for one in _reasons(findings))
-
-
-def _reasons(findings: _Findings) -> Iterator[_Reason]:
-    waiting: list[Any] = [findings]
+def _flat(reasons: _Reasons) -> Iterator[_Reason]:
+    waiting: list[Any] = [reasons]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, _Reason):
-            yield one
+        part = waiting.pop()
+        if isinstance(part, _Reason):
+            yield part
         else:
-            waiting += reversed(one)
+            waiting += reversed(part)
 
 
 def _joined(path: _Path) -> str:
@@ -95,16 +97,16 @@ def _joined(path: _Path) -> str:
 
 
 class _Branches:
-    """The branches of a union, by the names they can read."""
+    """The branches of a union, by the names that they can read."""
 
     def __init__(self, union: Union) -> None:
         self._branches = union.branches
-        self._positions = {id(one): position for position, one in enumerate(union.branches)}
+        self._positions = {id(branch): position for position, branch in enumerate(union.branches)}
         self._unnamed: list[int] = []
         self._named: dict[tuple[AvroType, str], list[int]] = {}
         for position, branch in enumerate(union.branches):
             if isinstance(branch, Named):
-                # Aliases are full names; the colon keeps them apart from short names.
+                # Aliases are full names; the colon distinguishes them from short names.
                 aliases = [f":{alias}" for alias in branch.alias_names]
                 for name in {branch.name.simple, *aliases}:
                     self._named.setdefault((branch.kind, name), []).append(position)
@@ -112,25 +114,25 @@ class _Branches:
                 self._unnamed.append(position)
 
     def may_read(self, writer: Node, in_progress: Set[int]) -> list[Node]:
-        """Branches that are worth a comparison with `writer`, or being compared with it already."""
-        found = {self._positions[one] for one in in_progress if one in self._positions}
+        """Branches worth comparing with `writer`, and those that are being compared with it."""
+        positions = {self._positions[key] for key in in_progress if key in self._positions}
         if isinstance(writer, Named):
-            found.update(self._named.get((writer.kind, writer.name.simple), ()))
-            found.update(self._named.get((writer.kind, f":{writer.full_name}"), ()))
+            positions.update(self._named.get((writer.kind, writer.name.simple), ()))
+            positions.update(self._named.get((writer.kind, f":{writer.full_name}"), ()))
         else:
-            found.update(self._unnamed)
-        return [self._branches[position] for position in sorted(found)]
+            positions.update(self._unnamed)
+        return [self._branches[position] for position in sorted(positions)]
 
 
 class _Resolution:
     def __init__(self) -> None:
-        # By identities of the pair; a pair in progress is there with no findings.
-        self._compared: dict[tuple[int, int], _Findings] = {}
-        self._in_progress: dict[int, set[int]] = {}  # identities of readers, by that of the writer
-        self._branches: dict[int, _Branches] = {}  # by identity of the union
+        # By the ids of the pair; a pair in progress has no reasons yet.
+        self._compared: dict[tuple[int, int], _Reasons] = {}
+        self._in_progress: dict[int, set[int]] = {}  # ids of readers, by the id of the writer
+        self._branches: dict[int, _Branches] = {}  # by the id of the union
         self._budget = StepBudget()
 
-    def compare(self, reader: Node, writer: Node, path: _Path) -> _Findings:
+    def compare(self, reader: Node, writer: Node, path: _Path) -> _Reasons:
         if reader.kind is writer.kind and isinstance(reader, Primitive):
             return ()
         if reader.shape is not None and reader.shape == writer.shape:
@@ -144,14 +146,14 @@ class _Resolution:
         readers = self._in_progress.setdefault(id(writer), set())
         readers.add(id(reader))
         if reader.kind is writer.kind:
-            found = self._compare_alike(reader, writer, path)
+            reasons = self._compare_same_kind(reader, writer, path)
         else:
-            found = self._compare_unlike(reader, writer, path)
+            reasons = self._compare_other_kind(reader, writer, path)
         readers.remove(id(reader))
-        self._compared[pair] = found
-        return found
+        self._compared[pair] = reasons
+        return reasons
 
-    def _compare_alike(self, reader: Node, writer: Node, path: _Path) -> _Findings:
+    def _compare_same_kind(self, reader: Node, writer: Node, path: _Path) -> _Reasons:
         if isinstance(reader, Named):
             self._budget.spend(len(reader.aliases))
         if isinstance(reader, Record) and isinstance(writer, Record):
@@ -164,12 +166,12 @@ class _Resolution:
             return self.compare(reader.values, writer.values, (path, "/values"))
         if isinstance(reader, Enum) and isinstance(writer, Enum):
             self._budget.spend(len(writer.symbols) + len(reader.symbols))
-            return _name_differs(reader, writer, path) + _symbols_lack(reader, writer, path)
+            return _name_differs(reader, writer, path) + _symbols_differ(reader, writer, path)
         if isinstance(reader, Fixed) and isinstance(writer, Fixed):
             return _name_differs(reader, writer, path) + _size_differs(reader, writer, path)
         return ()
 
-    def _compare_unlike(self, reader: Node, writer: Node, path: _Path) -> _Findings:
+    def _compare_other_kind(self, reader: Node, writer: Node, path: _Path) -> _Reasons:
         if isinstance(writer, Union):
             self._budget.spend(len(writer.branches))
             return _all_of(
@@ -177,7 +179,8 @@ class _Resolution:
                 for index, branch in enumerate(writer.branches)
             )
         if isinstance(reader, Union):
-            if any(not self.compare(one, writer, ()) for one in self._may_read(reader, writer)):
+            candidates = self._may_read(reader, writer)
+            if any(not self.compare(branch, writer, ()) for branch in candidates):
                 return ()
             return (_Reason(_branch_missing, path, writer),)
         if writer.kind in _PROMOTIONS.get(reader.kind, _NEVER):
@@ -188,57 +191,57 @@ class _Resolution:
         branches = self._branches.get(id(reader))
         if branches is None:
             branches = self._branches[id(reader)] = _Branches(reader)
-        found = branches.may_read(writer, self._in_progress.get(id(writer), _NONE))
-        self._budget.spend(len(found))
-        return found
+        candidates = branches.may_read(writer, self._in_progress.get(id(writer), _NONE))
+        self._budget.spend(len(candidates))
+        return candidates
 
-    def _compare_unions(self, reader: Union, writer: Union, path: _Path) -> _Findings:
+    def _compare_unions(self, reader: Union, writer: Union, path: _Path) -> _Reasons:
         return tuple(
             _Reason(_branch_missing, (path, f"/{index}"), branch)
             for index, branch in enumerate(writer.branches)
             if self.compare(reader, branch, ())
         )
 
-    def _compare_fields(self, reader: Record, writer: Record, path: _Path) -> _Findings:
+    def _compare_fields(self, reader: Record, writer: Record, path: _Path) -> _Reasons:
         self._budget.spend(sum(1 + len(field.aliases) for field in reader.fields))
         return _all_of(
             self._compare_field(field, index, writer, path)
             for index, field in enumerate(reader.fields)
         )
 
-    def _compare_field(self, field: Field, index: int, writer: Record, path: _Path) -> _Findings:
+    def _compare_field(self, field: Field, index: int, writer: Record, path: _Path) -> _Reasons:
         written = _written_field(field, index, writer)
         if written is not None:
             return self.compare(field.type, written.type, (path, f"/fields/{index}/type"))
         if field.has_default:
             return ()
         if isinstance(field.type, Enum) and field.type.default is not None:
-            # An enum's own default is no default of the field; the peer words it as a mismatch.
+            # An enum's default is not the field's default; Java reports a type mismatch.
             return self.compare(field.type, writer, (path, f"/fields/{index}/type"))
         return (_Reason(_default_missing, (path, f"/fields/{index}"), field),)
 
 
-def _all_of(parts: Iterator[_Findings]) -> _Findings:
-    found = [part for part in parts if part]
-    return found[0] if len(found) == 1 else tuple(found)
+def _all_of(parts: Iterator[_Reasons]) -> _Reasons:
+    reasons = [part for part in parts if part]
+    return reasons[0] if len(reasons) == 1 else tuple(reasons)
 
 
 def _written_field(field: Field, index: int, writer: Record) -> Field | None:
     direct = writer.by_name.get(field.name)
     if not field.aliases:
         return direct
-    found = [] if direct is None else [direct]
-    found += [writer.by_name[alias] for alias in field.aliases if alias in writer.by_name]
-    if len(found) > 1:
-        shown = f"{field.name} type:{field.type.kind.upper()} pos:{index}"
+    matches = [] if direct is None else [direct]
+    matches += [writer.by_name[alias] for alias in field.aliases if alias in writer.by_name]
+    if len(matches) > 1:
+        described = f"{field.name} type:{field.type.kind.upper()} pos:{index}"
         raise UncheckableError(
-            f"Reader record field {shown} matches multiple fields in writer record schema "
+            f"Reader record field {described} matches multiple fields in writer record schema "
             + print_start(writer, TEXT_CHARACTERS_MAX)
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
-def _name_differs(reader: Named, writer: Named, path: _Path) -> _Findings:
+def _name_differs(reader: Named, writer: Named, path: _Path) -> _Reasons:
     if reader.name.simple == writer.name.simple or writer.full_name in reader.alias_names:
         return ()
     return (_Reason(_name_mismatch, path, writer),)
@@ -250,15 +253,15 @@ def _name_mismatch(path: str, writer: Named) -> Difference:
     return Difference("NAME_MISMATCH", where, description, f"expected: {writer.full_name}")
 
 
-def _symbols_lack(reader: Enum, writer: Enum, path: _Path) -> _Findings:
+def _symbols_differ(reader: Enum, writer: Enum, path: _Path) -> _Reasons:
     if reader.default is not None or set(writer.symbols) <= set(reader.symbols):
         return ()
     return (_Reason(_symbols_missing, path, reader, writer),)
 
 
 def _symbols_missing(path: str, reader: Enum, writer: Enum) -> Difference:
-    lacking = sorted(set(writer.symbols) - set(reader.symbols))
-    where, listed = f"{path}/symbols", f"[{shortened(', '.join(lacking))}]"
+    missing = sorted(set(writer.symbols) - set(reader.symbols))
+    where, listed = f"{path}/symbols", f"[{shortened(', '.join(missing))}]"
     description = (
         f"The %(reader)s schema is missing enum symbols '{listed}' at path '{where}' "
         "in the %(writer)s schema"
@@ -266,7 +269,7 @@ def _symbols_missing(path: str, reader: Enum, writer: Enum) -> Difference:
     return Difference("MISSING_ENUM_SYMBOLS", where, description, listed)
 
 
-def _size_differs(reader: Fixed, writer: Fixed, path: _Path) -> _Findings:
+def _size_differs(reader: Fixed, writer: Fixed, path: _Path) -> _Reasons:
     return () if reader.size == writer.size else (_Reason(_size_mismatch, path, reader, writer),)
 
 

@@ -1,12 +1,11 @@
-"""An Avro schema as the registry handles it. Immutable; what is costly is computed once.
+"""An Avro schema for the registry, the client and the gate. Immutable; costly parts are cached.
 
-Tags in an Avro schema: a property of the record or field that the path names.
-
-A record is named with its namespace or without; the first that matches from the outside in is it.
+Tags are a property of the record or field that a path names. A record is named with or without its
+namespace; the first match from the outside in counts.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -15,61 +14,23 @@ from penstock.schemas.avro.equality import equivalent
 from penstock.schemas.avro.jsontext import read_json, write_json
 from penstock.schemas.avro.normalize import normal_form
 from penstock.schemas.avro.parse import SchemaParser
-from penstock.schemas.avro.resolution import UncheckableError, differences
-from penstock.schemas.avro.shapes import check_reach, find_shapes
+from penstock.schemas.avro.resolution import differences
+from penstock.schemas.avro.shapes import check_depth, find_shapes
 from penstock.schemas.avro.tree import AvroType, Node
+from penstock.schemas.compare_limits import first_differences
 from penstock.schemas.model import (
     NO_IMPORTS,
-    BudgetExceededError,
     Difference,
     Entity,
     Imports,
-    InvalidSchemaError,
     Policy,
     Reference,
     SchemaType,
     Tagging,
     check_encoding,
-    uncheckable,
+    normalized_references,
+    parsing_reference,
 )
-
-
-def tagged(text: str, tagging: Tagging) -> str:
-    """A schema's canonical text with its tags changed."""
-    root: Any = read_json(text)
-    for entity in tagging.entities:
-        tagging.change_member(entity, _find(root, entity))
-    return write_json(root)
-
-
-def _find(root: Any, entity: Entity) -> dict[str, Any]:
-    words = entity.words
-    field = None if entity.is_record else words.pop()
-    if not words:
-        raise entity.missing()
-    *space, name = words
-    waiting = deque([(root, "")])
-    while waiting:
-        node, around = waiting.popleft()
-        if isinstance(node, list):
-            waiting += [(one, around) for one in node]
-        if not isinstance(node, dict):
-            continue
-        here = node.get("namespace", around)
-        if node.get("type") != "record":
-            inner = (node.get(key) for key in ("type", "items", "values"))
-            waiting += [(one, here) for one in inner if isinstance(one, dict | list)]
-        elif node["name"] != name or (space and ".".join(space) != here):
-            waiting += [(one, here) for one in node["fields"]]
-        elif field is None:
-            return node
-        else:
-            found = next((one for one in node["fields"] if one["name"] == field), None)
-            if found is None:
-                break
-            place: dict[str, Any] = found
-            return place
-    raise entity.missing()
 
 
 def parse(
@@ -81,28 +42,27 @@ def parse(
 ) -> "AvroSchema":
     """The schema in `text`, which may use the names that `imports` define.
 
-    Not strict is for schemas that are stored already: names may have any letters, namespaces and
-    defaults are not looked at.
+    `strict=False` is for schemas that are stored already: names may contain any letters, and
+    namespaces and defaults are not checked.
     """
-    reader, known = _reader(imports, strict=strict)
-    root = reader.read(text)
-    if reader.uses_names:  # without, types nest no deeper than the text does
-        check_reach(root)
-    schema = AvroSchema(root, references, imports, known, strict=strict)
-    if "\\u" in text:  # an escape is the only way to half of a surrogate pair
+    parser, imported_names = _parser_after(imports, strict=strict)
+    root = parser.parse(text)
+    if parser.uses_names:  # otherwise types nest no deeper than the text
+        check_depth(root)
+    schema = AvroSchema(root, references, imports, imported_names, strict=strict)
+    if "\\u" in text:  # only an escape can produce half of a surrogate pair
         check_encoding(schema.canonical)
     return schema
 
 
-def _reader(imports: Imports, *, strict: bool) -> tuple[SchemaParser, frozenset[str]]:
-    reader = SchemaParser(strict=strict)
-    known = set()
+def _parser_after(imports: Imports, *, strict: bool) -> tuple[SchemaParser, frozenset[str]]:
+    """A parser that knows the types of the imports, and the names of those at their top."""
+    parser = SchemaParser(strict=strict)
+    names = set()
     for name, text in imports.items():
-        try:
-            known.add(reader.read(text).full_name)
-        except InvalidSchemaError as wrong:
-            raise InvalidSchemaError(f'in the reference "{name}": {wrong}') from None
-    return reader, frozenset(known)
+        with parsing_reference(name):
+            names.add(parser.parse(text).full_name)
+    return parser, frozenset(names)
 
 
 class AvroSchema:
@@ -114,60 +74,94 @@ class AvroSchema:
         self,
         root: Node,
         references: tuple[Reference, ...],
-        imports: Mapping[str, str],
-        known: frozenset[str],
+        imports: Imports,
+        imported_names: frozenset[str],
         *,
         strict: bool,
     ) -> None:
         self.root = root
         self.references = references
         self._imports = imports
-        self._known = known  # full names that the imports define at their top
+        self._imported_names = imported_names
         self._strict = strict
 
     @cached_property
     def canonical(self) -> str:
         """The text as the registry stores it."""
-        return print_schema(self.root, self._known)
+        return print_schema(self.root, self._imported_names)
 
     @property
     def name(self) -> str | None:
-        """The full name of a record; other types have none here."""
+        """The full name of a record; None for other types."""
         return self.root.full_name if self.root.kind is AvroType.RECORD else None
 
     def normalized(self) -> "AvroSchema":
-        """The same schema with everything that has no meaning put in one order."""
-        reader, known = _reader(self._imports, strict=self._strict)
-        root = reader.read_value(normal_form(self.root, set(self._known)))
-        references = tuple(sorted(set(self.references)))
-        return AvroSchema(root, references, self._imports, known, strict=self._strict)
+        """The same schema with everything that has no meaning in one fixed order."""
+        parser, names = _parser_after(self._imports, strict=self._strict)
+        root = parser.parse_value(normal_form(self.root, set(self._imported_names)))
+        references = normalized_references(self.references)
+        return AvroSchema(root, references, self._imports, names, strict=self._strict)
 
     def tagged(self, tagging: Tagging) -> "AvroSchema":
-        """The same schema with other tags."""
-        text = tagged(self.canonical, tagging)
-        return parse(text, self.references, self._imports, strict=self._strict)
+        """The same schema with tags added or removed."""
+        root: Any = read_json(self.canonical)
+        for entity in tagging.entities:
+            tagging.update_member(entity, _find_entity(root, entity))
+        return parse(write_json(root), self.references, self._imports, strict=self._strict)
 
     def formatted(self, form: str) -> str:
-        """The text with all references written out if `form` is `resolved`; canonical otherwise."""
+        """With all references written out if `form` is `resolved`; canonical otherwise."""
         return print_schema(self.root) if form.lower() == "resolved" else self.canonical
 
     def equivalent(self, other: "AvroSchema") -> bool:
-        """Whether registering one while the other is there gives the same version."""
+        """Whether the registry treats both as one version."""
         return equivalent(self.root, other.root)
 
     def incompatibilities(
-        self, writer: "AvroSchema", policy: Policy = Policy.STRICT
+        self, writer: "AvroSchema", _policy: Policy = Policy.STRICT, /
     ) -> tuple[Difference, ...]:
-        """Why this schema cannot read what `writer` wrote. Avro knows one policy only."""
-        try:
-            return differences(self.shaped_root, writer.shaped_root)
-        except (UncheckableError, BudgetExceededError) as reason:
-            return (uncheckable(reason, "/"),)
-        except RecursionError:
-            return (uncheckable("the two schemas refer to themselves in too many ways", "/"),)
+        """Why this schema cannot read what `writer` wrote; the policy is for JSON Schema."""
+        return first_differences(lambda: differences(self.shaped_root, writer.shaped_root), "/")
 
     @cached_property
     def shaped_root(self) -> Node:
-        """The tree, with what its equal parts are known by."""
+        """The tree, with the shapes of its parts: see `shapes`."""
         find_shapes(self.root)
         return self.root
+
+
+def _find_entity(root: Any, entity: Entity) -> dict[str, Any]:
+    steps = entity.steps
+    field = None if entity.is_record else steps.pop()
+    if not steps:
+        raise entity.not_found()
+    *namespace, name = steps
+    for record, here in _records(root):
+        if record["name"] != name or (namespace and ".".join(namespace) != here):
+            continue
+        if field is None:
+            return record
+        for member in record["fields"]:
+            if member["name"] == field:
+                tagged: dict[str, Any] = member
+                return tagged
+        break
+    raise entity.not_found()
+
+
+def _records(root: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """All records with their namespaces, outer ones first."""
+    waiting = deque([(root, "")])
+    while waiting:
+        node, outer = waiting.popleft()
+        if isinstance(node, list):
+            waiting += [(branch, outer) for branch in node]
+        if not isinstance(node, dict):
+            continue
+        here = node.get("namespace", outer)
+        if node.get("type") == "record":
+            yield node, here
+            waiting += [(field, here) for field in node["fields"]]
+        else:
+            inner = (node.get(key) for key in ("type", "items", "values"))
+            waiting += [(part, here) for part in inner if isinstance(part, dict | list)]

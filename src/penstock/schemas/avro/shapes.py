@@ -1,11 +1,11 @@
-"""Shapes: what matters for reading. Of equal shapes, one reads whatever the other wrote.
+"""Shapes: digests of what matters for reading. Nodes of equal shapes can read each other's data.
 
 Documentation, properties, order and the values of defaults are not part of a shape. A node that
-refers back to a record around it has no shape of its own (None): what it means depends on where
-it stands. Nor has a record with a field whose alias names another field: it cannot even be
-compared with itself. A shape is kept at its node: nodes that many schemas share are looked at once.
-Nodes without a shape are looked at wherever they stand; where there are too many such places, the
-rest of the schema stays without shapes, and is compared node by node.
+refers back to an enclosing record has no shape (None): its meaning depends on where it is used.
+Nor has a record with a field whose alias is the name of another field: it cannot even be compared
+with itself. A shape is stored in its node, so a node that many schemas share is visited once. Nodes
+without a shape are visited wherever they are used; if that happens too often, the rest of the
+schema gets no shapes and is compared node by node.
 """
 
 from contextlib import suppress
@@ -27,18 +27,18 @@ from penstock.schemas.avro.tree import (
 from penstock.schemas.model import InvalidSchemaError
 
 _DIGEST_BYTES: Final = 16
-_OUTSIDE: Final = 1 << 30  # no reference back
-_FIELDS_AGAIN_MAX: Final = 10_000  # of records without a shape that were looked at before
+_OUTSIDE: Final = 1 << 30  # no reference to an enclosing record
+_FIELDS_AGAIN_MAX: Final = 10_000  # visited again, in records without a shape
 
 
 def find_shapes(root: Node) -> None:
-    """Give all nodes from `root` down their shape, but those that have none and primitives."""
-    with suppress(_TooManyPlaces):
+    """Set the shapes of all nodes that have one, except primitives."""
+    with suppress(_TooManyVisitsError):
         _Shaper().shape(root, 0)
 
 
-def check_reach(root: Node) -> None:
-    """Refuse a schema whose names lead deeper than any walk may go."""
+def check_depth(root: Node) -> None:
+    """Refuse a schema whose types lead deeper than recursive functions can follow."""
     seen: set[int] = set()
     waiting = [(root, 0)]
     while waiting:
@@ -47,7 +47,7 @@ def check_reach(root: Node) -> None:
             raise InvalidSchemaError(f"types lead to types more than {NESTING_MAX} levels deep")
         if id(node) not in seen:
             seen.add(id(node))
-            # Last in, first out: the order of every other walk, so the depth is theirs as well.
+            # Last in, first out: the order of the recursive functions, so the depth is the same.
             waiting += [(part, depth + 1) for part in reversed(_parts(node))]
 
 
@@ -61,18 +61,18 @@ def _parts(node: Node) -> list[Node]:
     return node.branches if isinstance(node, Union) else []
 
 
-class _TooManyPlaces(Exception):
-    """Records that refer back stand in too many places."""
+class _TooManyVisitsError(Exception):
+    """Records without a shape are used in too many places."""
 
 
 class _Shaper:
     def __init__(self) -> None:
-        self._open: dict[int, int] = {}  # records around the present node, with their depth
+        self._open: dict[int, int] = {}  # depths of the enclosing records, by id
         self._seen: set[int] = set()
         self._fields_again = 0
 
     def shape(self, node: Node, depth: int) -> tuple[str, int]:
-        """The shape, and the depth of the outermost open record it refers back to."""
+        """The shape, and the depth of the outermost enclosing record that it refers to."""
         if node.shape is not None:
             return node.shape, _OUTSIDE
         if isinstance(node, Primitive):
@@ -85,10 +85,10 @@ class _Shaper:
                 shape, branch_low = self.shape(branch, depth)
                 shapes.append(shape)
                 low = min(low, branch_low)
-            return self._kept(node, f"[{','.join(shapes)}]", low)
+            return self._stored(node, f"[{','.join(shapes)}]", low)
         assert isinstance(node, Array | Map)
         inner, low = self.shape(node.items if isinstance(node, Array) else node.values, depth)
-        return self._kept(node, f"{node.kind}<{inner}>", low)
+        return self._stored(node, f"{node.kind}<{inner}>", low)
 
     def _shape_named(self, node: Named, depth: int) -> tuple[str, int]:
         key = id(node)
@@ -103,7 +103,7 @@ class _Shaper:
         if key in self._seen:
             self._fields_again += 1 + len(node.fields)
             if self._fields_again > _FIELDS_AGAIN_MAX:
-                raise _TooManyPlaces
+                raise _TooManyVisitsError
         self._seen.add(key)
         self._open[key] = depth
         low = _OUTSIDE
@@ -120,11 +120,11 @@ class _Shaper:
         return self._digested(node, parts, -1 if _is_ambiguous(node) else low)
 
     def _digested(self, node: Node, parts: list[str], low: int) -> tuple[str, int]:
-        # Aliases are printed with escapes, so no name can hold the separator.
+        # Aliases are printed with escapes, so no name contains the separator.
         text = "\n".join(parts).encode(errors="surrogatepass")
-        return self._kept(node, blake2b(text, digest_size=_DIGEST_BYTES).hexdigest(), low)
+        return self._stored(node, blake2b(text, digest_size=_DIGEST_BYTES).hexdigest(), low)
 
-    def _kept(self, node: Node, shape: str, low: int) -> tuple[str, int]:
+    def _stored(self, node: Node, shape: str, low: int) -> tuple[str, int]:
         if low == _OUTSIDE:
             node.shape = shape
         return shape, low

@@ -1,7 +1,7 @@
-"""An Avro schema as a tree of nodes, named types shared by reference so that it may be a graph.
+"""An Avro schema as a graph of nodes: a named type is one node wherever it is used.
 
-Nodes are built by `reading` and not changed afterwards. Equality of nodes is identity: two
-definitions of the same name are two nodes, and which one a difference was found in matters.
+Nodes are built by `parse` and not changed afterwards. Equality of nodes is identity: two
+definitions of the same name are two nodes, and it matters in which one a difference is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Final, TypeAlias
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 Properties = Mapping[str, JsonValue]
 
-NESTING_MAX: Final = 100  # levels of types within types; a schema nested deeper is refused
+NESTING_MAX: Final = 100  # levels of types within types; a deeper schema is refused
 
 
 class AvroType(StrEnum):
-    """The fourteen types, by the names they have in a schema."""
+    """The fourteen types, by their names in a schema."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -34,7 +34,7 @@ class AvroType(StrEnum):
 
 
 class Absent:
-    """The type of `ABSENT`, which says that a field has no default; null is one."""
+    """The type of `ABSENT`: a field has no default. A default of null is not absent."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -44,29 +44,29 @@ ABSENT: Final = Absent()
 
 
 class Name:
-    """A name split into its namespace and the rest; `space` is None outside of any namespace."""
+    """A name split into its namespace, which may be None, and the rest."""
 
-    __slots__ = ("full", "simple", "space")
+    __slots__ = ("full", "namespace", "simple")
 
-    def __init__(self, simple: str, space: str | None) -> None:
+    def __init__(self, simple: str, namespace: str | None) -> None:
         self.simple = simple
-        self.space = space
-        self.full = f"{space}.{simple}" if space else simple
+        self.namespace = namespace
+        self.full = f"{namespace}.{simple}" if namespace else simple
 
 
 class Node:
-    """Any type. `properties` are the members Avro gives no meaning to, in the order given."""
+    """Any type. `properties` are the members without a meaning in Avro, in their order."""
 
     __slots__ = ("kind", "properties", "shape")
 
     def __init__(self, kind: AvroType, properties: Properties) -> None:
         self.kind = kind
         self.properties = properties
-        self.shape: str | None = None  # kept by `shape`, once it was asked for
+        self.shape: str | None = None  # set by `shapes`
 
     @property
     def full_name(self) -> str:
-        """What tells this type from others in a union."""
+        """The name that identifies this type in a union."""
         return self.kind.value
 
 
@@ -87,7 +87,7 @@ class Array(Node):
 
 
 class Map(Node):
-    """Values of one type under text keys."""
+    """Values of one type under string keys."""
 
     __slots__ = ("values",)
 
@@ -107,7 +107,7 @@ class Union(Node):
 
 
 class Named(Node):
-    """A type with a name of its own: record, enum or fixed."""
+    """A type with a name: record, enum or fixed."""
 
     __slots__ = ("aliases", "doc", "name")
 
@@ -131,10 +131,10 @@ class Named(Node):
 
     @property
     def alias_names(self) -> list[str]:
-        """The aliases as they are matched: outside of this type's namespace with a dot in front."""
-        has_space = self.name.space is not None
+        """The aliases as they are matched: one without a namespace gets a leading dot."""
+        has_namespace = self.name.namespace is not None
         return [
-            f".{alias.simple}" if has_space and alias.space is None else alias.full
+            f".{alias.simple}" if has_namespace and alias.namespace is None else alias.full
             for alias in self.aliases
         ]
 
@@ -147,7 +147,7 @@ class Field:
     def __init__(
         self,
         name: str,
-        type: Node,
+        type_: Node,
         doc: str | None,
         default: JsonValue | Absent,
         order: str,
@@ -155,7 +155,7 @@ class Field:
         properties: Properties,
     ) -> None:
         self.name = name
-        self.type = type
+        self.type = type_
         self.doc = doc
         self.default = default
         self.order = order
@@ -164,12 +164,12 @@ class Field:
 
     @property
     def has_default(self) -> bool:
-        """Whether a reader may do without it in what was written."""
+        """Whether a reader can fill it in if the writer does not have it."""
         return not isinstance(self.default, Absent)
 
 
 class Record(Named):
-    """Fields in order. An error is a record that a remote call may raise."""
+    """Fields in order. An error is a record that a remote call can raise."""
 
     __slots__ = ("by_name", "fields", "is_error")
 
@@ -226,7 +226,7 @@ class Fixed(Named):
 
 
 class Pending(Node):
-    """A name used before its definition; `reading` puts the definition in its place."""
+    """A name used before its definition; `parse` replaces it with the definition."""
 
     __slots__ = ("candidates", "path")
 

@@ -1,11 +1,9 @@
-"""Which logical types are meant: a name Avro knows, on a type it may stand on.
+"""Logical types, and whether a default is valid for the type of its field.
 
-Any other is ignored by readers, as the specification asks, and kept as a plain property.
-
-Whether a default fits the type of its field.
-
-As Avro 1.12 decides: a union's default may fit any of its branches, an enum's symbol and the
-length of a fixed are not looked at, and a record's default may leave out fields with defaults.
+A logical type counts if Avro knows its name and allows it on that type; readers ignore any other,
+as the specification says. Defaults are checked as Avro 1.12 does: a union's default may be valid
+for any branch, the symbol of an enum and the length of a fixed are not checked, and a record's
+default may leave out fields with defaults.
 """
 
 import math
@@ -27,7 +25,8 @@ from penstock.schemas.avro.tree import (
     Union,
 )
 
-_KINDS: Final[Mapping[str, frozenset[AvroType]]] = {
+LOGICAL_TYPE: Final = "logicalType"
+_ALLOWED_TYPES: Final[Mapping[str, frozenset[AvroType]]] = {
     "decimal": frozenset((AvroType.BYTES, AvroType.FIXED)),
     "big-decimal": frozenset((AvroType.BYTES,)),
     "uuid": frozenset((AvroType.STRING, AvroType.FIXED)),
@@ -43,18 +42,22 @@ _KINDS: Final[Mapping[str, frozenset[AvroType]]] = {
     "local-timestamp-nanos": frozenset((AvroType.LONG,)),
 }
 _FIXED_BYTES: Final = {"uuid": 16, "duration": 12}
-# With one of these a Java class is asked for instead, and the logical type is not looked at.
+# With one of these, Java uses the named class and ignores the logical type.
 _JAVA_PROPERTIES: Final = (
     "avro.java.string",
     "java-class",
     "java-key-class",
     "java-element-class",
 )
-LOGICAL_TYPE: Final = "logicalType"
+_STRING_DEFAULTS: Final = frozenset(
+    (AvroType.STRING, AvroType.BYTES, AvroType.ENUM, AvroType.FIXED)
+)
+_INTEGER_ENDS: Final = {AvroType.INT: 1 << 31, AvroType.LONG: 1 << 63}
+_FLOATS: Final = frozenset((AvroType.FLOAT, AvroType.DOUBLE))
 
 
 class LogicalType(NamedTuple):
-    """What the bytes mean beyond their type."""
+    """The meaning of a value beyond its type."""
 
     name: str
     precision: int = 0
@@ -62,9 +65,9 @@ class LogicalType(NamedTuple):
 
 
 def logical_type(node: Node) -> LogicalType | None:
-    """The logical type of a node; None if it has none, or one that does not fit it."""
+    """The logical type of a node; None if it has none, or one that is not allowed on it."""
     name = node.properties.get(LOGICAL_TYPE)
-    if not isinstance(name, str) or node.kind not in _KINDS.get(name, ()):
+    if not isinstance(name, str) or node.kind not in _ALLOWED_TYPES.get(name, ()):
         return None
     if any(isinstance(node.properties.get(key), str) for key in _JAVA_PROPERTIES):
         return None
@@ -92,52 +95,47 @@ def _is_int(value: object) -> TypeGuard[int]:
 
 
 def digits_max(size_bytes: int) -> int:
-    """How many decimal digits fit a fixed of this size."""
+    """The number of decimal digits that a fixed of this size can hold."""
     if size_bytes == 0:
         return 0
     return math.floor(math.log10(2) * (8 * size_bytes - 1))
 
 
-_TEXTUAL: Final = frozenset((AvroType.STRING, AvroType.BYTES, AvroType.ENUM, AvroType.FIXED))
-_INTEGRAL: Final = {AvroType.INT: 1 << 31, AvroType.LONG: 1 << 63}
-_FLOATING: Final = frozenset((AvroType.FLOAT, AvroType.DOUBLE))
-
-
 def is_valid_default(node: Node, value: JsonValue, depth: int = 0) -> bool:
-    """Whether `value` is a default for a field of type `node`."""
+    """Whether `value` is a valid default for a field of this type."""
     if isinstance(node, Primitive):
-        return _fits_scalar(node.kind, value)
-    if depth > NESTING_MAX:  # a record whose default holds itself
+        return _is_valid_scalar(node.kind, value)
+    if depth > NESTING_MAX:  # a record whose default contains itself
         return False
     if isinstance(node, Union):
         return any(is_valid_default(branch, value, depth + 1) for branch in node.branches)
     if isinstance(node, Array):
         items = node.items
         return isinstance(value, list) and all(
-            is_valid_default(items, one, depth + 1) for one in value
+            is_valid_default(items, item, depth + 1) for item in value
         )
     if isinstance(node, Map):
         values = node.values
         return isinstance(value, dict) and all(
-            is_valid_default(values, one, depth + 1) for one in value.values()
+            is_valid_default(values, member, depth + 1) for member in value.values()
         )
     if isinstance(node, Pending):
         return isinstance(value, dict)
     if isinstance(node, Record):
-        return isinstance(value, dict) and _fits_record(node, value, depth + 1)
-    return _fits_scalar(node.kind, value)
+        return isinstance(value, dict) and _is_valid_record(node, value, depth + 1)
+    return _is_valid_scalar(node.kind, value)
 
 
-def _fits_record(record: Record, value: dict[str, JsonValue], depth: int) -> bool:
+def _is_valid_record(record: Record, value: dict[str, JsonValue], depth: int) -> bool:
     for field in record.fields:
-        given = value.get(field.name, field.default)
-        if isinstance(given, Absent) or not is_valid_default(field.type, given, depth):
+        default = value.get(field.name, field.default)
+        if isinstance(default, Absent) or not is_valid_default(field.type, default, depth):
             return False
     return True
 
 
-def _fits_scalar(kind: AvroType, value: JsonValue) -> bool:
-    if kind in _TEXTUAL:
+def _is_valid_scalar(kind: AvroType, value: JsonValue) -> bool:
+    if kind in _STRING_DEFAULTS:
         return isinstance(value, str)
     if kind is AvroType.NULL:
         return value is None
@@ -145,7 +143,7 @@ def _fits_scalar(kind: AvroType, value: JsonValue) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool):
         return False
-    if kind in _FLOATING:
+    if kind in _FLOATS:
         return isinstance(value, int | float)
-    bound = _INTEGRAL[kind]
-    return isinstance(value, int) and -bound <= value < bound
+    end = _INTEGER_ENDS[kind]
+    return isinstance(value, int) and -end <= value < end

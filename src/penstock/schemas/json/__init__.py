@@ -1,8 +1,8 @@
-"""JSON Schema: reading, canonical text, validation and compatibility.
+"""JSON Schema: parse, canonical text, validation and compatibility.
 
-The peer is Confluent's registry: what it stores, and what it calls compatible under its strict and
-lenient policies, is what this package stores and calls compatible. Unlike the peer, this package
-never fetches a `$ref`.
+The reference is Confluent's registry: this package stores what it stores, and calls compatible
+under the strict and lenient policies what it calls compatible. Unlike it, this package never
+fetches a `$ref`.
 """
 
 from penstock.schemas.json.schema import JsonSchema, parse, validate

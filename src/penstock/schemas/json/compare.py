@@ -1,141 +1,141 @@
-"""What differs between the schema that wrote and the schema that reads.
+"""The differences between the schema that wrote and the schema that reads.
 
-Each comparison is a generator (`rules.py`), so schemas of any depth are compared without recursion.
-A pair is compared once. A pair that is met again while it is being compared belongs to a schema
-that refers to itself: it is taken to be compatible, and when that turns out wrong everything is
-compared again knowing it, until nothing new is found out. `Budget` limits all of it together.
+Comparisons are generators, so schemas of any depth are compared without recursion. A pair is
+compared once. A pair that occurs inside itself belongs to a schema that refers to itself: it is
+assumed to be compatible, and if that proves wrong everything is compared again with that
+knowledge, until nothing changes. `StepBudget` limits all of this together.
 
-A proposal is compared with many versions that differ little from each other, so what was found
-between two schemas that refer to nothing is kept for the next comparison with the same two in it.
+A proposal is compared with many versions that differ little from each other, so the differences
+between two schemas without references are cached for later comparisons.
 """
 
 from typing import Final, TypeAlias
 
-from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Findings, Pair
+from penstock.schemas.compare_limits import StepBudget
+from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Differences, Pair
 from penstock.schemas.json.compare_rules import compare_nodes
 from penstock.schemas.json.differences import JsonDifference
 from penstock.schemas.json.tree import Node
-from penstock.schemas.model import StepBudget
 
-PAIR_STEPS: Final = 10  # of the budget, for the comparison of two schemas without their parts
-KEPT_MAX: Final = 50_000  # pairs and their findings, for comparisons to come; then all are dropped
+PAIR_STEPS: Final = 10  # of the budget, to compare two schemas without their parts
+CACHE_MAX: Final = 50_000  # pairs and their differences; at the limit the cache is cleared
 
 _Key: TypeAlias = tuple[int, int]
-_Texts: TypeAlias = tuple[object, ...]  # what two schemas are written as, and all else that counts
+_CacheKey: TypeAlias = tuple[object, ...]  # everything that the differences of a pair depend on
 
 
-class _Kept:
-    """Findings of pairs, for comparisons to come. May be used by several threads."""
+class _PairCache:
+    """Differences of pairs, for later comparisons. Threads may share it."""
 
     def __init__(self) -> None:
-        self._findings: dict[_Texts, Findings] = {}
-        self._weight = 0
+        self._differences: dict[_CacheKey, Differences] = {}
+        self._size = 0
 
-    def find(self, texts: _Texts) -> Findings | None:
-        return self._findings.get(texts)
+    def find(self, key: _CacheKey) -> Differences | None:
+        return self._differences.get(key)
 
-    def keep(self, texts: _Texts, findings: Findings) -> None:
-        self._weight += 1 + len(findings)
-        if self._weight > KEPT_MAX:
+    def add(self, key: _CacheKey, differences: Differences) -> None:
+        self._size += 1 + len(differences)
+        if self._size > CACHE_MAX:
             self.clear()
         else:
-            self._findings[texts] = findings
+            self._differences[key] = differences
 
     def clear(self) -> None:
-        self._findings = {}
-        self._weight = 0
+        self._differences = {}
+        self._size = 0
 
 
-_kept: Final = _Kept()
+_cache: Final = _PairCache()
 
 
-def forget() -> None:
-    """Keep nothing of the comparisons made so far."""
-    _kept.clear()
+def clear_cache() -> None:
+    """Remove everything that earlier comparisons cached."""
+    _cache.clear()
 
 
-def compare(old: Node, new: Node, allowed: frozenset[str]) -> Findings:
+def compare(old: Node, new: Node, allowed: frozenset[str]) -> Differences:
     """All differences, allowed ones included; BudgetExceededError if there are too many pairs."""
-    wrong: dict[_Key, Findings] = {}
+    incompatible: dict[_Key, Differences] = {}
     context = CompareContext(allowed, StepBudget())
     while True:
-        attempt = _Attempt(context, wrong)
-        findings = attempt.findings(old, new)
-        known_wrong = attempt.incompatible()
-        if not attempt.was_optimistic or known_wrong.keys() == wrong.keys():
-            return findings
-        wrong = known_wrong
+        attempt = _Attempt(context, incompatible)
+        differences = attempt.compare(old, new)
+        now_incompatible = attempt.incompatible()
+        if not attempt.has_assumed or now_incompatible.keys() == incompatible.keys():
+            return differences
+        incompatible = now_incompatible
 
 
 class _Attempt:
-    """One pass over all pairs, with what earlier passes know to be incompatible."""
+    """One pass over all pairs, with the pairs that earlier passes proved incompatible."""
 
-    def __init__(self, context: CompareContext, wrong: dict[_Key, Findings]) -> None:
-        self.was_optimistic = False
+    def __init__(self, context: CompareContext, incompatible: dict[_Key, Differences]) -> None:
+        self.has_assumed = False  # that a pair is compatible, before it was compared
         self._context = context
-        self._wrong = wrong
-        self._known: dict[_Key, Findings] = {}
-        self._under_way: dict[_Key, Comparison] = {}  # the one asked for last is the last
-        self._texts: dict[_Key, _Texts] = {}  # of those that are to be kept
+        self._incompatible = incompatible
+        self._compared: dict[_Key, Differences] = {}
+        self._in_progress: dict[_Key, Comparison] = {}  # a stack: the last one runs
+        self._cache_keys: dict[_Key, _CacheKey] = {}  # of pairs in progress that can be cached
 
-    def incompatible(self) -> dict[_Key, Findings]:
-        """The pairs compared so far whose reader cannot read what the writer writes."""
+    def incompatible(self) -> dict[_Key, Differences]:
+        """The compared pairs whose reader cannot read what the writer writes."""
         return {
-            key: findings
-            for key, findings in self._known.items()
-            if not self._context.allows(findings)
+            key: differences
+            for key, differences in self._compared.items()
+            if not self._context.allows(differences)
         }
 
-    def findings(self, old: Node, new: Node) -> Findings:
+    def compare(self, old: Node, new: Node) -> Differences:
         """All differences between two schemas."""
         self._start(old, new)
-        answer: Findings | None = None
-        while self._under_way:
-            key, comparison = next(reversed(self._under_way.items()))
+        result: Differences | None = None
+        while self._in_progress:
+            key, comparison = next(reversed(self._in_progress.items()))
             try:
-                pair = next(comparison) if answer is None else comparison.send(answer)
+                pair = next(comparison) if result is None else comparison.send(result)
             except StopIteration as finished:
-                answer = self._known[key] = finished.value
-                del self._under_way[key]
-                texts = self._texts.pop(key, None)
-                if texts is not None:
-                    _kept.keep(texts, finished.value)
+                result = self._compared[key] = finished.value
+                del self._in_progress[key]
+                cache_key = self._cache_keys.pop(key, None)
+                if cache_key is not None:
+                    _cache.add(cache_key, finished.value)
             else:
-                answer = self._answer(pair)
-        assert answer is not None
-        return answer
+                result = self._known(pair)
+        assert result is not None
+        return result
 
-    def _answer(self, pair: Pair) -> Findings | None:
-        """What is known of a pair; if nothing, it is looked at next."""
+    def _known(self, pair: Pair) -> Differences | None:
+        """The differences of a pair, if they are known; otherwise its comparison starts."""
         old, new = pair
         if old is None or new is None:
             if old is new:
                 return ()
             return (JsonDifference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED"),)
         key = (id(old), id(new))
-        known = self._known.get(key)
-        if known is None and key not in self._under_way:
-            texts = _texts_of(old, new, self._context)
-            if texts is not None:
-                known = _kept.find(texts)
+        known = self._compared.get(key)
+        if known is None and key not in self._in_progress:
+            cache_key = _cache_key(old, new, self._context)
+            if cache_key is not None:
+                known = _cache.find(cache_key)
                 if known is None:
-                    self._texts[key] = texts
+                    self._cache_keys[key] = cache_key
             if known is None:
                 self._start(old, new)
         elif known is None:
-            known = self._wrong.get(key)
+            known = self._incompatible.get(key)
             if known is None:
-                self.was_optimistic = True
+                self.has_assumed = True
                 known = ()
         return known
 
     def _start(self, old: Node, new: Node) -> None:
         self._context.budget.spend(PAIR_STEPS)
-        self._under_way[id(old), id(new)] = compare_nodes(old, new, self._context)
+        self._in_progress[id(old), id(new)] = compare_nodes(old, new, self._context)
 
 
-def _texts_of(old: Node, new: Node, context: CompareContext) -> _Texts | None:
-    """What the findings of a pair depend on; None if they depend on schemas that are elsewhere."""
+def _cache_key(old: Node, new: Node, context: CompareContext) -> _CacheKey | None:
+    """None if the differences depend on the targets of references."""
     before = old.tree.fingerprint(old.keywords)
     after = new.tree.fingerprint(new.keywords)
     if before is None or after is None:

@@ -1,16 +1,16 @@
-"""The rules for objects: properties, what is required, and what may come beside them."""
+"""The rules for objects: properties, required properties, and members without a name."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.schemas.json.compare_arrays import compare_limit
+from penstock.schemas.json.compare_numbers import compare_limit
 from penstock.schemas.json.compare_pairs import (
-    Below,
     CompareContext,
     Comparison,
-    Findings,
-    below,
-    compared,
+    Differences,
+    PartDifferences,
+    compare_part,
+    in_part,
 )
 from penstock.schemas.json.differences import JsonDifference, difference_at
 from penstock.schemas.json.open_content import (
@@ -21,27 +21,27 @@ from penstock.schemas.json.open_content import (
     rest_of,
     unevaluated,
 )
-from penstock.schemas.json.tree import Node, NodeType, are_written_alike
+from penstock.schemas.json.tree import Node, NodeType, have_same_text
 from penstock.schemas.json.validator import matches
 
 PATTERN_STEPS: Final = 10  # of the budget, to try one pattern on one name
 
 
 def compare_objects(old: Node, new: Node, context: CompareContext) -> Comparison:
-    """All differences between what two schemas say about objects."""
+    """All differences between the constraints of two schemas on objects."""
     context.budget.spend(_members(old) + _members(new))
-    found: Findings = tuple(_compare_required(old, new))
-    found += yield from _compare_properties(old, new, context)
-    found += tuple(_compare_required_by(old, new))
-    found += yield from _compare_schemas_by(old, new)
+    differences: Differences = tuple(_compare_required(old, new))
+    differences += yield from _compare_properties(old, new, context)
+    differences += tuple(_compare_dependent_required(old, new))
+    differences += yield from _compare_dependent_schemas(old, new)
     rests = rest_of(old, "additionalProperties"), rest_of(new, "additionalProperties")
-    found += yield from compare_rest(*rests, "additionalProperties", "ADDITIONAL_PROPERTIES")
-    found += yield from compare_unevaluated(
+    differences += yield from compare_rest(*rests, "additionalProperties", "ADDITIONAL_PROPERTIES")
+    differences += yield from compare_unevaluated(
         old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES"
     )
-    found += tuple(compare_limit(old, new, "maxProperties", "MAX_PROPERTIES"))
-    found += tuple(compare_limit(old, new, "minProperties", "MIN_PROPERTIES"))
-    return found
+    differences += tuple(compare_limit(old, new, "maxProperties", "MAX_PROPERTIES"))
+    differences += tuple(compare_limit(old, new, "minProperties", "MIN_PROPERTIES"))
+    return differences
 
 
 def _members(node: Node) -> int:
@@ -50,7 +50,7 @@ def _members(node: Node) -> int:
 
 
 def required_in(node: Node) -> frozenset[str]:
-    """The names of the properties that must be there."""
+    """The names of the required properties."""
     names = node.keywords.get("required")
     return frozenset(
         [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
@@ -58,7 +58,7 @@ def required_in(node: Node) -> frozenset[str]:
 
 
 def has_default(node: Node, name: str) -> bool:
-    """Whether a property has a default, which a reader may put where the property is missing."""
+    """Whether a property has a default, which a reader can use if the property is missing."""
     schema = node.members("properties").get(name)
     return isinstance(schema, dict) and schema.get("default") is not None
 
@@ -67,9 +67,9 @@ def _compare_required(old: Node, new: Node) -> Iterator[JsonDifference]:
     before, after = required_in(old), required_in(new)
     if before == after:
         return
-    still_there = new.members("properties")
+    remaining = new.members("properties")
     for name in old.members("properties"):
-        if name not in still_there or (name in before) is (name in after):
+        if name not in remaining or (name in before) is (name in after):
             continue
         if name in before:
             change = "REMOVED"
@@ -79,7 +79,7 @@ def _compare_required(old: Node, new: Node) -> Iterator[JsonDifference]:
 
 
 def _compare_properties(old: Node, new: Node, context: CompareContext) -> Comparison:
-    found: list[JsonDifference | Below] = []
+    differences: list[JsonDifference | PartDifferences] = []
     before, after = old.members("properties"), new.members("properties")
     required = required_in(new)
     for name in dict.fromkeys([*before, *after]):
@@ -88,26 +88,26 @@ def _compare_properties(old: Node, new: Node, context: CompareContext) -> Compar
         elif name not in before:
             is_required = name in required
             changes = yield from _property_added(old, new, name, context, is_required=is_required)
-        elif are_written_alike(old, before[name], new, after[name]):
+        elif have_same_text(old, before[name], new, after[name]):
             continue
         else:
-            changes = yield from compared(old.node(before[name]), new.node(after[name]))
-        found += below(changes, "properties", name)
-    return tuple(found)
+            changes = yield from compare_part(old.node(before[name]), new.node(after[name]))
+        differences += in_part(changes, "properties", name)
+    return tuple(differences)
 
 
 def _property_removed(removed: Node, new: Node, name: str, context: CompareContext) -> Comparison:
-    """It can still be there: what does the reader say about properties it does not name?"""
+    """Events may still contain it: the reader's rule for members without a name counts."""
     if is_open_object(new):
         return (JsonDifference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
     cover = _cover(new, name, context)
     if cover is None:
         with_false = "_WITH_FALSE" if removed.kind is NodeType.NOTHING else ""
         return (JsonDifference(f"PROPERTY{with_false}_REMOVED_FROM_CLOSED_CONTENT_MODEL"),)
-    found = yield from compared(removed, cover)
-    verb = "IS" if context.allows(found) else "NOT"
+    differences = yield from compare_part(removed, cover)
+    verb = "IS" if context.allows(differences) else "NOT"
     return (
-        *found,
+        *differences,
         JsonDifference(f"PROPERTY_REMOVED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),
     )
 
@@ -115,30 +115,32 @@ def _property_removed(removed: Node, new: Node, name: str, context: CompareConte
 def _property_added(
     old: Node, new: Node, name: str, context: CompareContext, *, is_required: bool
 ) -> Comparison:
-    """It may have been there before: what did the writer say about properties it did not name?"""
+    """Events may contain it already: the writer's rule for members without a name counts."""
     added = new.node(new.members("properties")[name])
-    demanded = _demanded(new, name, is_required=is_required)
+    requirement = _requirement(new, name, is_required=is_required)
     if is_open_object(old):
         if added.kind is NodeType.ANYTHING:
             return (JsonDifference("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"),)
-        return (JsonDifference(f"{demanded}_ADDED_TO_OPEN_CONTENT_MODEL"),)
-    found: Findings = ()
+        return (JsonDifference(f"{requirement}_ADDED_TO_OPEN_CONTENT_MODEL"),)
+    differences: Differences = ()
     cover = _cover(old, name, context)
     if cover is not None:
-        found = yield from compared(cover, added)
-        verb = "IS" if context.allows(found) else "NOT"
-        found += (JsonDifference(f"PROPERTY_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),)
-    return (*found, JsonDifference(f"{demanded}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
+        differences = yield from compare_part(cover, added)
+        verb = "IS" if context.allows(differences) else "NOT"
+        differences += (
+            JsonDifference(f"PROPERTY_ADDED_{verb}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),
+        )
+    return (*differences, JsonDifference(f"{requirement}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
 
 
-def _demanded(node: Node, name: str, *, is_required: bool) -> str:
+def _requirement(node: Node, name: str, *, is_required: bool) -> str:
     if not is_required:
         return "OPTIONAL_PROPERTY"
     return "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default(node, name) else "REQUIRED_PROPERTY"
 
 
 def is_open_object(node: Node) -> bool:
-    """Whether properties that are not named may be anything."""
+    """Whether properties that are not named may have any value."""
     rest = rest_of(node, "additionalProperties")
     if node.members("patternProperties"):
         return False
@@ -146,7 +148,7 @@ def is_open_object(node: Node) -> bool:
 
 
 def _cover(node: Node, name: str, context: CompareContext) -> Node | None:
-    """The schema that a property of this name, which is not named, must meet."""
+    """The schema that an undeclared property of this name must match, if there is one."""
     context.budget.spend(PATTERN_STEPS * len(node.members("patternProperties")))
     for pattern, schema in node.members("patternProperties").items():
         if matches(pattern, name):
@@ -155,8 +157,8 @@ def _cover(node: Node, name: str, context: CompareContext) -> Node | None:
     return covering(rest, unevaluated(node, "unevaluatedProperties"))
 
 
-def _compare_required_by(old: Node, new: Node) -> Iterator[JsonDifference]:
-    before, after = _required_by(old), _required_by(new)
+def _compare_dependent_required(old: Node, new: Node) -> Iterator[JsonDifference]:
+    before, after = _dependent_required(old), _dependent_required(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
             change = "REMOVED"
@@ -171,31 +173,31 @@ def _compare_required_by(old: Node, new: Node) -> Iterator[JsonDifference]:
         yield difference_at(f"DEPENDENCY_ARRAY_{change}", "dependencies", name)
 
 
-def _required_by(node: Node) -> dict[str, frozenset[str]]:
-    """The properties that another one, if it is there, makes required."""
+def _dependent_required(node: Node) -> dict[str, frozenset[str]]:
+    """The properties that become required if a property is present."""
     keyword = "dependentRequired" if node.draft.is_modern else "dependencies"
     return {
-        name: frozenset([one for one in names if isinstance(one, str)])
+        name: frozenset([item for item in names if isinstance(item, str)])
         for name, names in node.members(keyword).items()
         if isinstance(names, list) and names
     }
 
 
-def _compare_schemas_by(old: Node, new: Node) -> Comparison:
-    found: list[JsonDifference | Below] = []
-    before, after = _schemas_by(old), _schemas_by(new)
+def _compare_dependent_schemas(old: Node, new: Node) -> Comparison:
+    differences: list[JsonDifference | PartDifferences] = []
+    before, after = _dependent_schemas(old), _dependent_schemas(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
-            found.append(difference_at("DEPENDENCY_SCHEMA_REMOVED", "dependencies", name))
+            differences.append(difference_at("DEPENDENCY_SCHEMA_REMOVED", "dependencies", name))
         elif name not in before:
-            found.append(difference_at("DEPENDENCY_SCHEMA_ADDED", "dependencies", name))
+            differences.append(difference_at("DEPENDENCY_SCHEMA_ADDED", "dependencies", name))
         else:
-            found += yield from compared(before[name], after[name], "dependencies", name)
-    return tuple(found)
+            differences += yield from compare_part(before[name], after[name], "dependencies", name)
+    return tuple(differences)
 
 
-def _schemas_by(node: Node) -> dict[str, Node]:
-    """The schemas that an object must meet if it has a property."""
+def _dependent_schemas(node: Node) -> dict[str, Node]:
+    """The schemas that an object must match if a property is present."""
     keyword = "dependentSchemas" if node.draft.is_modern else "dependencies"
     return {
         name: node.node(schema)

@@ -1,11 +1,14 @@
-"""How a comparison asks for another: it yields a pair and is sent what was found in it."""
+"""How the comparison of two schemas requests that of two others, and the form of its result.
+
+A comparison is a generator: it yields a pair and is sent the differences of that pair.
+"""
 
 from collections.abc import Callable, Generator, Iterator, Set
 from typing import NamedTuple, TypeAlias
 
+from penstock.schemas.compare_limits import STEPS_MAX, StepBudget
 from penstock.schemas.json.differences import JsonDifference
 from penstock.schemas.json.tree import Node
-from penstock.schemas.model import STEPS_MAX, StepBudget
 
 
 class Pair(NamedTuple):
@@ -15,69 +18,71 @@ class Pair(NamedTuple):
     new: Node | None
 
 
-class Below:
-    """What was found in a part, seen from the whole: refers to it, because parts are shared."""
+class PartDifferences:
+    """The differences of a part. Holds a reference to them, because parts are shared."""
 
-    __slots__ = ("findings", "kinds", "steps")
+    __slots__ = ("differences", "kinds", "steps")
 
-    def __init__(self, steps: tuple[str, ...], findings: "Findings") -> None:
+    def __init__(self, steps: tuple[str, ...], differences: "Differences") -> None:
         self.steps = steps
-        self.findings = findings
-        kinds: Set[str] = _kinds(findings[0])
-        if len(findings) > 1:
-            kinds = frozenset[str]().union(*map(_kinds, findings))
+        self.differences = differences
+        kinds: Set[str] = _kinds(differences[0])
+        if len(differences) > 1:
+            kinds = frozenset[str]().union(*map(_kinds, differences))
         self.kinds = kinds
 
 
-Findings: TypeAlias = tuple[JsonDifference | Below, ...]
-Comparison: TypeAlias = Generator[Pair, Findings, Findings]
+Differences: TypeAlias = tuple[JsonDifference | PartDifferences, ...]
+Comparison: TypeAlias = Generator[Pair, Differences, Differences]
 
 
 class CompareContext(NamedTuple):
-    """What a comparison has to know beside its pair."""
+    """The policy and the budget of one comparison."""
 
-    allowed: frozenset[str]  # kinds of difference that do not make a pair incompatible
+    allowed: frozenset[str]  # kinds of differences that are compatible
     budget: StepBudget
 
-    def allows(self, findings: Findings) -> bool:
-        """Whether the reader can read all that the writer writes, in spite of the differences."""
-        return all(_kinds(one) <= self.allowed for one in findings)
+    def allows(self, differences: Differences) -> bool:
+        """Whether the reader can read everything that the writer writes."""
+        return all(_kinds(difference) <= self.allowed for difference in differences)
 
 
-def _kinds(one: JsonDifference | Below) -> Set[str]:
-    return {one.kind} if isinstance(one, JsonDifference) else one.kinds
+def _kinds(difference: JsonDifference | PartDifferences) -> Set[str]:
+    return {difference.kind} if isinstance(difference, JsonDifference) else difference.kinds
 
 
-def below(findings: Findings, *path: str) -> Findings:
-    """What was found in a part, seen from the whole."""
-    return (Below(path, findings),) if findings else ()
+def in_part(differences: Differences, *path: str) -> Differences:
+    """The differences of a part, as differences of the whole."""
+    return (PartDifferences(path, differences),) if differences else ()
 
 
-def compared(old: Node | None, new: Node | None, *path: str) -> Comparison:
-    """What is found in a part, seen from the whole."""
-    findings = yield Pair(old, new)
-    return below(findings, *path) if path else findings
+def compare_part(old: Node | None, new: Node | None, *path: str) -> Comparison:
+    """Compare two parts; the result is in terms of the whole."""
+    differences = yield Pair(old, new)
+    return in_part(differences, *path) if path else differences
 
 
-def listed(findings: Findings, is_wanted: Callable[[str], bool]) -> Iterator[JsonDifference]:
-    """Findings of the wanted kinds with their whole paths, the first ones.
+def listed(
+    differences: Differences, is_included: Callable[[str], bool]
+) -> Iterator[JsonDifference]:
+    """The first differences of the included kinds, with their whole paths.
 
-    There may be more than can ever be listed, since parts are shared. So the search ends after
-    `STEPS_MAX` places, but not before there is one.
+    Parts are shared, so there may be more than can ever be listed: the search ends after
+    `STEPS_MAX` steps, but not before it has one difference.
     """
-    waiting: list[tuple[tuple[str, ...], JsonDifference | Below]] = [
-        ((), one) for one in reversed(findings)
+    waiting: list[tuple[tuple[str, ...], JsonDifference | PartDifferences]] = [
+        ((), difference) for difference in reversed(differences)
     ]
     has_one = False
-    looked_at = 0
-    while waiting and not (has_one and looked_at > STEPS_MAX):
-        path, one = waiting.pop()
-        looked_at += 1
-        if not any(map(is_wanted, _kinds(one))):
+    steps = 0
+    while waiting and not (has_one and steps > STEPS_MAX):
+        path, difference = waiting.pop()
+        steps += 1
+        if not any(map(is_included, _kinds(difference))):
             continue
-        if isinstance(one, JsonDifference):
-            yield JsonDifference(one.kind, (*path, *one.path))
+        if isinstance(difference, JsonDifference):
+            yield JsonDifference(difference.kind, (*path, *difference.path))
             has_one = True
         else:
-            path = (*path, *one.steps)
-            waiting += [(path, part) for part in reversed(one.findings)]
+            path = (*path, *difference.steps)
+            waiting += [(path, inner) for inner in reversed(difference.differences)]

@@ -1,25 +1,24 @@
-"""The rules for a pair of schemas of any kind, and for the kinds that hold no others.
+"""The rules for a pair of schemas of any type.
 
-The peer does not look at `format`, `if`/`then`/`else`, `contains`, `propertyNames`, changes inside
-`patternProperties`, nor at required properties that are not declared; neither do these rules. Where
-the peer errs they do not follow: a `$ref` to a `$ref` is followed to its end, an exclusive maximum
-may decrease without a maximum beside it, and numbers are compared exactly.
+As in Confluent's registry, these rules ignore `format`, `if`/`then`/`else`, `contains`,
+`propertyNames`, changes inside `patternProperties`, and required properties that are not declared.
+Confluent's errors are not repeated: a `$ref` to a `$ref` is followed to its end, an exclusive
+maximum may decrease without a maximum beside it, and numbers are compared exactly.
 """
 
 from collections.abc import Generator, Iterator
-from decimal import Decimal, localcontext
 from typing import Final
 
-from penstock.schemas.json.compare_arrays import compare_arrays, compare_limit
+from penstock.schemas.json.compare_arrays import compare_arrays
 from penstock.schemas.json.compare_combined import compare_combined
+from penstock.schemas.json.compare_numbers import compare_limit, compare_numbers
 from penstock.schemas.json.compare_objects import compare_objects
-from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Findings, Pair
+from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Differences, Pair
 from penstock.schemas.json.differences import JsonDifference, difference_at
-from penstock.schemas.json.jsontext import EXPONENT_MAX, JsonValue, same_value_key
-from penstock.schemas.json.tree import Node, NodeType, are_written_alike
+from penstock.schemas.json.jsontext import same_value_key
+from penstock.schemas.json.tree import Node, NodeType, have_same_text
 
 _CONNECT_TYPE: Final = "connect.type"
-_DIGITS_MAX: Final = 2 * EXPONENT_MAX + 2_000  # what a remainder of two numbers can need
 
 
 def compare_nodes(old: Node, new: Node, context: CompareContext) -> Comparison:
@@ -27,67 +26,67 @@ def compare_nodes(old: Node, new: Node, context: CompareContext) -> Comparison:
     if _are_same(old, new):
         return ()
     if old.kind is not NodeType.COMBINED and new.kind is NodeType.COMBINED:
-        findings = yield from _joined_a_union(old, new, context)
+        differences = yield from _became_branch(old, new, context)
     elif old.kind is NodeType.COMBINED and new.kind is not NodeType.COMBINED:
-        findings = yield from _left_a_product(old, new, context)
+        differences = yield from _was_branch(old, new, context)
     else:
-        findings = None
-    if findings is not None:
-        return findings
+        differences = None
+    if differences is not None:
+        return differences
     if old.kind is not new.kind:
-        return () if _reads_any_kind(old, new) else (JsonDifference("TYPE_CHANGED"),)
-    return (yield from _compare_kind(old, new, context))
+        return () if _reads_any_type(old, new) else (JsonDifference("TYPE_CHANGED"),)
+    return (yield from _compare_same_type(old, new, context))
 
 
 def _are_same(old: Node, new: Node) -> bool:
-    """Whether two schemas are written alike and mean the same wherever they stand."""
+    """Whether two schemas have the same text and the same meaning."""
     if old.kind is not new.kind or old.is_integer is not new.is_integer:
         return False
     if old.criterion != new.criterion:
         return False
-    return are_written_alike(old, old.keywords, new, new.keywords)
+    return have_same_text(old, old.keywords, new, new.keywords)
 
 
-def _joined_a_union(
+def _became_branch(
     old: Node, new: Node, context: CompareContext
-) -> Generator[Pair, Findings, Findings | None]:
-    """A schema that became one of several, if one of them reads it."""
+) -> Generator[Pair, Differences, Differences | None]:
+    """A schema that became a branch, if one of the branches reads it."""
     branches = new.branches
     if len(branches) > 1 and new.criterion == "allOf":
         return None
     context.budget.spend(len(branches))
     for branch in branches:
-        findings = yield Pair(old, branch)
-        if context.allows(findings):
+        differences = yield Pair(old, branch)
+        if context.allows(differences):
             extended = (JsonDifference("SUM_TYPE_EXTENDED"),) if len(branches) > 1 else ()
-            return findings + extended
+            return differences + extended
     return None
 
 
-def _left_a_product(
+def _was_branch(
     old: Node, new: Node, context: CompareContext
-) -> Generator[Pair, Findings, Findings | None]:
-    """One of several schemas that had to be met, if it alone is read."""
+) -> Generator[Pair, Differences, Differences | None]:
+    """A branch of an `allOf` that remained alone, if the new schema reads it."""
     branches = old.branches
     if len(branches) > 1 and old.criterion != "allOf":
         return None
     context.budget.spend(len(branches))
     for branch in branches:
-        findings = yield Pair(branch, new)
-        if context.allows(findings):
+        differences = yield Pair(branch, new)
+        if context.allows(differences):
             narrowed = (JsonDifference("PRODUCT_TYPE_NARROWED"),) if len(branches) > 1 else ()
-            return findings + narrowed
+            return differences + narrowed
     return None
 
 
-def _reads_any_kind(old: Node, new: Node) -> bool:
+def _reads_any_type(old: Node, new: Node) -> bool:
     if old.kind is NodeType.NOTHING or new.kind is NodeType.ANYTHING:
         return True
-    # Connect writes decimals as numbers or as strings, and calls both bytes.
+    # Kafka Connect writes decimals as numbers or as strings, and marks both as bytes.
     return old.keywords.get(_CONNECT_TYPE) == new.keywords.get(_CONNECT_TYPE) == "bytes"
 
 
-def _compare_kind(old: Node, new: Node, context: CompareContext) -> Comparison:
+def _compare_same_type(old: Node, new: Node, context: CompareContext) -> Comparison:
     match old.kind:
         case NodeType.OBJECT:
             return (yield from compare_objects(old, new, context))
@@ -100,7 +99,7 @@ def _compare_kind(old: Node, new: Node, context: CompareContext) -> Comparison:
         case NodeType.STRING:
             return tuple(_compare_strings(old, new))
         case NodeType.NUMBER:
-            return tuple(_compare_numbers(old, new))
+            return tuple(compare_numbers(old, new))
         case NodeType.ENUM:
             return tuple(_compare_enums(old, new, context))
         case NodeType.CONST:
@@ -111,9 +110,9 @@ def _compare_kind(old: Node, new: Node, context: CompareContext) -> Comparison:
 
 
 def _compare_negations(old: Node, new: Node, context: CompareContext) -> Comparison:
-    """What must not match may only shrink: the two trade places."""
-    findings = yield Pair(new.child("not"), old.child("not"))
-    kind = "NOT_TYPE_NARROWED" if context.allows(findings) else "NOT_TYPE_EXTENDED"
+    """A schema under `not` may only become narrower: compare with the roles exchanged."""
+    differences = yield Pair(new.child("not"), old.child("not"))
+    kind = "NOT_TYPE_NARROWED" if context.allows(differences) else "NOT_TYPE_EXTENDED"
     return (difference_at(kind, "not"),)
 
 
@@ -124,34 +123,6 @@ def _compare_strings(old: Node, new: Node) -> Iterator[JsonDifference]:
     if before != after:
         change = "ADDED" if before is None else "REMOVED" if after is None else "CHANGED"
         yield difference_at(f"PATTERN_{change}", "pattern")
-
-
-def _compare_numbers(old: Node, new: Node) -> Iterator[JsonDifference]:
-    yield from compare_limit(old, new, "maximum", "MAXIMUM")
-    yield from compare_limit(old, new, "minimum", "MINIMUM")
-    yield from compare_limit(old, new, "exclusiveMaximum", "EXCLUSIVE_MAXIMUM")
-    yield from compare_limit(old, new, "exclusiveMinimum", "EXCLUSIVE_MINIMUM")
-    before, after = (_multiple_of(node.keywords.get("multipleOf")) for node in (old, new))
-    if before != after:
-        yield difference_at(f"MULTIPLE_OF_{_multiple_change(before, after)}", "multipleOf")
-    if old.is_integer is not new.is_integer:
-        yield JsonDifference("TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED")
-
-
-def _multiple_of(value: JsonValue) -> Decimal | None:
-    return Decimal(value) if isinstance(value, int | Decimal) and value else None
-
-
-def _multiple_change(before: Decimal | None, after: Decimal | None) -> str:
-    if before is None:
-        return "ADDED"
-    if after is None:
-        return "REMOVED"
-    with localcontext() as exact:
-        exact.prec = _DIGITS_MAX
-        if after % before == 0:
-            return "EXPANDED"
-        return "REDUCED" if before % after == 0 else "CHANGED"
 
 
 def _compare_enums(old: Node, new: Node, context: CompareContext) -> Iterator[JsonDifference]:
@@ -167,4 +138,4 @@ def _compare_enums(old: Node, new: Node, context: CompareContext) -> Iterator[Js
 
 def _values(node: Node) -> set[object]:
     values = node.keywords["enum"]
-    return {same_value_key(one) for one in values} if isinstance(values, list) else set()
+    return {same_value_key(value) for value in values} if isinstance(values, list) else set()

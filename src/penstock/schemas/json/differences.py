@@ -1,6 +1,6 @@
-"""The kinds of difference between two JSON Schemas: their names, which are allowed, what to say.
+"""The kinds of differences between two JSON Schemas: names, sentences, and which are allowed.
 
-The names and sentences are the peer's, because people and tools match on them.
+Names and sentences are Confluent's, because people and tools match on them.
 """
 
 from typing import Final, NamedTuple
@@ -9,14 +9,14 @@ from penstock.schemas.model import Difference, Policy
 
 
 class JsonDifference(NamedTuple):
-    """A difference between two schemas, and where below them it is."""
+    """A difference between two schemas, and its path below them."""
 
     kind: str
     path: tuple[str, ...] = ()
 
 
 def difference_at(kind: str, *steps: str) -> JsonDifference:
-    """A difference some steps below the schemas that are compared."""
+    """A difference some steps below the compared schemas."""
     return JsonDifference(kind, steps)
 
 
@@ -112,7 +112,7 @@ _LESS: Final = (
     "The value at path '{path}' in the %(reader)s schema is less than its value in the "
     "%(writer)s schema"
 )
-_OTHER_VALUE: Final = (
+_VALUE_DIFFERS: Final = (
     "The value at path '{path}' is different between the %(reader)s and %(writer)s schema"
 )
 _FEWER_ELEMENTS: Final = (
@@ -123,7 +123,7 @@ _MORE_ELEMENTS: Final = (
     "An array or combined type at path '{path}' has more elements in the %(reader)s schema than "
     "the %(writer)s schema"
 )
-_OTHER_TYPE: Final = (
+_TYPE_DIFFERS: Final = (
     "A type at path '{path}' is different between the %(reader)s schema and the %(writer)s schema"
 )
 _ADDED_TO_OPEN: Final = (
@@ -146,16 +146,16 @@ _ADDED_NOT_COVERED: Final = (
     "The %(reader)s schema has a property or item at path '{path}' which is missing in the "
     "%(writer)s schema and is not covered by its partially open content model"
 )
-_SCHEMA_ADDED: Final = (  # the peer says nothing here
+_SCHEMA_ADDED: Final = (  # Confluent has no sentence for it
     "The %(reader)s schema has a schema at path '{path}' where the %(writer)s schema has none"
 )
 _SENTENCES: Final = {
     "SCHEMA_ADDED": _SCHEMA_ADDED,
-    "TYPE_CHANGED": _OTHER_TYPE,
-    "TYPE_NARROWED": _OTHER_TYPE,
-    "COMBINED_TYPE_CHANGED": _OTHER_TYPE,
-    "COMBINED_TYPE_SUBSCHEMAS_CHANGED": _OTHER_TYPE,
-    "ENUM_ARRAY_CHANGED": _OTHER_TYPE,
+    "TYPE_CHANGED": _TYPE_DIFFERS,
+    "TYPE_NARROWED": _TYPE_DIFFERS,
+    "COMBINED_TYPE_CHANGED": _TYPE_DIFFERS,
+    "COMBINED_TYPE_SUBSCHEMAS_CHANGED": _TYPE_DIFFERS,
+    "ENUM_ARRAY_CHANGED": _TYPE_DIFFERS,
     "ENUM_ARRAY_NARROWED": _FEWER_ELEMENTS,
     "SUM_TYPE_NARROWED": _FEWER_ELEMENTS,
     "ADDITIONAL_ITEMS_NARROWED": _FEWER_ELEMENTS,
@@ -165,10 +165,10 @@ _SENTENCES: Final = {
     "DEPENDENCY_ARRAY_EXTENDED": _MORE_ELEMENTS,
     "PRODUCT_TYPE_EXTENDED": _MORE_ELEMENTS,
     "NOT_TYPE_EXTENDED": _MORE_ELEMENTS,
-    "PATTERN_CHANGED": _OTHER_VALUE,
-    "MULTIPLE_OF_CHANGED": _OTHER_VALUE,
+    "PATTERN_CHANGED": _VALUE_DIFFERS,
+    "MULTIPLE_OF_CHANGED": _VALUE_DIFFERS,
     "MULTIPLE_OF_EXPANDED": _MORE,
-    "DEPENDENCY_ARRAY_CHANGED": _OTHER_VALUE,
+    "DEPENDENCY_ARRAY_CHANGED": _VALUE_DIFFERS,
     "ADDITIONAL_ITEMS_REMOVED": _KEYWORD_ADDED,
     "ADDITIONAL_PROPERTIES_REMOVED": _KEYWORD_ADDED,
     "UNEVALUATED_ITEMS_REMOVED": _KEYWORD_ADDED,
@@ -192,15 +192,15 @@ _BY_ENDING: Final = (
 )
 
 
-def path_of(found: JsonDifference) -> str:
-    """Where the difference is."""
-    return "#/" + "/".join(found.path)
+def path_of(difference: JsonDifference) -> str:
+    """The path as a JSON pointer."""
+    return "#/" + "/".join(difference.path)
 
 
-def described(found: JsonDifference) -> Difference:
-    """The difference with its path and its sentence."""
-    path = path_of(found)
-    sentence = _SENTENCES.get(found.kind)
+def as_difference(difference: JsonDifference) -> Difference:
+    """The difference with its sentence."""
+    kind, path = difference.kind, path_of(difference)
+    sentence = _SENTENCES.get(kind)
     if sentence is None:
-        sentence = next(text for ending, text in _BY_ENDING if found.kind.endswith(ending))
-    return Difference(found.kind, path, sentence.format(path=path))
+        sentence = next(text for ending, text in _BY_ENDING if kind.endswith(ending))
+    return Difference(kind, path, sentence.format(path=path))

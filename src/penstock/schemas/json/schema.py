@@ -1,26 +1,26 @@
-"""A JSON Schema as the registry handles it. Immutable; what is costly is computed once.
+"""A JSON Schema for the registry, the client and the gate. Immutable; costly parts are cached.
 
-Tags in a JSON Schema: a member of the object or property that the path names.
-
-`object.address.object.street`: in turn what a schema is and which part of it is meant. Lists
-(`anyof.0`, `allof.1`, `oneof.0`) are counted in the order in which they are written.
+Tags are a member of the object or property that a path names. A path such as
+`object.address.object.street` alternates between the type of a schema and the name of a part;
+`anyof.0`, `allof.1` and `oneof.0` count branches in the order of the text.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
 import jsonschema_rs
 
+from penstock.schemas.compare_limits import first_differences, limit_differences
 from penstock.schemas.json.compare import compare
 from penstock.schemas.json.compare_pairs import listed
-from penstock.schemas.json.differences import ALLOWED, described, path_of
+from penstock.schemas.json.differences import ALLOWED, as_difference, path_of
 from penstock.schemas.json.jsontext import JsonValue, read_json, write_json
 from penstock.schemas.json.references import Documents, read_documents
 from penstock.schemas.json.tree import Tree
 from penstock.schemas.json.validator import compiled, validation_error
 from penstock.schemas.model import (
     NO_IMPORTS,
-    BudgetExceededError,
     Difference,
     Imports,
     InvalidSchemaError,
@@ -28,69 +28,11 @@ from penstock.schemas.model import (
     Reference,
     SchemaType,
     Tagging,
-    bounded,
     check_encoding,
-    uncheckable,
+    normalized_references,
 )
 
-_LISTS = {"anyof": "anyOf", "allof": "allOf", "oneof": "oneOf"}
-
-
-def tagged(text: str, tagging: Tagging) -> str:
-    """A schema's canonical text with its tags changed."""
-    root: Any = read_json(text)
-    for entity in tagging.entities:
-        place = _find(root, entity.words, is_record=entity.is_record)
-        if not isinstance(place, dict):
-            raise entity.missing()
-        tagging.change_member(entity, place)
-    return write_json(root)
-
-
-def _find(node: JsonValue, words: list[str], *, is_record: bool) -> Any:
-    while isinstance(node, dict) and words:
-        kind = words.pop(0)
-        if kind == "object":
-            if is_record and not words:
-                return node
-            node = _part(node, words)
-            if not words:
-                return node
-        elif kind == "array":
-            node = node.get("items")
-        elif kind == "not":
-            node = node.get("not")
-        elif kind in _LISTS:
-            node = _listed(node, _LISTS[kind], words)
-        else:
-            return None
-    return None
-
-
-def _part(node: dict[str, JsonValue], words: list[str]) -> JsonValue:
-    """A property or definition; its name may have dots in it."""
-    holder = words.pop(0) if words[:1] in (["definitions"], ["$defs"]) else "properties"
-    parts = node.get(holder)
-    name = ""
-    while isinstance(parts, dict) and words:
-        name += words.pop(0)
-        if name in parts:
-            return parts[name]
-        name += "."
-    return None
-
-
-def _listed(node: dict[str, JsonValue], keyword: str, words: list[str]) -> JsonValue:
-    """One of several. What only counts as several, `type: [a, b]` or if and then, is itself."""
-    index = words.pop(0) if words else ""
-    several = node.get(keyword)
-    if isinstance(several, list):
-        is_there = index.isdecimal() and int(index[:9]) < len(several)
-        return several[int(index)] if is_there else None
-    if words[:1] == ["conditional"]:
-        words.pop(0)
-        return node.get(words.pop(0)) if words else None
-    return node if keyword != "oneOf" else None
+_COMBINATIONS: Final = {"anyof": "anyOf", "allof": "allOf", "oneof": "oneOf"}
 
 
 def parse(
@@ -100,27 +42,27 @@ def parse(
     *,
     strict: bool = True,
 ) -> "JsonSchema":
-    """The schema in `text`, whose `$ref`s lead into itself or to one of `imports` by its name.
+    """The schema in `text`; the target of a `$ref` is in the text itself or in one of `imports`.
 
-    Not strict is for schemas that are stored already: keywords are not checked, since the peer
-    stores much that no meta-schema allows, and nothing is compiled before a value is validated.
+    `strict=False` is for schemas that are stored already: keywords are not checked, because
+    Confluent stores schemas that no meta-schema allows, and nothing is compiled before a value is
+    validated.
     """
     root = read_json(text)
     if not isinstance(root, dict | bool):
         raise InvalidSchemaError("a JSON Schema is an object or a boolean")
     canonical = write_json(root)
-    if "\\u" in text:  # an escape is the only way to half of a surrogate pair
+    if "\\u" in text:  # only an escape can produce half of a surrogate pair
         check_encoding(canonical)
-    schema = JsonSchema(
-        read_documents(root, imports), canonical, references, imports, strict=strict
-    )
+    documents = read_documents(root, imports)
+    schema = JsonSchema(documents, canonical, references, imports, strict=strict)
     if strict:
         _ = schema.validator
     return schema
 
 
 def validate(schema: "JsonSchema", value: object) -> str | None:
-    """What is wrong with a value, and where in it; None if the schema allows it."""
+    """Why a value is invalid, with its path; None if it is valid."""
     return validation_error(schema.validator, value)
 
 
@@ -161,48 +103,54 @@ class JsonSchema:
     def normalized(self) -> "JsonSchema":
         """The same schema with the keys of all objects sorted."""
         text = write_json(self.documents.root, in_order=True)
-        return parse(text, tuple(sorted(set(self.references))), self._imports, strict=self._strict)
+        references = normalized_references(self.references)
+        return parse(text, references, self._imports, strict=self._strict)
 
     def tagged(self, tagging: Tagging) -> "JsonSchema":
-        """The same schema with other tags."""
-        text = tagged(self._canonical, tagging)
-        return parse(text, self.references, self._imports, strict=self._strict)
+        """The same schema with tags added or removed."""
+        root: Any = read_json(self._canonical)
+        for entity in tagging.entities:
+            schema = _find_entity(root, entity.steps, is_record=entity.is_record)
+            if not isinstance(schema, dict):
+                raise entity.not_found()
+            tagging.update_member(entity, schema)
+        return parse(write_json(root), self.references, self._imports, strict=self._strict)
 
-    def formatted(self, form: str) -> str:
+    def formatted(self, _form: str, /) -> str:
         """The canonical text: JSON Schema has no other forms."""
         return self._canonical
 
     def equivalent(self, other: "JsonSchema") -> bool:
-        """Whether registering one while the other is there gives the same version."""
+        """Whether the registry treats both as one version."""
         return self._canonical == other.canonical
 
     def incompatibilities(
-        self, writer: "JsonSchema", policy: Policy = Policy.STRICT
+        self, writer: "JsonSchema", policy: Policy = Policy.STRICT, /
     ) -> tuple[Difference, ...]:
-        """Why values that are valid under `writer` need not be under this schema."""
-        allowed = ALLOWED[policy]
-        try:
-            findings = compare(writer.tree.root, self.tree.root, allowed)
-        except (BudgetExceededError, InvalidSchemaError) as reason:
-            return (uncheckable(reason, "#/"),)
-        refused = listed(findings, lambda kind: kind not in allowed)
-        return bounded(described(found) for found in refused)
+        """Why a value that is valid under `writer` may be invalid under this schema."""
+
+        def find() -> Iterator[Difference]:
+            allowed = ALLOWED[policy]
+            differences = compare(writer.tree.root, self.tree.root, allowed)
+            return map(as_difference, listed(differences, lambda kind: kind not in allowed))
+
+        return first_differences(find, "#/")
 
     def lenient_changes(self, writer: "JsonSchema") -> tuple[Difference, ...]:
-        """What differs and is allowed by the lenient policy only."""
+        """Changes that only the lenient policy allows; raises if the two cannot be compared."""
         lenient_only = ALLOWED[Policy.LENIENT] - ALLOWED[Policy.STRICT]
-        findings = compare(writer.tree.root, self.tree.root, ALLOWED[Policy.LENIENT])
-        found = listed(findings, lambda kind: kind in lenient_only)
-        return bounded(Difference(one.kind, path_of(one), "") for one in found)
+        differences = compare(writer.tree.root, self.tree.root, ALLOWED[Policy.LENIENT])
+        changes = listed(differences, lambda kind: kind in lenient_only)
+        return limit_differences(Difference(one.kind, path_of(one), "") for one in changes)
 
     @cached_property
     def validator(self) -> jsonschema_rs.Validator:
-        """The schema compiled; an InvalidSchemaError if that cannot be done."""
+        """The compiled schema; InvalidSchemaError if it cannot be compiled."""
         return compiled(self.documents, asserts_formats=self._asserts_formats)
 
     @cached_property
     def asserting_formats(self) -> "JsonSchema":
-        """The same schema, whose validator also checks `format`."""
+        """The same schema with a validator that also checks `format`."""
         return JsonSchema(
             self.documents,
             self._canonical,
@@ -214,5 +162,51 @@ class JsonSchema:
 
     @cached_property
     def tree(self) -> Tree:
-        """The schema as comparisons see it."""
+        """The schema in the form that is compared."""
         return Tree(self.documents)
+
+
+def _find_entity(node: JsonValue, steps: list[str], *, is_record: bool) -> Any:
+    while isinstance(node, dict) and steps:
+        kind = steps.pop(0)
+        if kind == "object":
+            if is_record and not steps:
+                return node
+            node = _named_part(node, steps)
+            if not steps:
+                return node
+        elif kind == "array":
+            node = node.get("items")
+        elif kind == "not":
+            node = node.get("not")
+        elif kind in _COMBINATIONS:
+            node = _branch(node, _COMBINATIONS[kind], steps)
+        else:
+            return None
+    return None
+
+
+def _named_part(node: dict[str, JsonValue], steps: list[str]) -> JsonValue:
+    """A property or definition; its name may contain dots."""
+    keyword = steps.pop(0) if steps[:1] in (["definitions"], ["$defs"]) else "properties"
+    parts = node.get(keyword)
+    name = ""
+    while isinstance(parts, dict) and steps:
+        name += steps.pop(0)
+        if name in parts:
+            return parts[name]
+        name += "."
+    return None
+
+
+def _branch(node: dict[str, JsonValue], keyword: str, steps: list[str]) -> JsonValue:
+    """A branch of a combination. `type: [a, b]` and `if` count as combinations without a list."""
+    index = steps.pop(0) if steps else ""
+    branches = node.get(keyword)
+    if isinstance(branches, list):
+        exists = index.isdecimal() and int(index[:9]) < len(branches)
+        return branches[int(index)] if exists else None
+    if steps[:1] == ["conditional"]:
+        steps.pop(0)
+        return node.get(steps.pop(0)) if steps else None
+    return node if keyword != "oneOf" else None

@@ -1,8 +1,8 @@
-"""A schema as its peer sees it: one kind per schema, several kinds at once being an `allOf`.
+"""A schema as Confluent compares it: one type per node; a schema of several types is an `allOf`.
 
 `{"type": "string", "minimum": 3}` constrains strings and numbers: it is the `allOf` of the two. A
-`$ref` is what it points to. Nodes are made when they are first asked for and then kept, so a schema
-that refers to itself is no endless tree, and a node can be known by its identity.
+`$ref` stands for its target. Nodes are made on first use and stored, so a schema that refers to
+itself is finite, and nodes are identified by their ids.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ _ARRAY_MODERN: Final = _ARRAY_SINCE_6 | {"prefixItems", "unevaluatedItems"}
 
 
 class NodeType(StrEnum):
-    """What a schema speaks about."""
+    """The values that a node constrains."""
 
     ANYTHING = "anything"  # true, {}
     NOTHING = "nothing"  # false
@@ -70,7 +70,7 @@ _CRITERIA: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Node:
-    """One schema, or one aspect of it. Known by its identity; made by a Tree only."""
+    """One schema, or one aspect of it. Made by a Tree only; compared by identity."""
 
     __slots__ = (
         "_branches",
@@ -99,27 +99,27 @@ class Node:
         self.keywords = keywords
         self.draft = draft
         self.is_integer = is_integer
-        self.criterion = criterion  # of a combined one: allOf, anyOf or oneOf
+        self.criterion = criterion  # of a combination: allOf, anyOf or oneOf
         self._parts = parts
         self._branches: tuple[Node, ...] | None = None
 
     def child(self, keyword: str) -> "Node | None":
-        """The schema under a keyword of this one, if there is one."""
+        """The schema under a keyword, if there is one."""
         schema = self.keywords.get(keyword)
         return self.node(schema) if isinstance(schema, dict | bool) else None
 
     def node(self, schema: JsonValue) -> "Node":
-        """The node of a schema somewhere below this one."""
+        """The node of a schema below this one."""
         return self.tree.node(schema, self.draft)
 
     def members(self, keyword: str) -> JsonObject:
-        """What is under a keyword whose value is an object; empty if it is not there."""
+        """The value of a keyword, if it is an object; empty otherwise."""
         value = self.keywords.get(keyword)
         return value if isinstance(value, dict) else _EMPTY
 
     @property
     def branches(self) -> "tuple[Node, ...]":
-        """The schemas that a combined one combines, each text once."""
+        """The branches of a combination, each text once."""
         if self._branches is None:
             distinct: dict[object, Node | ReferenceTarget] = {}
             for part in self._parts:
@@ -137,40 +137,40 @@ class Tree:
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
-        self._nodes: dict[int, Node] = {}  # by id of the object in the documents
-        self._fingerprints: dict[int, bytes | None] = {}  # by the same
+        self._nodes: dict[int, Node] = {}  # by the id of the object in the documents
+        self._fingerprints: dict[int, bytes | None] = {}  # by the same id
         self._anything = Node(self, NodeType.ANYTHING, _EMPTY, documents.draft)
         self._nothing = Node(self, NodeType.NOTHING, _EMPTY, documents.draft)
 
     @property
     def root(self) -> Node:
-        """The schema itself."""
+        """The node of the schema itself."""
         return self.node(self._documents.root, self._documents.draft)
 
     def node(self, schema: JsonValue, draft: Draft) -> Node:
-        """The node of a schema, references followed to where they lead."""
+        """The node of a schema, or of the target of its reference."""
         followed: set[int] = set()
         while isinstance(schema, dict):
             known = self._nodes.get(id(schema))
             if known is not None:
                 return known
             if reference_in(schema, draft) is None or not _only_refers(schema, draft):
-                # Of two threads that make the same node, both go on with the first.
+                # Two threads that make the same node both use the first.
                 return self._nodes.setdefault(id(schema), self._made(schema, draft))
-            if id(schema) in followed:  # references in a circle, with nothing in it
+            if id(schema) in followed:  # a cycle of references without a schema
                 return self._anything
             followed.add(id(schema))
             schema, draft = self._documents.target(schema)
         return self._nothing if schema is False else self._anything
 
     def fingerprint(self, schema: JsonObject) -> bytes | None:
-        """What a schema of these documents is known by; None if it refers to others."""
+        """The fingerprint of a schema in these documents; None if it contains references."""
         key = id(schema)
         try:
             return self._fingerprints[key]
         except KeyError:
-            found = self._fingerprints[key] = fingerprint(schema)
-            return found
+            known = self._fingerprints[key] = fingerprint(schema)
+            return known
 
     def _made(self, schema: JsonObject, draft: Draft) -> Node:
         aspects = tuple(self._aspects(schema, draft))
@@ -204,38 +204,38 @@ class Tree:
             yield Node(self, NodeType.CONDITION, schema, draft)
 
     def _typed(self, schema: JsonObject, draft: Draft) -> Iterator[Node]:
-        """What `type` says, and keywords that constrain a type which is not said."""
-        said = schema.get("type")
-        types = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+        """The nodes of `type`, and of keywords that constrain other types."""
+        value = schema.get("type")
+        types = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         nodes = [
-            Node(self, _TYPES[one], schema, draft, is_integer=one == "integer")
-            for one in types
-            if isinstance(one, str) and one in _TYPES
+            Node(self, _TYPES[name], schema, draft, is_integer=name == "integer")
+            for name in types
+            if isinstance(name, str) and name in _TYPES
         ]
-        if isinstance(said, list):
+        if isinstance(value, list):
             parts = tuple(nodes)
             yield Node(self, NodeType.COMBINED, schema, draft, criterion="anyOf", parts=parts)
         else:
             yield from nodes
         covered = {node.kind for node in nodes}
         for kind, keywords in _keywords(draft):
-            if kind not in covered and _says_any(schema, keywords, draft):
+            if kind not in covered and _uses_any(schema, keywords, draft):
                 yield Node(self, kind, schema, draft)
 
 
-def are_written_alike(old: Node, before: JsonValue, new: Node, after: JsonValue) -> bool:
-    """Whether two schemas, one in each node, are the same wherever they stand."""
+def have_same_text(old: Node, before: JsonValue, new: Node, after: JsonValue) -> bool:
+    """Whether two schemas, one below each node, have the same text and the same meaning."""
     if not isinstance(before, dict) or not isinstance(after, dict) or old.draft is not new.draft:
         return False
     known = old.tree.fingerprint(before)
     return known is not None and known == new.tree.fingerprint(after)
 
 
-def _says_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> bool:
-    """Whether a schema uses one of some keywords; since 2019-09 naming no property says nothing."""
+def _uses_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> bool:
+    """Whether a schema uses one of these keywords; since 2019-09 empty properties do not count."""
     used = schema.keys() & keywords
     if draft.is_modern:
-        used -= {one for one in ("properties", "patternProperties") if not schema.get(one)}
+        used -= {word for word in ("properties", "patternProperties") if not schema.get(word)}
     return bool(used)
 
 
@@ -255,7 +255,7 @@ def _keywords(draft: Draft) -> tuple[tuple[NodeType, frozenset[str]], ...]:
 
 
 def _only_refers(schema: JsonObject, draft: Draft) -> bool:
-    """Before 2019-09 a `$ref` stands alone whatever is beside it."""
+    """Whether only the `$ref` counts; before 2019-09 keywords beside it are ignored."""
     if not draft.is_modern:
         return True
     constraints = (

@@ -1,6 +1,6 @@
-"""jsonschema-rs behind two questions: is this a schema, and does this value satisfy it?
+"""Compile a schema and validate values, with jsonschema-rs.
 
-Its retrieval is switched off; it sees the documents it is given and nothing else.
+It gets all documents as arguments and never retrieves one.
 """
 
 from functools import lru_cache
@@ -19,48 +19,48 @@ _VALIDATORS: Final[dict[Draft, type[jsonschema_rs.Validator]]] = {
     Draft.DRAFT_2019_09: jsonschema_rs.Draft201909Validator,
     Draft.DRAFT_2020_12: jsonschema_rs.Draft202012Validator,
 }
-_REGEX_BYTES_MAX: Final = 1 << 20  # a pattern that compiles to more is refused
+_REGEX_BYTES_MAX: Final = 1 << 20  # of one compiled pattern
 _SHOWN_CHARACTERS_MAX: Final = 200
 
 
 def compiled(documents: Documents, *, asserts_formats: bool = False) -> jsonschema_rs.Validator:
-    """A validator for the schema, or an InvalidSchemaError that points at what is wrong.
+    """A validator for the schema; InvalidSchemaError with a path if it is not valid.
 
-    By default `format` is an annotation, as the drafts from 2019-09 on have it.
+    By default `format` is an annotation, as in the drafts since 2019-09.
     """
     validator = _VALIDATORS[documents.draft]
     try:
         registry = jsonschema_rs.Registry(
-            [(address, _bridged(one)) for address, one in documents.resources.items()],
+            [(address, _adapted(document)) for address, document in documents.resources.items()],
             draft=documents.draft.value,
         )
         return validator(
-            _as_schema(_bridged(documents.root)),
+            _as_schema(_adapted(documents.root)),
             registry=registry,
             base_uri=documents.base,
             pattern_options=jsonschema_rs.FancyRegexOptions(size_limit=_REGEX_BYTES_MAX),
             validate_formats=asserts_formats,
             offline=True,
         )
-    except jsonschema_rs.ValidationError as wrong:
-        if isinstance(wrong.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+    except jsonschema_rs.ValidationError as error:
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             documents.refuse_dangling()
-        raise InvalidSchemaError(_located(wrong.message, wrong.instance_path)) from None
-    except jsonschema_rs.ReferencingError as wrong:
+        raise InvalidSchemaError(_located(error.message, error.instance_path)) from None
+    except jsonschema_rs.ReferencingError as error:
         documents.refuse_dangling()
-        raise InvalidSchemaError(_shortened(wrong.message)) from None
-    except ValueError as wrong:  # nested too deeply for it, or not convertible
-        raise InvalidSchemaError(_shortened(str(wrong))) from None
+        raise InvalidSchemaError(_shortened(error.message)) from None
+    except ValueError as error:  # nested too deeply, or not convertible
+        raise InvalidSchemaError(_shortened(str(error))) from None
 
 
 def validation_error(validator: jsonschema_rs.Validator, value: object) -> str | None:
-    """What is wrong with a value, and where in it; None if it is valid."""
+    """Why a value is invalid, with its path; None if it is valid."""
     try:
         validator.validate(value)
-    except jsonschema_rs.ValidationError as wrong:
-        return _located(wrong.message, wrong.instance_path)
-    except ValueError as wrong:  # such as a dictionary whose keys are not strings
-        return _shortened(str(wrong))
+    except jsonschema_rs.ValidationError as error:
+        return _located(error.message, error.instance_path)
+    except ValueError as error:  # for example a dictionary whose keys are not strings
+        return _shortened(str(error))
     return None
 
 
@@ -69,19 +69,19 @@ def _as_schema(document: JsonValue) -> JsonObject | bool:
     return document
 
 
-def _bridged(document: JsonValue) -> JsonValue:
-    """With all definitions in `$defs` too, where the peer finds them as well.
+def _adapted(document: JsonValue) -> JsonValue:
+    """With all definitions in `$defs` too, because Confluent finds them under either keyword.
 
-    A dialect that is not known is taken away: the peer reads such a schema as draft 7.
+    Without `$schema`: the draft is decided already, and an unknown one counts as draft 7.
     """
     if not isinstance(document, dict):
         return document
-    bridged = dict(document)
-    bridged.pop("$schema", None)
-    known, definitions = bridged.get("$defs", {}), bridged.get("definitions")
+    adapted = dict(document)
+    adapted.pop("$schema", None)
+    known, definitions = adapted.get("$defs", {}), adapted.get("definitions")
     if isinstance(definitions, dict) and isinstance(known, dict):
-        bridged["$defs"] = {**definitions, **known}
-    return bridged
+        adapted["$defs"] = {**definitions, **known}
+    return adapted
 
 
 def _located(message: str, path: list[str | int]) -> str:
@@ -104,6 +104,6 @@ def _pattern(pattern: str) -> jsonschema_rs.Validator | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a property name is one of those a pattern means; in bounded time."""
+    """Whether a pattern matches a property name; in bounded time."""
     validator = _pattern(pattern)
     return validator is not None and validator.is_valid(name)

@@ -1,7 +1,7 @@
-"""Protobuf: reading, canonical text, normal form, descriptors, message indexes and differences.
+"""Protobuf: parse, canonical text, normal form, descriptors, message indexes and compatibility.
 
-The peers are Confluent's registry, for what is stored and what is called compatible, and the
-Protocol Buffers compiler, for what is valid.
+Confluent's registry is the reference for what is stored and what is compatible, the Protocol
+Buffers compiler for what is valid.
 """
 
 from penstock.schemas.protobuf.schema import ProtobufSchema, parse

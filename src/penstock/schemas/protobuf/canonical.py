@@ -1,8 +1,8 @@
-"""Prints a tree as the registry stores it: one layout, no comments, everything in a fixed place.
+"""Prints a tree as the registry stores it: in one layout, without comments, in a fixed order.
 
-The layout is that of Confluent's registry, blank lines that are only indentation included, because
-a schema's identity is the MD5 of this text. Where that printer would change a meaning (bytes in
-defaults, weak imports, the inside of groups, control characters) this one keeps the meaning.
+The layout is that of Confluent's registry, including blank lines that consist of indentation,
+because a schema's identity is the MD5 of this text. Where Confluent's printer changes a meaning
+(bytes in defaults, weak imports, the inside of groups, control characters), this one does not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,8 +33,8 @@ from penstock.schemas.protobuf.tree import (
 )
 
 _ESCAPES: Final = {
-    ord(sign): f"\\{letter}"
-    for sign, letter in zip("\a\b\f\n\r\t\v\\'\"", "abfnrtv\\'\"", strict=True)
+    ord(character): f"\\{letter}"
+    for character, letter in zip("\a\b\f\n\r\t\v\\'\"", "abfnrtv\\'\"", strict=True)
 }
 _OCTAL: Final = {
     **{number: f"\\{number:03o}" for number in (*range(0x20), 0x7F)},
@@ -62,7 +62,7 @@ def print_proto(file: ProtoFile) -> str:
 
 
 def _block(head: str, *sections: Iterable[str]) -> str:
-    """Sections in braces, with a blank line between any two."""
+    """Sections in braces, with a blank line between them."""
     texts = [text for text in map("".join, sections) if text]
     if not texts:
         return f"{head} {{}}\n"
@@ -129,7 +129,9 @@ def _extend(extend: Extend) -> str:
 
 
 def _reserved(reserved: Reserved) -> str:
-    values = (quoted(one) if isinstance(one, str) else _range(one) for one in reserved.values)
+    values = (
+        quoted(value) if isinstance(value, str) else _range(value) for value in reserved.values
+    )
     return f"reserved {', '.join(values)};\n"
 
 
@@ -165,24 +167,29 @@ def _statement(option: Option) -> str:
 
 
 def _bracketed(options: Sequence[Option]) -> str:
-    return f" {_listed([_option(one) for one in options])}" if options else ""
+    return f" {_listed([_option(option) for option in options])}" if options else ""
 
 
 def _listed(texts: Sequence[str]) -> str:
-    """One stays on its line, several get a line each."""
+    """One value stays on the line; several get a line each."""
     return f"[{texts[0]}]" if len(texts) == 1 else _lines(texts)
 
 
 def _lines(texts: Sequence[str]) -> str:
+    return f"[\n{_comma_separated(texts)}]"
+
+
+def _comma_separated(texts: Sequence[str]) -> str:
     last = len(texts) - 1
-    lines = (_indented(text + ("," if at < last else "")) for at, text in enumerate(texts))
-    return f"[\n{''.join(lines)}]"
+    return "".join(
+        _indented(text + ("," if index < last else "")) for index, text in enumerate(texts)
+    )
 
 
 def _option(option: Option) -> str:
     name = ".".join(f"({part.name})" if part.is_extension else part.name for part in option.parts)
     if isinstance(option.value, ListValue):
-        return f"{name} = {_listed([_value(one) for one in option.value.items])}"
+        return f"{name} = {_listed([_value(item) for item in option.value.items])}"
     return f"{name} = {_value(option.value)}"
 
 
@@ -195,15 +202,10 @@ def _value(value: Value) -> str:
         case ListValue(items):
             return _lines([_value(item) for item in items])
         case Aggregate(entries):
-            return _braced([f"{key}: {_value(inner)}" for key, inner in entries])
-
-
-def _braced(texts: Sequence[str]) -> str:
-    last = len(texts) - 1
-    lines = (_indented(text + ("," if at < last else "")) for at, text in enumerate(texts))
-    return f"{{\n{''.join(lines)}}}"
+            texts = [f"{key}: {_value(inner)}" for key, inner in entries]
+            return f"{{\n{_comma_separated(texts)}}}"
 
 
 def quoted(text: str) -> str:
-    """A string literal that means exactly this text."""
+    """The string literal of a text."""
     return f'"{text.translate(_QUOTED)}"'

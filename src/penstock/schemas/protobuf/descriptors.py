@@ -1,8 +1,8 @@
-"""A compiled file (FileDescriptorProto) as a tree: what clients send when they have no text.
+"""A compiled file (FileDescriptorProto) as a tree: what clients send if they have no text.
 
-Descriptors name types in full and spell out map entries; the tree keeps it so, because the peer's
-canonical text does. Custom options that only their extension could explain are left out; the
-peer's own `confluent.*_meta` are kept.
+Descriptors have full type names and entry messages for maps; the tree has them too, because
+Confluent's canonical text does. Custom options are left out, because only their extension could
+explain them; Confluent's own `confluent.*_meta` are included.
 """
 
 import base64
@@ -44,8 +44,8 @@ from penstock.schemas.protobuf.tree import (
 from penstock.schemas.protobuf.well_known import META, known_text
 
 _LABELS: Final = {1: "optional", 2: "required", 3: "repeated"}
-_VALUE_FIRST: Final = ("precision", "scale")  # the peer once wrote these so, and still does
-# The peer's order where it is not that of the numbers; what is not named here comes after.
+_VALUE_FIRST: Final = ("precision", "scale")  # Confluent writes their value before their key
+# Confluent's order where it is not the order of numbers; other options come last.
 _ORDER: Final = {
     "FileOptions": (
         "java_package", "java_outer_classname", "java_multiple_files",
@@ -61,37 +61,37 @@ _ORDER: Final = {
 
 
 def read_base64(text: str) -> ProtoFile | None:
-    """The tree of a compiled file in base64; None if the text is nothing of the kind."""
+    """The tree of a compiled file in base64; None if the text is something else."""
     try:
         raw = base64.b64decode(text.strip(), validate=True)
         file = _file_type().FromString(raw)
     except (binascii.Error, ValueError, DecodeError):
         return None
-    says_something = (
+    has_content = (
         file.syntax or file.package or file.message_type or file.enum_type or file.dependency
     )
-    return read_descriptor(file) if says_something else None
+    return read_descriptor(file) if has_content else None
 
 
 @lru_cache(maxsize=1)
 def _file_type() -> Any:
-    """FileDescriptorProto, of a kind that knows Confluent's options."""
+    """A FileDescriptorProto class that knows Confluent's options."""
     pool = descriptor_pool.DescriptorPool()
     text = known_text(META)
     assert text is not None
-    # A map is a list of pairs on the wire; read as a list it keeps its order.
+    # A map is a list of entries on the wire; read as a list it keeps its order.
     text = text.replace("map<string, string> params", "repeated Pair params")
     text += "message Pair { string key = 1; string value = 2; }"
     for file in compile_schema(f'syntax = "proto3"; import "{META}";', {META: text}):
         pool.AddSerializedFile(file.SerializeToString())
-    found = pool.FindMessageTypeByName(descriptor_pb2.FileDescriptorProto.DESCRIPTOR.full_name)
-    return message_factory.GetMessageClass(found)
+    name = descriptor_pb2.FileDescriptorProto.DESCRIPTOR.full_name
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
 def read_descriptor(file: Any) -> ProtoFile:
     """The tree of a compiled file."""
     if file.syntax not in ("", "proto2", "proto3"):
-        raise InvalidSchemaError("editions are not supported; write it as proto2 or proto3")
+        raise InvalidSchemaError("editions are not supported; use proto2 or proto3")
     public, weak = set(file.public_dependency), set(file.weak_dependency)
     names = list(enumerate(file.dependency))
     reader = _Reader(is_proto3=file.syntax == "proto3")
@@ -113,38 +113,39 @@ class _Reader:
     def __init__(self, *, is_proto3: bool) -> None:
         self._is_proto3 = is_proto3
 
-    def message(self, found: Any) -> Message:
-        bodies = {one.name: one for one in found.nested_type}
-        plain: list[Any] = []
-        members: dict[int, list[Any]] = {at: [] for at in range(len(found.oneof_decl))}
-        for field in found.field:
+    def message(self, descriptor: Any) -> Message:
+        bodies = {nested.name: nested for nested in descriptor.nested_type}
+        fields: list[Any] = []
+        members: dict[int, list[Any]] = {at: [] for at in range(len(descriptor.oneof_decl))}
+        for field in descriptor.field:
             if field.HasField("oneof_index") and not field.proto3_optional:
-                members.get(field.oneof_index, plain).append(field)
+                members.get(field.oneof_index, fields).append(field)
             else:
-                plain.append(field)
-        groups = {
-            _last_word(one.type_name)
-            for one in (*found.field, *found.extension)
-            if one.type == FieldDescriptorProto.TYPE_GROUP
-        }
+                fields.append(field)
+        all_fields = (*descriptor.field, *descriptor.extension)
+        groups = {_last_word(field.type_name) for field in all_fields if _is_group(field)}
         return Message(
-            name=found.name,
-            fields=tuple(self._field(one) for one in plain if not _is_group(one)),
+            name=descriptor.name,
+            fields=tuple(self._field(field) for field in fields if not _is_group(field)),
             oneofs=tuple(
                 self._oneof(oneof, members[at], bodies)
-                for at, oneof in enumerate(found.oneof_decl)
+                for at, oneof in enumerate(descriptor.oneof_decl)
                 if members[at]
             ),
-            groups=self._groups(plain, bodies),
-            nested=tuple(self.message(one) for one in found.nested_type if one.name not in groups),
-            enums=tuple(map(_enum, found.enum_type)),
-            reserved=_reserved(found, end_is_exclusive=True),
-            extensions=tuple(
-                Extensions((_range(one.start, one.end - 1),), read_options(one.options))
-                for one in found.extension_range
+            groups=self._groups(fields, bodies),
+            nested=tuple(
+                self.message(nested)
+                for nested in descriptor.nested_type
+                if nested.name not in groups
             ),
-            extends=self.extends(found.extension, bodies),
-            options=read_options(found.options),
+            enums=tuple(map(_enum, descriptor.enum_type)),
+            reserved=_reserved(descriptor, end_is_exclusive=True),
+            extensions=tuple(
+                Extensions((_range(numbers.start, numbers.end - 1),), read_options(numbers.options))
+                for numbers in descriptor.extension_range
+            ),
+            extends=self.extends(descriptor.extension, bodies),
+            options=read_options(descriptor.options),
         )
 
     def extends(self, fields: Iterable[Any], bodies: dict[str, Any]) -> tuple[Extend, ...]:
@@ -154,16 +155,16 @@ class _Reader:
         return tuple(
             Extend(
                 name,
-                tuple(self._field(one) for one in found if not _is_group(one)),
-                self._groups(found, bodies),
+                tuple(self._field(field) for field in members if not _is_group(field)),
+                self._groups(members, bodies),
             )
-            for name, found in by_name.items()
+            for name, members in by_name.items()
         )
 
     def _oneof(self, oneof: Any, fields: list[Any], bodies: dict[str, Any]) -> OneOf:
         return OneOf(
             oneof.name,
-            tuple(self._field(one, in_oneof=True) for one in fields if not _is_group(one)),
+            tuple(self._field(field, in_oneof=True) for field in fields if not _is_group(field)),
             self._groups(fields, bodies, in_oneof=True),
             read_options(oneof.options),
         )
@@ -173,21 +174,21 @@ class _Reader:
     ) -> tuple[Group, ...]:
         return tuple(
             Group(
-                None if in_oneof else self._label(one),
-                one.number,
-                read_options(one.options),
-                self.message(bodies[_last_word(one.type_name)]),
+                None if in_oneof else self._label(field),
+                field.number,
+                read_options(field.options),
+                self.message(bodies[_last_word(field.type_name)]),
             )
-            for one in fields
-            if _is_group(one) and _last_word(one.type_name) in bodies
+            for field in fields
+            if _is_group(field) and _last_word(field.type_name) in bodies
         )
 
     def _field(self, field: Any, *, in_oneof: bool = False) -> Field:
         options = list(read_options(field.options))
         if field.HasField("default_value") and not self._is_proto3:
-            options.append(_plain("default", _default(field)))
+            options.append(_builtin("default", _default(field)))
         if field.HasField("json_name"):
-            options.append(_plain("json_name", Text(field.json_name)))
+            options.append(_builtin("json_name", Text(field.json_name)))
         return Field(
             None if in_oneof else self._label(field),
             field.type_name or FieldDescriptorProto.Type.Name(field.type)[5:].lower(),
@@ -211,36 +212,42 @@ def _last_word(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _enum(found: Any) -> Enum:
+def _enum(descriptor: Any) -> Enum:
     return Enum(
-        found.name,
-        tuple(EnumValue(one.name, one.number, read_options(one.options)) for one in found.value),
-        _reserved(found, end_is_exclusive=False),
-        read_options(found.options),
+        descriptor.name,
+        tuple(
+            EnumValue(value.name, value.number, read_options(value.options))
+            for value in descriptor.value
+        ),
+        _reserved(descriptor, end_is_exclusive=False),
+        read_options(descriptor.options),
     )
 
 
-def _service(found: Any) -> Service:
+def _service(descriptor: Any) -> Service:
     return Service(
-        found.name,
+        descriptor.name,
         tuple(
             Rpc(
-                one.name,
-                one.input_type,
-                one.output_type,
-                one.client_streaming,
-                one.server_streaming,
-                read_options(one.options),
+                method.name,
+                method.input_type,
+                method.output_type,
+                method.client_streaming,
+                method.server_streaming,
+                read_options(method.options),
             )
-            for one in found.method
+            for method in descriptor.method
         ),
-        read_options(found.options),
+        read_options(descriptor.options),
     )
 
 
-def _reserved(found: Any, *, end_is_exclusive: bool) -> tuple[Reserved, ...]:
-    ranges = (_range(one.start, one.end - end_is_exclusive) for one in found.reserved_range)
-    return tuple(Reserved((value,)) for value in (*ranges, *found.reserved_name))
+def _reserved(descriptor: Any, *, end_is_exclusive: bool) -> tuple[Reserved, ...]:
+    ranges = (
+        _range(numbers.start, numbers.end - end_is_exclusive)
+        for numbers in descriptor.reserved_range
+    )
+    return tuple(Reserved((value,)) for value in (*ranges, *descriptor.reserved_name))
 
 
 def _range(start: int, last: int) -> Range:
@@ -260,36 +267,34 @@ def _default(field: Any) -> Value:
 def _bytes_default(text: str) -> str:
     try:
         return unquoted(f'"{text}"')
-    except BadEscapeError as wrong:
-        raise InvalidSchemaError(f"in a default of bytes: {wrong}") from None
+    except BadEscapeError as error:
+        raise InvalidSchemaError(f"invalid default of a bytes field: {error}") from None
 
 
-def _plain(name: str, value: Value) -> Option:
+def _builtin(name: str, value: Value) -> Option:
     return Option((NamePart(name, is_extension=False),), value)
 
 
 def read_options(options: Any) -> tuple[Option, ...]:
-    """All options that are set and understood, in the peer's order."""
-    found: list[Option] = []
+    """All options that are set and known, in Confluent's order."""
+    known: list[Option] = []
     order = _ORDER.get(options.DESCRIPTOR.name, ())
-    for descriptor, value in sorted(
-        options.ListFields(), key=lambda entry: _place(entry[0], order)
-    ):
+    for descriptor, value in sorted(options.ListFields(), key=lambda entry: _rank(entry[0], order)):
         if descriptor.is_extension:
             meta = _meta(value)
             if meta.entries:
-                found.append(Option((NamePart(descriptor.full_name, is_extension=True),), meta))
+                known.append(Option((NamePart(descriptor.full_name, is_extension=True),), meta))
             continue
         values = value if descriptor.is_repeated else [value]
         if descriptor.name == "uninterpreted_option":
             continue
-        found += [_plain(descriptor.name, _value(descriptor, one)) for one in values]
-    return tuple(found)
+        known += [_builtin(descriptor.name, _value(descriptor, item)) for item in values]
+    return tuple(known)
 
 
-def _place(descriptor: Any, order: tuple[str, ...]) -> tuple[bool, int, int]:
-    place = order.index(descriptor.name) if descriptor.name in order else len(order)
-    return (descriptor.is_extension, place, descriptor.number)
+def _rank(descriptor: Any, order: tuple[str, ...]) -> tuple[bool, int, int]:
+    rank = order.index(descriptor.name) if descriptor.name in order else len(order)
+    return (descriptor.is_extension, rank, descriptor.number)
 
 
 def _value(descriptor: Any, value: Any) -> Value:
@@ -304,8 +309,8 @@ def _value(descriptor: Any, value: Any) -> Value:
         case descriptor.TYPE_MESSAGE:
             return Aggregate(
                 tuple(
-                    (inner.name, _listed(inner, one))
-                    for inner, one in value.ListFields()
+                    (inner.name, _value_or_list(inner, member))
+                    for inner, member in value.ListFields()
                     if not inner.is_extension
                 )
             )
@@ -313,19 +318,19 @@ def _value(descriptor: Any, value: Any) -> Value:
             return Number(str(value))
 
 
-def _listed(descriptor: Any, value: Any) -> Value:
+def _value_or_list(descriptor: Any, value: Any) -> Value:
     if not descriptor.is_repeated:
         return _value(descriptor, value)
-    return ListValue(tuple(_value(descriptor, one) for one in value))
+    return ListValue(tuple(_value(descriptor, item) for item in value))
 
 
 def _meta(meta: Any) -> Aggregate:
-    """Confluent's notes on a file, message, field or enum."""
+    """Confluent's metadata of a file, message, field or enum."""
     entries: list[tuple[str, Value]] = []
     if meta.doc:
         entries.append(("doc", Text(meta.doc)))
     if meta.params:
-        pairs = tuple(_pair(one.key, one.value) for one in meta.params)
+        pairs = tuple(_pair(param.key, param.value) for param in meta.params)
         entries.append(("params", ListValue(pairs)))
     if meta.tags:
         entries.append(("tags", ListValue(tuple(map(Text, meta.tags)))))

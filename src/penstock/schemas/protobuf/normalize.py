@@ -1,16 +1,15 @@
-"""The normal form: everything whose order or spelling has no meaning, in one order and spelling.
+"""The normal form: one order and one spelling for everything that may be written in several ways.
 
-Fields and constants by number, imports and options by name, every type by its full name with a
-dot in front, reserved numbers one by one. Messages stay in their order, because message indexes
-count them. Numbers keep their value to the last digit, where the peer's printer rounds to three
-decimals.
+Fields and constants are sorted by number, imports and options by name; types have full names with
+a leading dot; reserved ranges get one statement each. Messages keep their order, because message
+indexes count them. Numbers keep all digits, where Confluent's printer rounds to three decimals.
 """
 
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from penstock.schemas.protobuf.rewrite import MapFolder, Merger, Options, Scope
+from penstock.schemas.protobuf.rewrite import MapFolder, OptionMerger, Options, Scope
 from penstock.schemas.protobuf.tokens import whole_number
 from penstock.schemas.protobuf.tree import (
     SCALARS,
@@ -37,7 +36,7 @@ from penstock.schemas.protobuf.tree import (
 )
 from penstock.schemas.protobuf.types import Names
 
-_EXPONENT_MAX: Final = 400  # beyond it a number stays as it was written
+_EXPONENT_MAX: Final = 400  # a number beyond it stays as written
 
 
 def normal_form(file: ProtoFile, names: Names) -> ProtoFile:
@@ -48,7 +47,7 @@ def normal_form(file: ProtoFile, names: Names) -> ProtoFile:
 class _Normalizer(MapFolder):
     def __init__(self, names: Names) -> None:
         super().__init__(names)
-        self._merger = Merger(names)
+        self._merger = OptionMerger(names)
 
     def file(self, file: ProtoFile) -> ProtoFile:
         return super().file(
@@ -60,58 +59,60 @@ class _Normalizer(MapFolder):
             )
         )
 
-    def message(self, message: Message, scope: Scope) -> Message:
+    def message(self, message: Message, scope: Scope, /) -> Message:
         normal = super().message(message, scope)
         oneofs = sorted(normal.oneofs, key=_first_number)
         return normal._replace(
             fields=_by_number(normal.fields),
             oneofs=tuple(oneofs),
-            groups=tuple(sorted(normal.groups, key=lambda one: one.number)),
+            groups=tuple(sorted(normal.groups, key=_number)),
         )
 
-    def oneof(self, oneof: OneOf, scope: Scope) -> OneOf:
+    def oneof(self, oneof: OneOf, scope: Scope, /) -> OneOf:
         normal = super().oneof(oneof, scope)
-        groups = sorted(normal.groups, key=lambda one: one.number)
+        groups = sorted(normal.groups, key=_number)
         return normal._replace(fields=_by_number(normal.fields), groups=tuple(groups))
 
-    def enum(self, enum: Enum, scope: Scope) -> Enum:
+    def enum(self, enum: Enum, scope: Scope, /) -> Enum:
         normal = super().enum(enum, scope)
-        values = sorted(normal.values, key=lambda one: (one.number, one.name))
+        values = sorted(normal.values, key=lambda value: (value.number, value.name))
         return normal._replace(values=tuple(values))
 
-    def field(self, field: Field, scope: Scope) -> Field:
+    def field(self, field: Field, scope: Scope, /) -> Field:
         normal = super().field(field, scope)
         if isinstance(normal.type, MapType):
             value = self._qualified(normal.type.value, scope)
             return normal._replace(type=MapType(normal.type.key, value))
         return normal._replace(type=self._qualified(normal.type, scope))
 
-    def extends(self, extends: tuple[Extend, ...], scope: Scope) -> tuple[Extend, ...]:
-        """One block for each message that is extended."""
+    def extends(self, extends: tuple[Extend, ...], scope: Scope, /) -> tuple[Extend, ...]:
+        """One block for each extended message."""
         fields: dict[str, list[Field]] = {}
         groups: dict[str, list[Group]] = {}
-        for one in super().extends(extends, scope):
-            name = self._qualified(one.name, scope)
-            fields.setdefault(name, []).extend(one.fields)
-            groups.setdefault(name, []).extend(one.groups)
+        for extend in super().extends(extends, scope):
+            name = self._qualified(extend.name, scope)
+            fields.setdefault(name, []).extend(extend.fields)
+            groups.setdefault(name, []).extend(extend.groups)
         return tuple(Extend(name, _by_number(fields[name]), tuple(groups[name])) for name in fields)
 
     def extensions(
-        self, extensions: tuple[Extensions, ...], scope: Scope
+        self, extensions: tuple[Extensions, ...], scope: Scope, /
     ) -> tuple[Extensions, ...]:
         single = [
-            Extensions((_single(one),), extension.options)
+            Extensions((_single(numbers),), extension.options)
             for extension in super().extensions(extensions, scope)
-            for one in extension.ranges
+            for numbers in extension.ranges
         ]
-        return tuple(sorted(single, key=lambda one: one.ranges[0].start))
+        return tuple(sorted(single, key=lambda extension: extension.ranges[0].start))
 
     def reserved(self, reserved: tuple[Reserved, ...]) -> tuple[Reserved, ...]:
-        values = [value for one in reserved for value in one.values]
-        ranges = sorted(_single(one) for one in values if not isinstance(one, str))
-        texts = sorted(one for one in values if isinstance(one, str))
-        numbers = tuple(Reserved((one,)) for one in ranges)
-        return (*numbers, *(Reserved((one,)) for one in texts))
+        values = [value for statement in reserved for value in statement.values]
+        ranges = sorted(_single(value) for value in values if not isinstance(value, str))
+        names = sorted(value for value in values if isinstance(value, str))
+        return (
+            *(Reserved((numbers,)) for numbers in ranges),
+            *(Reserved((name,)) for name in names),
+        )
 
     def rpc(self, rpc: Rpc) -> Rpc:
         return (
@@ -122,8 +123,8 @@ class _Normalizer(MapFolder):
             )
         )
 
-    def options(self, options: Options, scope: Scope) -> Options:
-        ordered = sorted((self._option(one, scope) for one in options), key=_sorting_name)
+    def options(self, options: Options, scope: Scope, /) -> Options:
+        ordered = sorted((self._option(option, scope) for option in options), key=_sort_key)
         return tuple(self._merger.merged(ordered, scope))
 
     def _option(self, option: Option, scope: Scope) -> Option:
@@ -140,7 +141,7 @@ class _Normalizer(MapFolder):
     def _value(self, value: Value, scope: Scope) -> Value:
         match value:
             case Number(text):
-                return Number(plain_number(text))
+                return Number(normal_number(text))
             case ListValue(items):
                 return ListValue(tuple(self._value(item, scope) for item in items))
             case Aggregate(entries):
@@ -172,8 +173,8 @@ class _Normalizer(MapFolder):
         return name if full_name is None else f".{full_name}"
 
 
-def plain_number(text: str) -> str:
-    """A number without exponent, leading or trailing zeros, prefix or suffix; inf stays inf."""
+def normal_number(text: str) -> str:
+    """A number without exponent, prefix, suffix, leading or trailing zeros; inf stays inf."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     whole = whole_number(digits) if len(digits) < _EXPONENT_MAX else None
     if whole is not None:
@@ -184,22 +185,26 @@ def plain_number(text: str) -> str:
         return text
     if not number.is_finite() or abs(number.adjusted()) > _EXPONENT_MAX:
         return text
-    plain = f"{number:f}"
-    plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
-    return f"{sign}{plain}" if number else "0"
+    decimal = f"{number:f}"
+    decimal = decimal.rstrip("0").rstrip(".") if "." in decimal else decimal
+    return f"{sign}{decimal}" if number else "0"
 
 
-def _sorting_name(option: Option) -> str:
+def _sort_key(option: Option) -> str:
     return option.name if option.is_custom else ".".join(part.name for part in option.parts)
 
 
 def _first_number(oneof: OneOf) -> int:
-    numbers = (*(one.number for one in oneof.fields), *(one.number for one in oneof.groups))
-    return numbers[0] if numbers else 0
+    members: list[Field | Group] = [*oneof.fields, *oneof.groups]
+    return members[0].number if members else 0
 
 
 def _by_number(fields: Iterable[Field]) -> tuple[Field, ...]:
-    return tuple(sorted(fields, key=lambda one: one.number))
+    return tuple(sorted(fields, key=_number))
+
+
+def _number(member: Field | Group) -> int:
+    return member.number
 
 
 def _single(numbers: Range) -> Range:

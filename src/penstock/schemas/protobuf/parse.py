@@ -1,7 +1,7 @@
-"""Reads .proto text (proto2 and proto3) into a tree, or says in which line and column it failed.
+"""Parses .proto text (proto2 and proto3) into a tree; errors have line and column.
 
-Recursive descent over `tokens.py`, to a bounded depth. Whether names exist and numbers fit is not
-looked at here: that is the compiler's word, see `compiling.py`.
+Recursive descent over `tokens`, to a bounded depth. Whether names exist and numbers are in range
+is not checked here: `compiler` does that.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ def read_proto(text: str) -> ProtoFile:
     """The tree of a file."""
     if len(text) > CHARACTERS_MAX:
         raise InvalidSchemaError(
-            f"the text has {len(text)} characters; {CHARACTERS_MAX} are allowed"
+            f"the text has {len(text)} characters; at most {CHARACTERS_MAX} are allowed"
         )
     return _File(Cursor(text)).read()
 
@@ -66,12 +66,12 @@ class _File:
     def _read_syntax(self) -> None:
         cursor = self._cursor
         if cursor.peek() == "edition":
-            cursor.refuse("editions are not supported; write it as proto2 or proto3")
+            cursor.refuse("editions are not supported; use proto2 or proto3")
         cursor.next()
         cursor.expect("=")
         self._syntax = cursor.string()
         if self._syntax not in _SYNTAXES:
-            cursor.refuse('unknown syntax; write "proto2" or "proto3"', back=1)
+            cursor.refuse('unknown syntax; use "proto2" or "proto3"', back=1)
         cursor.expect(";")
 
     def _read_statement(self) -> None:
@@ -101,14 +101,14 @@ class _File:
 
     def _read_package(self) -> None:
         if self._package is not None:
-            self._cursor.refuse("the package is given twice", back=1)
+            self._cursor.refuse("the package is declared twice", back=1)
         self._package = self._cursor.full_name()
         self._cursor.expect(";")
 
     def _read_import(self) -> None:
         cursor = self._cursor
         kind = ""
-        if cursor.peek_kind() is TokenType.WORD:
+        if cursor.peek_type() is TokenType.WORD:
             kind = cursor.next()
             if kind not in ("public", "weak"):
                 cursor.refuse("expected the name of a file in quotes", back=1)

@@ -1,8 +1,8 @@
-"""Reads what stands between braces: messages, groups, oneofs, enums, extend blocks, services.
+"""Parses what is in braces: messages, groups, oneofs, enums, extend blocks, services.
 
-Versions of a schema differ in few places, so fields and small messages are remembered by their
-tokens. One that names only scalars means the same everywhere and is shared as it is; of any other a
-copy is handed out, because comparisons know a part by its identity, and names by where they stand.
+Versions of a schema differ in few places, so fields and small messages are cached by their tokens.
+One with scalars only has the same meaning everywhere and is shared; of any other a copy is
+returned, because comparisons identify a part by its id, and names depend on their scope.
 """
 
 from functools import lru_cache
@@ -30,7 +30,7 @@ from penstock.schemas.protobuf.tree import (
     Service,
 )
 
-_REMEMBERED_MAX: Final = 8192
+_CACHED_MAX: Final = 8192
 _LABELS: Final = frozenset(("optional", "required", "repeated"))
 _STATEMENTS: Final = frozenset(
     (";", "message", "enum", "oneof", "extend", "option", "reserved", "extensions")
@@ -41,23 +41,23 @@ def read_message(cursor: Cursor) -> Message:
     """What follows the keyword `message`."""
     with cursor.deeper():
         tokens = cursor.upcoming("}")
-        known = _read_flat(tokens) if tokens.count("{") == 1 else None
-        if known is None:
+        cached = _read_flat(tokens) if tokens.count("{") == 1 else None
+        if cached is None:
             return _MessageBody(cursor, cursor.word()).read()
         cursor.skip(len(tokens))
-        if known.is_plain:
-            return known
-        return known._replace(fields=tuple([Field(*field) for field in known.fields]))
+        if cached.is_scalar:
+            return cached
+        return cached._replace(fields=tuple([Field(*field) for field in cached.fields]))
 
 
-@lru_cache(maxsize=_REMEMBERED_MAX)
+@lru_cache(maxsize=_CACHED_MAX)
 def _read_flat(tokens: tuple[str, ...]) -> Message | None:
-    """A message with nothing in braces inside; None if something is wrong with it."""
+    """A message without inner braces; None if it is invalid."""
     cursor = Cursor(" ".join(tokens))
     try:
         return _MessageBody(cursor, cursor.word()).read()
     except InvalidSchemaError:
-        return None  # who reads it in its place can say where
+        return None  # parsing it in its place gives the error with line and column
 
 
 class _MessageBody:
@@ -120,7 +120,7 @@ class _MessageBody:
 
 
 class _Members:
-    """Fields and groups, wherever they may stand."""
+    """Fields and groups of a message, a oneof or an extend block."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -130,22 +130,22 @@ class _Members:
     def read(self) -> None:
         cursor = self._cursor
         tokens = cursor.upcoming(";")
-        known = _read_known_field(tokens) if "{" not in tokens else None
-        if known is not None:
+        cached = _read_cached_field(tokens) if "{" not in tokens else None
+        if cached is not None:
             cursor.skip(len(tokens))
-            self.fields.append(known if known.is_plain else Field(*known))
+            self.fields.append(cached if cached.is_scalar else Field(*cached))
             return
         label = cursor.next() if cursor.peek() in _LABELS else None
-        if cursor.peek() == "group" and cursor.peek_kind(1) is TokenType.WORD:
+        if cursor.peek() == "group" and cursor.peek_type(1) is TokenType.WORD:
             cursor.next()
             self.groups.append(_read_group(cursor, label))
         else:
             self.fields.append(_read_field(cursor, label))
 
 
-@lru_cache(maxsize=_REMEMBERED_MAX)
-def _read_known_field(tokens: tuple[str, ...]) -> Field | None:
-    """A field without braces in its options; None if something is wrong with it."""
+@lru_cache(maxsize=_CACHED_MAX)
+def _read_cached_field(tokens: tuple[str, ...]) -> Field | None:
+    """A field without braces in its options; None if it is invalid."""
     cursor = Cursor(" ".join(tokens))
     try:
         return _read_field(cursor, cursor.next() if cursor.peek() in _LABELS else None)
@@ -173,15 +173,15 @@ def _read_group(cursor: Cursor, label: str | None) -> Group:
 
 
 def _special_last(options: tuple[Option, ...]) -> tuple[Option, ...]:
-    """`default`, then `json_name`, after the true options: they are parts of the field."""
+    """With `default`, then `json_name`, after the other options: they belong to the field."""
     if not options:
         return options
-    defaults = tuple(one for one in options if one.is_plain("default"))
-    json_names = tuple(one for one in options if one.is_plain("json_name"))
+    defaults = tuple(option for option in options if option.is_builtin("default"))
+    json_names = tuple(option for option in options if option.is_builtin("json_name"))
     if not defaults and not json_names:
         return options
     special = (*defaults, *json_names)
-    return (*(one for one in options if one not in special), *special)
+    return (*(option for option in options if option not in special), *special)
 
 
 def _read_field_type(cursor: Cursor) -> str | MapType:
@@ -252,7 +252,7 @@ def _read_enum_value(cursor: Cursor) -> EnumValue:
 def _read_reserved(cursor: Cursor, number_max: int) -> Reserved:
     values: list[Range | str] = []
     while True:
-        if cursor.peek_kind() is TokenType.STRING:
+        if cursor.peek_type() is TokenType.STRING:
             values.append(cursor.string())
         else:
             values.append(_read_range(cursor, number_max))

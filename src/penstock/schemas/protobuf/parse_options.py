@@ -1,4 +1,4 @@
-"""Reads options: names in steps, values from a plain number to a message in braces."""
+"""Parses options: names of several parts, and values from a number to a message in braces."""
 
 from itertools import chain
 
@@ -23,7 +23,7 @@ def read_option_statement(cursor: Cursor) -> Option:
 
 
 def read_bracketed(cursor: Cursor) -> tuple[Option, ...]:
-    """`[a = 1, b = 2]` if it is there."""
+    """`[a = 1, b = 2]`, if it is next."""
     if not cursor.take("["):
         return ()
     options = [_read_option(cursor)]
@@ -61,10 +61,10 @@ def _read_value(cursor: Cursor) -> Value:
 
 
 def _read_scalar(cursor: Cursor) -> Value:
-    if cursor.peek_kind() is TokenType.STRING:
+    if cursor.peek_type() is TokenType.STRING:
         return Text(cursor.string())
     sign = "-" if cursor.take("-") else ""
-    kind = cursor.peek_kind()
+    kind = cursor.peek_type()
     if kind is TokenType.NUMBER:
         return Number(sign + cursor.next())
     if kind is TokenType.WORD:
@@ -91,14 +91,14 @@ def _read_aggregate(cursor: Cursor, end: str) -> Aggregate:
         entries.setdefault(key, []).append(_read_value(cursor))
         if not cursor.take(","):
             cursor.take(";")
-    return Aggregate(tuple((key, _one_or_list(values)) for key, values in entries.items()))
+    return Aggregate(tuple((key, _value_or_list(values)) for key, values in entries.items()))
 
 
-def _one_or_list(values: list[Value]) -> Value:
-    """A key that stands several times holds a list."""
+def _value_or_list(values: list[Value]) -> Value:
+    """The values of a repeated key are a list."""
     if len(values) == 1:
         return values[0]
-    items = (one.items if isinstance(one, ListValue) else (one,) for one in values)
+    items = (value.items if isinstance(value, ListValue) else (value,) for value in values)
     return ListValue(tuple(chain.from_iterable(items)))
 
 

@@ -1,12 +1,7 @@
-"""A walk over a tree that makes another: everything is copied as it is unless a subclass says so.
+"""Trees made from trees: without extensions, as the compiler wants them, with merged options.
 
-The scope is the path of names of the types around, innermost last, as name look-up wants it.
-
-Other forms of a tree: without what only generators read, and one that the compiler takes.
-
-Options that are set in several steps, made one: `(o).a = 1, (o).b = 2` says `(o) = {a, b}`.
-
-The names fields have in JSON when nobody says otherwise.
+`Rewriter` copies a tree; subclasses override what they change. A scope has the names of the
+enclosing types, innermost last.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,119 +30,120 @@ from penstock.schemas.protobuf.types import Names
 
 Scope: TypeAlias = tuple[str, ...]
 Options: TypeAlias = tuple[Option, ...]
+_CONFLUENT: Final = "confluent."
 
 
 class Rewriter:
-    """Copies; a subclass overrides what it wants to come out otherwise."""
+    """Copies a tree; a subclass overrides what it changes."""
 
     def file(self, file: ProtoFile) -> ProtoFile:
         """A whole file."""
         return file._replace(
             options=self.options(file.options, ()),
-            messages=tuple(self.message(one, (one.name,)) for one in file.messages),
-            enums=tuple(self.enum(one, (one.name,)) for one in file.enums),
+            messages=tuple(self.message(message, (message.name,)) for message in file.messages),
+            enums=tuple(self.enum(enum, (enum.name,)) for enum in file.enums),
             extends=self.extends(file.extends, ()),
             services=tuple(map(self.service, file.services)),
         )
 
-    def message(self, message: Message, scope: Scope) -> Message:
-        """A message; `scope` ends in its own name."""
+    def message(self, message: Message, scope: Scope, /) -> Message:
+        """A message; `scope` ends with its name."""
         return message._replace(
-            fields=tuple(self.field(one, scope) for one in message.fields),
-            oneofs=tuple(self.oneof(one, scope) for one in message.oneofs),
-            groups=tuple(self.group(one, scope) for one in message.groups),
-            nested=tuple(self.message(one, (*scope, one.name)) for one in message.nested),
-            enums=tuple(self.enum(one, (*scope, one.name)) for one in message.enums),
+            fields=tuple(self.field(field, scope) for field in message.fields),
+            oneofs=tuple(self.oneof(oneof, scope) for oneof in message.oneofs),
+            groups=tuple(self.group(group, scope) for group in message.groups),
+            nested=tuple(self.message(inner, (*scope, inner.name)) for inner in message.nested),
+            enums=tuple(self.enum(enum, (*scope, enum.name)) for enum in message.enums),
             reserved=self.reserved(message.reserved),
             extensions=self.extensions(message.extensions, scope),
             extends=self.extends(message.extends, scope),
             options=self.options(message.options, scope),
         )
 
-    def field(self, field: Field, scope: Scope) -> Field:
-        """A field, wherever it stands."""
+    def field(self, field: Field, scope: Scope, /) -> Field:
+        """A field of a message, a oneof or an extend block."""
         return field._replace(options=self.options(field.options, scope))
 
-    def oneof(self, oneof: OneOf, scope: Scope) -> OneOf:
+    def oneof(self, oneof: OneOf, scope: Scope, /) -> OneOf:
         """A oneof with its members."""
         return oneof._replace(
-            fields=tuple(self.field(one, scope) for one in oneof.fields),
-            groups=tuple(self.group(one, scope) for one in oneof.groups),
+            fields=tuple(self.field(field, scope) for field in oneof.fields),
+            groups=tuple(self.group(group, scope) for group in oneof.groups),
             options=self.options(oneof.options, scope),
         )
 
-    def group(self, group: Group, scope: Scope) -> Group:
+    def group(self, group: Group, scope: Scope, /) -> Group:
         """A group with its message."""
         return group._replace(
             options=self.options(group.options, scope),
             body=self.message(group.body, (*scope, group.body.name)),
         )
 
-    def enum(self, enum: Enum, scope: Scope) -> Enum:
-        """An enum; `scope` ends in its own name."""
+    def enum(self, enum: Enum, scope: Scope, /) -> Enum:
+        """An enum; `scope` ends with its name."""
         return enum._replace(
-            values=tuple(self.enum_value(one, scope) for one in enum.values),
+            values=tuple(self.enum_value(value, scope) for value in enum.values),
             reserved=self.reserved(enum.reserved),
             options=self.options(enum.options, scope),
         )
 
-    def enum_value(self, value: EnumValue, scope: Scope) -> EnumValue:
+    def enum_value(self, value: EnumValue, scope: Scope, /) -> EnumValue:
         """One constant."""
         return value._replace(options=self.options(value.options, scope))
 
-    def extends(self, extends: tuple[Extend, ...], scope: Scope) -> tuple[Extend, ...]:
-        """All extend blocks of a place."""
+    def extends(self, extends: tuple[Extend, ...], scope: Scope, /) -> tuple[Extend, ...]:
+        """All extend blocks of a message or file."""
         return tuple(
-            one._replace(
-                fields=tuple(self.field(field, scope) for field in one.fields),
-                groups=tuple(self.group(group, scope) for group in one.groups),
+            extend._replace(
+                fields=tuple(self.field(field, scope) for field in extend.fields),
+                groups=tuple(self.group(group, scope) for group in extend.groups),
             )
-            for one in extends
+            for extend in extends
         )
 
     def extensions(
-        self, extensions: tuple[Extensions, ...], scope: Scope
+        self, extensions: tuple[Extensions, ...], scope: Scope, /
     ) -> tuple[Extensions, ...]:
-        """The numbers a message leaves to others."""
-        return tuple(one._replace(options=self.options(one.options, scope)) for one in extensions)
+        """The numbers that extensions of a message may use."""
+        return tuple(
+            extension._replace(options=self.options(extension.options, scope))
+            for extension in extensions
+        )
 
     def reserved(self, reserved: tuple[Reserved, ...]) -> tuple[Reserved, ...]:
-        """What must not come back."""
+        """The reserved numbers and names."""
         return reserved
 
     def service(self, service: Service) -> Service:
-        """A service with its calls."""
+        """A service with its methods."""
         return service._replace(
             rpcs=tuple(map(self.rpc, service.rpcs)), options=self.options(service.options, ())
         )
 
     def rpc(self, rpc: Rpc) -> Rpc:
-        """One call."""
+        """One method of a service."""
         return rpc._replace(options=self.options(rpc.options, ()))
 
-    def options(self, options: Options, scope: Scope) -> Options:
-        """The options of anything."""
+    def options(self, options: Options, _scope: Scope, /) -> Options:
+        """The options of any element."""
         return options
 
 
-_PEERS_OWN: Final = "confluent."
-
-
 def without_extensions(file: ProtoFile) -> ProtoFile:
-    """The file without custom options (but the peer's own), extend blocks and extension ranges."""
+    """The file without extend blocks, extension ranges and custom options except Confluent's."""
     return _WithoutExtensions().file(file)
 
 
-def for_the_compiler(file: ProtoFile, names: Names) -> ProtoFile:
-    """The same file, spelled as the compiler wants it: see `needs_respelling`."""
-    return _Respeller(names, zero_first=file.syntax == "proto3").file(file)
+def for_compiler(file: ProtoFile, names: Names) -> ProtoFile:
+    """The same file in a form that the compiler accepts: see `needs_rewriting`."""
+    return _ForCompiler(names, zero_first=file.syntax == "proto3").file(file)
 
 
-def needs_respelling(file: ProtoFile) -> bool:
-    """Whether the compiler would refuse what descriptors and normal forms may say.
+def needs_rewriting(file: ProtoFile) -> bool:
+    """Whether the compiler would refuse a tree made from a descriptor or a normal form.
 
-    Descriptors spell out the entry messages of maps; normal forms put negative constants first,
-    where proto3 wants the zero.
+    Descriptors contain the entry messages of maps; normal forms have negative constants first,
+    but proto3 requires that zero is first.
     """
     enums = list(file.enums)
     waiting = list(file.messages)
@@ -158,40 +154,44 @@ def needs_respelling(file: ProtoFile) -> bool:
         enums += message.enums
         waiting += message.nested
         waiting += [group.body for group in message.groups]
-    return file.syntax == "proto3" and any(_zero_first(one) != one for one in enums)
+    return file.syntax == "proto3" and any(_zero_first(enum) != enum for enum in enums)
 
 
 def _zero_first(enum: Enum) -> Enum:
     zeros = [value for value in enum.values if value.number == 0][:1]
-    return enum._replace(values=(*zeros, *(one for one in enum.values if one not in zeros)))
+    return enum._replace(values=(*zeros, *(value for value in enum.values if value not in zeros)))
 
 
 class _WithoutExtensions(Rewriter):
-    def options(self, options: Options, scope: Scope) -> Options:
-        return tuple(one for one in options if not one.is_custom or one.name.startswith(_PEERS_OWN))
+    def options(self, options: Options, _scope: Scope, /) -> Options:
+        return tuple(
+            option
+            for option in options
+            if not option.is_custom or option.name.startswith(_CONFLUENT)
+        )
 
-    def extends(self, extends: tuple[Extend, ...], scope: Scope) -> tuple[Extend, ...]:
+    def extends(self, _extends: tuple[Extend, ...], _scope: Scope, /) -> tuple[Extend, ...]:
         return ()
 
     def extensions(
-        self, extensions: tuple[Extensions, ...], scope: Scope
+        self, _extensions: tuple[Extensions, ...], _scope: Scope, /
     ) -> tuple[Extensions, ...]:
         return ()
 
 
 class MapFolder(Rewriter):
-    """Puts `map<…>` back and drops the entry messages."""
+    """Restores `map<…>` and removes the entry messages."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
 
-    def message(self, message: Message, scope: Scope) -> Message:
-        """A message without the entries of its maps."""
-        nested = tuple(one for one in message.nested if one.map_type is None)
+    def message(self, message: Message, scope: Scope, /) -> Message:
+        """A message without the entry messages of its maps."""
+        nested = tuple(inner for inner in message.nested if inner.map_type is None)
         return super().message(message._replace(nested=nested), scope)
 
-    def field(self, field: Field, scope: Scope) -> Field:
-        """A field, of a map type if its message is an entry."""
+    def field(self, field: Field, scope: Scope, /) -> Field:
+        """A field, with a map type if its type is an entry message."""
         if isinstance(field.type, str):
             full_name = self._names.resolved(field.type, scope)
             element = self._names.type_of(full_name).element if full_name is not None else None
@@ -201,23 +201,26 @@ class MapFolder(Rewriter):
         return super().field(field, scope)
 
 
-class _Respeller(MapFolder):
+class _ForCompiler(MapFolder):
     def __init__(self, names: Names, *, zero_first: bool) -> None:
         super().__init__(names)
         self._zero_first = zero_first
 
-    def enum(self, enum: Enum, scope: Scope) -> Enum:
+    def enum(self, enum: Enum, _scope: Scope, /) -> Enum:
         return _zero_first(enum) if self._zero_first else enum
 
 
-class Merger:
-    """Merges options of one name, once their extension is known and not repeated."""
+class OptionMerger:
+    """Merges options that are set in parts: `(o).a = 1, (o).b = 2` becomes `(o) = {a: 1, b: 2}`.
+
+    Only options with a known extension that is not repeated.
+    """
 
     def __init__(self, names: Names) -> None:
         self._names = names
 
     def merged(self, options: Iterable[Option], scope: Scope) -> Iterator[Option]:
-        """The options in their order, those of one name as one where they may be."""
+        """The options in their order, with options of the same name merged where possible."""
         waiting: Option | None = None
         for option in options:
             field = self._singular_extension(option)
@@ -243,7 +246,7 @@ class Merger:
     def _joined(self, field: Field, first: Value, second: Value, scope: Scope) -> Value:
         if isinstance(first, Aggregate) and isinstance(second, Aggregate):
             return self._joined_entries(field, first, second, scope)
-        return second  # set twice: the last word counts
+        return second  # set twice: the last value counts
 
     def _joined_entries(
         self, container: Field, first: Aggregate, second: Aggregate, scope: Scope
@@ -264,7 +267,7 @@ class Merger:
     ) -> Value:
         if field is not None and field.label != "repeated":
             return self._joined(field, first, second, scope)
-        items = dict.fromkeys((*_listed(first), *_listed(second)))
+        items = dict.fromkeys((*_items(first), *_items(second)))
         return ListValue(tuple(items)) if len(items) > 1 else next(iter(items))
 
     def _message_of(self, field: Field, scope: Scope) -> Message | None:
@@ -275,19 +278,18 @@ class Merger:
         return element if isinstance(element, Message) else None
 
 
-def _listed(value: Value) -> tuple[Value, ...]:
+def _items(value: Value) -> tuple[Value, ...]:
     return value.items if isinstance(value, ListValue) else (value,)
 
 
 def _member(message: Message | None, name: str) -> Field | None:
     if message is None:
         return None
-    fields = (*message.fields, *(field for oneof in message.oneofs for field in oneof.fields))
-    return next((field for field in fields if field.name == name), None)
+    return next((field for field in message.all_fields if field.name == name), None)
 
 
 def without_default_json_names(file: Any) -> Any:
-    """A copy without the JSON names that everybody derives alike; the peer sends none either."""
+    """A copy without default JSON names, because Confluent does not send them either."""
     copy = type(file)()
     copy.CopyFrom(file)
     waiting = list(copy.message_type)
@@ -307,6 +309,6 @@ def _clear_json_names(fields: Any) -> None:
 
 
 def default_json_name(name: str) -> str:
-    """lowerCamelCase as the compiler derives it."""
+    """The JSON name that the compiler derives: lowerCamelCase."""
     head, *rest = name.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in rest)

@@ -1,8 +1,7 @@
-"""A Protobuf schema as the registry handles it. Immutable; what is costly is computed once.
+"""A Protobuf schema for the registry, the client and the gate. Immutable; costly parts are cached.
 
-Tags in a Protobuf schema: in Confluent's option of the message or field that the path names.
-
-`Order.Line.price` is a path: messages in one another, without the package, and a field at its end.
+Tags are in Confluent's option of the message or field that a path names. `Order.Line.price` is such
+a path: nested messages without the package, and a field at the end.
 """
 
 import base64
@@ -11,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from penstock.schemas.compare_limits import first_differences
 from penstock.schemas.model import (
     NO_IMPORTS,
-    BudgetExceededError,
     Difference,
     Entity,
     Imports,
@@ -22,15 +21,14 @@ from penstock.schemas.model import (
     Reference,
     SchemaType,
     Tagging,
-    bounded,
     check_encoding,
-    uncheckable,
+    normalized_references,
 )
 from penstock.schemas.protobuf.canonical import print_proto
 from penstock.schemas.protobuf.compiler import (
     SCHEMA_NAME,
-    check_bounds,
     check_import_name,
+    check_limits,
     compile_schema,
 )
 from penstock.schemas.protobuf.descriptors import read_base64
@@ -41,8 +39,8 @@ from penstock.schemas.protobuf.rewrite import (
     Options,
     Rewriter,
     Scope,
-    for_the_compiler,
-    needs_respelling,
+    for_compiler,
+    needs_rewriting,
     without_default_json_names,
     without_extensions,
 )
@@ -60,76 +58,11 @@ from penstock.schemas.protobuf.tree import (
 from penstock.schemas.protobuf.types import Names, Shapes
 from penstock.schemas.protobuf.well_known import META, WRITTEN_OUT, known_text
 
-_MESSAGE_META = "confluent.message_meta"
-_FIELD_META = "confluent.field_meta"
-_TAGS = "tags"
-
-
-def tagged(file: ProtoFile, tagging: Tagging) -> ProtoFile:
-    """The file with its tags changed."""
-    tagger = _Tagger(tagging)
-    changed = tagger.file(file)
-    for entity in tagging.entities:
-        if _key(entity) not in tagger.found:
-            raise entity.missing()
-    return changed
-
-
-def _key(entity: Entity) -> tuple[bool, Scope]:
-    return entity.is_record, tuple(entity.words)
-
-
-class _Tagger(Rewriter):
-    def __init__(self, tagging: Tagging) -> None:
-        self._tagging = tagging
-        self._entities: dict[tuple[bool, Scope], list[Entity]] = {}
-        for entity in tagging.entities:  # with a dot in front or without, it is one place
-            self._entities.setdefault(_key(entity), []).append(entity)
-        self.found: set[tuple[bool, Scope]] = set()
-
-    def message(self, message: Message, scope: Scope) -> Message:
-        changed = super().message(message, scope)
-        return changed._replace(
-            options=self._changed(changed.options, (True, scope), _MESSAGE_META)
-        )
-
-    def field(self, field: Field, scope: Scope) -> Field:
-        place = (False, (*scope, field.name))
-        return field._replace(options=self._changed(field.options, place, _FIELD_META))
-
-    def _changed(self, options: Options, place: tuple[bool, Scope], name: str) -> Options:
-        entities = self._entities.get(place)
-        if entities is None:
-            return options
-        self.found.add(place)
-        entries: dict[str, Value] = {}
-        others = []
-        for option in options:
-            if option.parts == (NamePart(name, is_extension=True),) and isinstance(
-                option.value, Aggregate
-            ):
-                entries.update(option.value.entries)
-            else:
-                others.append(option)
-        tags = _texts(entries.pop(_TAGS, None))
-        for entity in entities:
-            tags = self._tagging.changed(entity, tags)
-        if tags:
-            entries[_TAGS] = ListValue(tuple(map(Text, tags)))
-        if not entries:
-            return tuple(others)
-        meta = Option((NamePart(name, is_extension=True),), Aggregate(tuple(entries.items())))
-        return (*others, meta)
-
-
-def _texts(value: Value | None) -> list[str]:
-    if isinstance(value, ListValue):
-        return [one.value for one in value.items if isinstance(one, Text)]
-    return [value.value] if isinstance(value, Text) else []
-
-
 IMPORTS_MAX: Final = 1000
 _META_OPTION: Final = re.compile(r"\(\s*\.?\s*confluent\s*\.")
+_MESSAGE_META: Final = "confluent.message_meta"
+_FIELD_META: Final = "confluent.field_meta"
+_TAGS: Final = "tags"
 
 
 def parse(
@@ -141,8 +74,8 @@ def parse(
 ) -> "ProtobufSchema":
     """The schema in `text`: .proto text, or a FileDescriptorProto in base64.
 
-    Not strict is for schemas that are stored already: the compiler is not asked, and an import
-    that nobody has is left alone.
+    `strict=False` is for schemas that are stored already: the compiler does not check them, and an
+    unknown import is ignored.
     """
     source = _read(text)
     files = _imported_files(source, imports, strict=strict)
@@ -153,13 +86,13 @@ def parse(
 
 
 class ProtoSource:
-    """One file: its tree, and a text of it that the compiler takes."""
+    """One file: its tree, and a text that the compiler accepts."""
 
     def __init__(self, file: ProtoFile, text: str | None) -> None:
         self.file = file
         self._text = text
-        # The peer takes its own options from who does not import them; the compiler does not.
-        self.lacks_meta = (
+        # Confluent accepts its own options without their import; the compiler does not.
+        self.needs_meta = (
             text is not None
             and META not in file.all_imports
             and _META_OPTION.search(text) is not None
@@ -167,16 +100,16 @@ class ProtoSource:
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """Every file this one needs."""
-        return (*self.file.all_imports, META) if self.lacks_meta else self.file.all_imports
+        """Every file that this one needs."""
+        return (*self.file.all_imports, META) if self.needs_meta else self.file.all_imports
 
     def compilable(self, names: Names) -> str:
-        """The text as written where there is one, so that errors name lines people can find."""
-        if self._text is not None and not needs_respelling(self.file):
+        """The original text if possible, so that errors have the lines of that text."""
+        if self._text is not None and not needs_rewriting(self.file):
             text = self._text
         else:
-            text = print_proto(for_the_compiler(self.file, names))
-        return f'{text}\nimport "{META}";\n' if self.lacks_meta else text
+            text = print_proto(for_compiler(self.file, names))
+        return f'{text}\nimport "{META}";\n' if self.needs_meta else text
 
 
 def _read(text: str) -> ProtoSource:
@@ -197,23 +130,23 @@ def _known_source(name: str) -> ProtoSource | None:
 
 
 def _imported_files(root: ProtoSource, imports: Imports, *, strict: bool) -> dict[str, ProtoSource]:
-    """Everything a file reaches, by the name it is imported by."""
-    found: dict[str, ProtoSource] = {}
+    """Everything that a file imports, directly or not, by import name."""
+    files: dict[str, ProtoSource] = {}
     waiting = list(root.imports)
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in files:
             continue
         source = _import(name, imports)
         if source is None:
             if strict:
                 raise InvalidSchemaError(f'the import "{name}" is not among the references')
             continue
-        found[name] = source
+        files[name] = source
         waiting += source.imports
-        if len(found) > IMPORTS_MAX:
+        if len(files) > IMPORTS_MAX:
             raise InvalidSchemaError(f"more than {IMPORTS_MAX} files are imported")
-    return found
+    return files
 
 
 def _import(name: str, imports: Imports) -> ProtoSource | None:
@@ -222,8 +155,8 @@ def _import(name: str, imports: Imports) -> ProtoSource | None:
         return _known_source(name)
     try:
         return _read(imports[name])
-    except InvalidSchemaError as wrong:
-        raise InvalidSchemaError(f'in the import "{name}": {wrong}') from None
+    except InvalidSchemaError as error:
+        raise InvalidSchemaError(f'in the import "{name}": {error}') from None
 
 
 class ProtobufSchema:
@@ -248,9 +181,8 @@ class ProtobufSchema:
 
     @cached_property
     def names(self) -> Names:
-        """What the names in the file mean."""
-        files = {name: source.file for name, source in self._imports.items()}
-        return Names(self.file, files)
+        """The types and extensions that the file can name."""
+        return self._names_in(self._source)
 
     @cached_property
     def canonical(self) -> str:
@@ -259,28 +191,27 @@ class ProtobufSchema:
 
     @property
     def name(self) -> str | None:
-        """The full name of the first message, or of the first enum where there is none."""
+        """The full name of the first message, or of the first enum in a file without messages."""
         file = self._file_of_types
-        names = [one.name for one in file.messages] or [one.name for one in file.enums]
+        names = [element.name for element in file.messages or file.enums]
         if not names:
             return None
         return f"{file.package}.{names[0]}" if file.package else names[0]
 
     def normalized(self) -> "ProtobufSchema":
-        """The same schema with everything that has no meaning put in one order."""
-        file = normal_form(self.file, self.names)
-        references = tuple(sorted(set(self.references)))
-        return ProtobufSchema(ProtoSource(file, None), references, self._imports)
+        """The same schema with everything that has no meaning in one fixed order."""
+        source = ProtoSource(normal_form(self.file, self.names), None)
+        return ProtobufSchema(source, normalized_references(self.references), self._imports)
 
     def tagged(self, tagging: Tagging) -> "ProtobufSchema":
-        """The same schema with other tags."""
-        text = print_proto(tagged(self.file, tagging))
+        """The same schema with tags added or removed."""
+        text = print_proto(_Tagger(tagging).tagged(self.file))
         source = ProtoSource(read_proto(text), text)
         files = {**self._imports, **_imported_files(source, {}, strict=False)}
         return ProtobufSchema(source, self.references, files)
 
-    def formatted(self, form: str) -> str:
-        """`serialized` is the FileDescriptorProto in base64; `ignore_extensions` drops options."""
+    def formatted(self, form: str, /) -> str:
+        """`serialized`: the FileDescriptorProto in base64; `ignore_extensions`: without options."""
         match form.lower():
             case "serialized":
                 raw = without_default_json_names(self.descriptors[-1]).SerializeToString()
@@ -291,49 +222,45 @@ class ProtobufSchema:
                 return self.canonical
 
     def equivalent(self, other: "ProtobufSchema") -> bool:
-        """Whether registering one while the other is there gives the same version."""
+        """Whether the registry treats both as one version."""
         return self.canonical == other.canonical
 
     def incompatibilities(
-        self, writer: "ProtobufSchema", policy: Policy = Policy.STRICT
+        self, writer: "ProtobufSchema", _policy: Policy = Policy.STRICT, /
     ) -> tuple[Difference, ...]:
-        """Why this schema cannot read what `writer` wrote. Protobuf knows one policy only."""
-        try:
-            return bounded(incompatible_changes(writer.side, self.side))
-        except BudgetExceededError as reason:
-            return (uncheckable(reason, "#/"),)
-        except RecursionError:
-            return (uncheckable("imported types refer to imported types too deeply", "#/"),)
+        """Why this schema cannot read what `writer` wrote; the policy is for JSON Schema."""
+        return first_differences(lambda: incompatible_changes(writer.compared, self.compared), "#/")
 
     @cached_property
-    def side(self) -> ComparedSchema:
-        """This schema as one side of a comparison."""
+    def compared(self) -> ComparedSchema:
+        """This schema in the form that is compared."""
         shapes = Shapes(self.file, self.names, self.references)
         return ComparedSchema(self.file, self.names, self.references, shapes)
 
     def check(self) -> None:
-        """Ask the compiler, which raises InvalidSchemaError with all it found wrong."""
+        """Raise InvalidSchemaError with the compiler's errors if the schema is not valid."""
         for source in (self._source, *self._imports.values()):
-            check_bounds(source.file)
+            check_limits(source.file)
         if self.descriptors[-1].name != SCHEMA_NAME:
-            raise InvalidSchemaError("the compiler gave no descriptor of the schema")
+            raise InvalidSchemaError("the compiler made no descriptor of the schema")
 
     @cached_property
     def descriptors(self) -> tuple[Any, ...]:
-        """FileDescriptorProtos of the imports, in an order to load them in; the schema's last."""
+        """FileDescriptorProtos of the imports in loading order; the schema's own is the last."""
         texts = {
             name: source.compilable(self._names_in(source))
             for name, source in self._imports.items()
-            if source is not _known_source(name) or name in WRITTEN_OUT  # else it has the file
+            # The compiler has the others.
+            if source is not _known_source(name) or name in WRITTEN_OUT
         }
         return compile_schema(self._source.compilable(self.names), texts)
 
     def _names_in(self, source: ProtoSource) -> Names:
-        return Names(source.file, {name: one.file for name, one in self._imports.items()})
+        return Names(source.file, {name: known.file for name, known in self._imports.items()})
 
     @property
     def _file_of_types(self) -> ProtoFile:
-        """The file itself, or the one it hands on if it only hands on one."""
+        """The file itself, or its only public import if it contains nothing else."""
         file = self.file
         is_empty = not (file.messages or file.enums or file.services or file.extends)
         if is_empty and not file.imports and len(file.public_imports) == 1:
@@ -343,7 +270,7 @@ class ProtobufSchema:
         return file
 
     def message_at(self, indexes: Sequence[int]) -> str:
-        """The full name of the message at a path of positions; the first for an empty path."""
+        """The full name of the message at a path of indexes; of the first for an empty path."""
         file = self._file_of_types
         names = [file.package] if file.package else []
         messages = file.messages
@@ -355,26 +282,81 @@ class ProtobufSchema:
         return ".".join(names)
 
     def has_message(self, full_name: str) -> bool:
-        """Whether there is a message of that full name."""
+        """Whether there is a message of this full name."""
         try:
             return self.message_at(self.indexes_of(full_name)) == full_name
         except InvalidSchemaError:
             return False
 
     def indexes_of(self, full_name: str) -> tuple[int, ...]:
-        """The path of positions of a message, by its full name."""
+        """The path of indexes of a message, by its full name."""
         file = self._file_of_types
         local_name = full_name.removeprefix(f"{file.package}.") if file.package else full_name
         indexes: list[int] = []
         messages = file.messages
         for word in local_name.split("."):
-            index = _position(messages, word)
-            if index is None:
+            names = [message.name for message in messages]
+            if word not in names:
                 raise InvalidSchemaError(f'there is no message "{full_name}"')
-            indexes.append(index)
-            messages = messages[index].nested
+            indexes.append(names.index(word))
+            messages = messages[indexes[-1]].nested
         return tuple(indexes)
 
 
-def _position(messages: tuple[Message, ...], name: str) -> int | None:
-    return next((index for index, one in enumerate(messages) if one.name == name), None)
+_EntityKey = tuple[bool, Scope]  # is it a message, and its path
+
+
+class _Tagger(Rewriter):
+    """Adds and removes tags in one file."""
+
+    def __init__(self, tagging: Tagging) -> None:
+        self._tagging = tagging
+        self._entities: dict[_EntityKey, list[Entity]] = {}
+        for entity in tagging.entities:  # with a leading dot or without, it is the same entity
+            key = (entity.is_record, tuple(entity.steps))
+            self._entities.setdefault(key, []).append(entity)
+        self._unmatched = dict(self._entities)
+
+    def tagged(self, file: ProtoFile) -> ProtoFile:
+        """The file with its tags changed."""
+        changed = self.file(file)
+        for entities in self._unmatched.values():
+            raise entities[0].not_found()
+        return changed
+
+    def message(self, message: Message, scope: Scope, /) -> Message:
+        changed = super().message(message, scope)
+        options = self._changed(changed.options, (True, scope), _MESSAGE_META)
+        return changed._replace(options=options)
+
+    def field(self, field: Field, scope: Scope, /) -> Field:
+        key = (False, (*scope, field.name))
+        return field._replace(options=self._changed(field.options, key, _FIELD_META))
+
+    def _changed(self, options: Options, key: _EntityKey, name: str) -> Options:
+        entities = self._entities.get(key)
+        if entities is None:
+            return options
+        self._unmatched.pop(key, None)
+        parts = (NamePart(name, is_extension=True),)
+        entries: dict[str, Value] = {}
+        others = []
+        for option in options:
+            if option.parts == parts and isinstance(option.value, Aggregate):
+                entries.update(option.value.entries)
+            else:
+                others.append(option)
+        tags = _texts(entries.pop(_TAGS, None))
+        for entity in entities:
+            tags = self._tagging.new_tags(entity, tags)
+        if tags:
+            entries[_TAGS] = ListValue(tuple(map(Text, tags)))
+        if not entries:
+            return tuple(others)
+        return (*others, Option(parts, Aggregate(tuple(entries.items()))))
+
+
+def _texts(value: Value | None) -> list[str]:
+    if isinstance(value, ListValue):
+        return [item.value for item in value.items if isinstance(item, Text)]
+    return [value.value] if isinstance(value, Text) else []

@@ -1,9 +1,7 @@
-"""The words of a .proto file, and what a person is told about the one that is wrong.
+"""The tokens of a .proto file, and a cursor over them.
 
-Comments and blanks are dropped here. A token is its text alone, found for the whole file in one
-go; where it stood is looked for again when something has to be said about it.
-
-A place in a row of tokens, with the few moves that reading needs.
+Comments and blanks are dropped. A token is its text only, and one regular expression finds all
+tokens of a file; the position of a token is determined only when an error is reported.
 """
 
 import re
@@ -15,12 +13,17 @@ from typing import Final, NoReturn
 
 from penstock.schemas.model import InvalidSchemaError
 
-END: Final = ""  # comes after the last token, for ever
+END: Final = ""  # follows the last token
+DEPTH_MAX: Final = 64  # the compiler allows 31 nested messages; option values may nest deeper
+TOKENS_MAX: Final = 200_000  # a file with 300 messages has 10 000
+UPCOMING_MAX: Final = 400
+_DIGITS_MAX: Final = 40
+_INTEGER_MAX: Final = 2**64
 _STRING: Final = r"\"(?:[^\"\\\n]++|\\[^\n])*\"|'(?:[^'\\\n]++|\\[^\n])*'"
-# Quantifiers that never step back (++, *+), and what has no end taken whole: no text makes this
-# slower than its length. Groups have none of them: Python 3.11.2, which is Debian's, forgets where
-# such a group began when it fails half way. The last four are a comment and a string without end,
-# the end of the file, and any sign that has no business in it.
+# Possessive quantifiers (++, *+), and unterminated tokens matched to the end: the time is linear in
+# the text. Groups have no possessive quantifiers: Python 3.11.2, which is Debian's, loses the start
+# of such a group when it fails half way. The last four alternatives are an unterminated comment, an
+# unterminated string, the end of the file, and any other character.
 _TOKEN: Final = re.compile(
     r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*.*?\*/)*"
     r"([A-Za-z_][A-Za-z0-9_]*+"
@@ -48,7 +51,7 @@ _CODE_POINT_MAX: Final = 0x10FFFF
 
 
 class TokenType(Enum):
-    """What a token is."""
+    """The type of a token."""
 
     WORD = auto()
     NUMBER = auto()
@@ -57,8 +60,8 @@ class TokenType(Enum):
     END = auto()
 
 
-def kind_of(token: str) -> TokenType:
-    """What a token is, seen from how it begins."""
+def type_of(token: str) -> TokenType:
+    """The type of a token, by its first character."""
     if token == END:
         return TokenType.END
     first = token[0]
@@ -70,18 +73,18 @@ def kind_of(token: str) -> TokenType:
 
 
 def read_tokens(text: str) -> list[str]:
-    """All tokens of a file, the end included."""
+    """All tokens of a file, including the end."""
     tokens: list[str] = _TOKEN.findall(text, _start(text))
-    strays = {one for one in set(tokens) if not _is_fine(one)}
-    if strays:
-        index = next(index for index, one in enumerate(tokens) if one in strays)
+    invalid = {token for token in set(tokens) if not _is_valid(token)}
+    if invalid:
+        index = next(index for index, token in enumerate(tokens) if token in invalid)
         position = position_of(text, index)
-        refuse(text, position, _what_is_wrong(text, position))
+        refuse(text, position, _reason(text, position))
     return tokens
 
 
 def position_of(text: str, index: int) -> int:
-    """Where in the text the token of that number stands."""
+    """The position of a token in the text, by its index."""
     match = next(islice(_TOKEN.finditer(text, _start(text)), index, None))
     return match.start(1)
 
@@ -90,7 +93,7 @@ def _start(text: str) -> int:
     return len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
 
 
-def _is_fine(token: str) -> bool:
+def _is_valid(token: str) -> bool:
     if len(token) == 1:
         return token in _LETTERS or token in _DIGITS or token in _SYMBOLS
     if token[:1] in _QUOTES:
@@ -99,14 +102,14 @@ def _is_fine(token: str) -> bool:
 
 
 def refuse(text: str, position: int, reason: str) -> NoReturn:
-    """Say what is wrong, and where a person finds it."""
+    """Raise InvalidSchemaError with line and column."""
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     raise InvalidSchemaError(f"line {line}, column {column}: {reason}")
 
 
 class BadEscapeError(Exception):
-    """An escape that means nothing, and how far into the literal it stands."""
+    """An invalid escape sequence, and its offset in the literal."""
 
     def __init__(self, reason: str, offset: int) -> None:
         super().__init__(reason)
@@ -114,12 +117,12 @@ class BadEscapeError(Exception):
 
 
 def unquoted(literal: str) -> str:
-    """What a quoted string says; raises BadEscapeError."""
+    """The value of a quoted string; raises BadEscapeError."""
     inner = literal[1:-1]
-    return _ESCAPE.sub(_meaning, inner) if "\\" in inner else inner
+    return _ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner
 
 
-def _meaning(match: re.Match[str]) -> str:
+def _unescaped(match: re.Match[str]) -> str:
     octal, hexadecimal, short, long, other = match.groups()
     if octal is not None or hexadecimal is not None:
         number = int(octal, 8) if octal is not None else int(hexadecimal, 16)
@@ -134,83 +137,76 @@ def _meaning(match: re.Match[str]) -> str:
     return _NAMED_ESCAPES[other]
 
 
-def _what_is_wrong(text: str, position: int) -> str:
-    sign = text[position]
-    if sign in "\"'":
-        return "the string has no end on its line"
+def _reason(text: str, position: int) -> str:
+    character = text[position]
+    if character in "\"'":
+        return "the string is not closed on its line"
     if text.startswith(_COMMENT, position):
-        return "the comment has no end"
-    return f"unexpected character {sign!r}"
-
-
-DEPTH_MAX: Final = 64  # the compiler allows 31 messages in one another; option values may go deeper
-TOKENS_MAX: Final = 200_000  # a message of 300 records takes 10 000
-UPCOMING_MAX: Final = 400
-_DIGITS_MAX: Final = 40
-_INTEGER_MAX: Final = 2**64
+        return "the comment is not closed"
+    return f"unexpected character {character!r}"
 
 
 class Cursor:
-    """The next token and how to take it. Every failure names line and column."""
+    """A position in the tokens of a text. Every error has line and column."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = read_tokens(text)
         if len(self._tokens) > TOKENS_MAX:
-            raise InvalidSchemaError(f"more than {TOKENS_MAX} words and signs")
+            raise InvalidSchemaError(f"the schema has more than {TOKENS_MAX} tokens")
         self._index = 0
         self._depth = 0
 
     def peek(self, ahead: int = 0) -> str:
-        """The token that comes, or one after it."""
+        """The next token, or one after it."""
         index = self._index + ahead
         return self._tokens[index] if index < len(self._tokens) else END
 
-    def peek_kind(self, ahead: int = 0) -> TokenType:
-        """What kind of token comes."""
-        return kind_of(self.peek(ahead))
+    def peek_type(self, ahead: int = 0) -> TokenType:
+        """The type of the next token, or of one after it."""
+        return type_of(self.peek(ahead))
 
     def next(self) -> str:
-        """Take the token that comes; the end stays where it is."""
+        """Take the next token; the end is never passed."""
         token = self._tokens[self._index]
         if token != END:
             self._index += 1
         return token
 
     def take(self, text: str) -> bool:
-        """Take a sign or keyword if it comes next."""
+        """Take the next token if it is this one."""
         if self._tokens[self._index] == text:
             self._index += 1
             return True
         return False
 
     def upcoming(self, last: str) -> tuple[str, ...]:
-        """What comes up to a sign, the sign included; nothing if that is too far away."""
+        """The next tokens up to and including `last`; empty if that is too far away."""
         try:
             end = self._tokens.index(last, self._index, self._index + UPCOMING_MAX) + 1
         except ValueError:
             return ()
         return tuple(self._tokens[self._index : end])
 
-    def skip(self, tokens: int) -> None:
-        """Pass over what was looked at."""
-        self._index += tokens
+    def skip(self, count: int) -> None:
+        """Skip tokens that `upcoming` returned."""
+        self._index += count
 
     def expect(self, text: str) -> None:
-        """Take a sign or keyword, which must come next."""
+        """Take the next token, which must be this one."""
         if not self.take(text):
             self.refuse(f"expected {text!r}")
 
     def refuse(self, reason: str, back: int = 0) -> NoReturn:
-        """Fail at the token that comes, or so many before it."""
+        """Fail at the next token, or at one before it."""
         index = self._index - back
         token = self._tokens[index]
-        found = f"found {token[:40]}" if token != END else "found the end of the text"
-        refuse(self._text, position_of(self._text, index), f"{reason}, {found}")
+        actual = f"found {token[:40]}" if token != END else "found the end of the text"
+        refuse(self._text, position_of(self._text, index), f"{reason}, {actual}")
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """One level of nesting, of which there are so many and no more."""
+        """One level of nesting; refuses more than DEPTH_MAX."""
         if self._depth == DEPTH_MAX:
             self.refuse(f"nested deeper than {DEPTH_MAX} levels")
         self._depth += 1
@@ -220,7 +216,7 @@ class Cursor:
     def word(self) -> str:
         """A simple name."""
         token = self._tokens[self._index]
-        if kind_of(token) is not TokenType.WORD:
+        if type_of(token) is not TokenType.WORD:
             self.refuse("expected a name")
         self._index += 1
         return token
@@ -233,20 +229,20 @@ class Cursor:
         return ".".join(words)
 
     def type_name(self) -> str:
-        """A name with dots inside, and perhaps one in front."""
+        """A name with dots inside, and optionally a leading dot."""
         return f".{self.full_name()}" if self.take(".") else self.full_name()
 
     def string(self) -> str:
-        """One or more quoted strings in a row, as one."""
-        if self.peek_kind() is not TokenType.STRING:
-            self.refuse("expected a text in quotes")
+        """One or more adjacent quoted strings, as one."""
+        if self.peek_type() is not TokenType.STRING:
+            self.refuse("expected a string in quotes")
         parts: list[str] = []
-        while self.peek_kind() is TokenType.STRING:
+        while self.peek_type() is TokenType.STRING:
             try:
                 parts.append(unquoted(self.peek()))
-            except BadEscapeError as wrong:
-                position = position_of(self._text, self._index) + wrong.offset
-                refuse(self._text, position, str(wrong))
+            except BadEscapeError as error:
+                position = position_of(self._text, self._index) + error.offset
+                refuse(self._text, position, str(error))
             self._index += 1
         return "".join(parts)
 
@@ -255,14 +251,14 @@ class Cursor:
         negative = signed and self.take("-")
         token = self.peek()
         number = whole_number(token) if len(token) <= _DIGITS_MAX else None
-        if kind_of(token) is not TokenType.NUMBER or number is None or number > _INTEGER_MAX:
+        if type_of(token) is not TokenType.NUMBER or number is None or number > _INTEGER_MAX:
             self.refuse("expected a whole number")
         self._index += 1
         return -number if negative else number
 
 
 def whole_number(text: str) -> int | None:
-    """The meaning of an unsigned number without a fraction; None if it has one."""
+    """The value of an unsigned integer literal; None if it is not one."""
     try:
         if text[:2].lower() == "0x":
             return int(text, 16)

@@ -1,6 +1,6 @@
-"""A .proto file as a tree: all that its canonical text says, and nothing about where it stood.
+"""A .proto file as a tree: everything in its canonical text, without comments and positions.
 
-Immutable. Comments are not kept. Names are as written; what they mean is for `names.py` to say.
+Immutable. Names are as written; `types` resolves them.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ SCALARS: Final = frozenset(
 )  # fmt: skip
 
 
-# The values of options are dataclasses, not tuples: Text("1") must differ from Number("1").
+# The values of options are dataclasses: as tuples, Text("1") would be equal to Number("1").
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A quoted string. Escaped bytes that are not ASCII are lone surrogates (surrogateescape)."""
+    """A quoted string. Escaped bytes outside ASCII are lone surrogates (surrogateescape)."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as it was written, its sign included."""
+    """A number as written, including its sign."""
 
     text: str
 
@@ -48,7 +48,7 @@ class ListValue:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A message in braces. A key stands once: what is repeated became a list."""
+    """A message in braces. Keys are unique: the values of a repeated key are a list."""
 
     entries: tuple[tuple[str, "Value"], ...]
 
@@ -57,7 +57,7 @@ Value: TypeAlias = Text | Number | Word | ListValue | Aggregate
 
 
 class NamePart(NamedTuple):
-    """One step of an option's name: `(a.b)` is an extension, `c` a field of it."""
+    """One part of an option's name: `(a.b)` is an extension, `c` a field of it."""
 
     name: str
     is_extension: bool
@@ -71,21 +71,21 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The first step without its parentheses: what options are sorted and merged by."""
+        """The first part without parentheses, by which options are sorted and merged."""
         return self.parts[0].name
 
     @property
     def is_custom(self) -> bool:
-        """Whether somebody's extension defines it."""
+        """Whether an extension defines it."""
         return self.parts[0].is_extension
 
-    def is_plain(self, name: str) -> bool:
+    def is_builtin(self, name: str) -> bool:
         """Whether it is the built-in option of that name."""
         return len(self.parts) == 1 and self.parts[0] == NamePart(name, False)
 
 
 class Range(NamedTuple):
-    """Numbers from `start` to `last`, as written: 5 alone is another text than 5 to 5."""
+    """Numbers from `start` to `last`. `5` and `5 to 5` are different texts."""
 
     start: int
     last: int
@@ -93,13 +93,13 @@ class Range(NamedTuple):
 
 
 class Reserved(NamedTuple):
-    """Numbers or names that must not come back."""
+    """Numbers or names that must not be used again."""
 
     values: tuple[Range | str, ...]
 
 
 class Extensions(NamedTuple):
-    """Numbers left to others."""
+    """Numbers that extensions may use."""
 
     ranges: tuple[Range, ...]
     options: tuple[Option, ...]
@@ -118,20 +118,20 @@ class MapType(NamedTuple):
 class Field(NamedTuple):
     """A field of a message, a oneof or an extend block."""
 
-    label: str | None  # optional, required or repeated, if it was spelled out
+    label: str | None  # optional, required or repeated, if it is written
     type: str | MapType
     name: str
     number: int
     options: tuple[Option, ...] = ()
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it means the same wherever it stands."""
+    def is_scalar(self) -> bool:
+        """Whether its type is a scalar: its meaning does not depend on its surroundings."""
         return self.type in SCALARS
 
 
 class Group(NamedTuple):
-    """Proto2's field and message in one."""
+    """A field and its message in one, in proto2."""
 
     label: str | None
     number: int
@@ -140,7 +140,7 @@ class Group(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """Fields of which one at most is set."""
+    """Fields of which at most one is set."""
 
     name: str
     fields: tuple[Field, ...]
@@ -166,7 +166,7 @@ class Enum(NamedTuple):
 
 
 class Extend(NamedTuple):
-    """Fields added to somebody else's message."""
+    """Fields added to another message."""
 
     name: str
     fields: tuple[Field, ...]
@@ -174,7 +174,7 @@ class Extend(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message type. `nested` holds messages only; enums have their own place."""
+    """A message type. `nested` holds messages only."""
 
     name: str
     fields: tuple[Field, ...] = ()
@@ -188,19 +188,29 @@ class Message(NamedTuple):
     options: tuple[Option, ...] = ()
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it holds scalars only, and means the same wherever it stands."""
+    def is_scalar(self) -> bool:
+        """Whether it has scalar fields only: its meaning does not depend on its surroundings."""
         inner = self.oneofs or self.groups or self.nested or self.enums or self.extends
         return not inner and SCALARS.issuperset([field.type for field in self.fields])
 
     @property
+    def all_fields(self) -> tuple[Field, ...]:
+        """Its fields, then those of its oneofs."""
+        if not self.oneofs:
+            return self.fields
+        return (*self.fields, *(field for oneof in self.oneofs for field in oneof.fields))
+
+    @property
     def is_map_entry(self) -> bool:
-        """Whether it is what a compiler made of `map<…>`; descriptors spell that out."""
-        return any(one.is_plain("map_entry") and one.value == Word("true") for one in self.options)
+        """Whether it is the entry message that the compiler makes for `map<…>`."""
+        return any(
+            option.is_builtin("map_entry") and option.value == Word("true")
+            for option in self.options
+        )
 
     @property
     def map_type(self) -> MapType | None:
-        """The map this entry stands for; None for an ordinary message."""
+        """The map that this entry message stands for; None for any other message."""
         if not self.is_map_entry:
             return None
         types = {field.name: field.type for field in self.fields}
@@ -220,7 +230,7 @@ class Rpc(NamedTuple):
 
 
 class Service(NamedTuple):
-    """A service; events do not use it, but files have it."""
+    """A service; stored, but not used by events."""
 
     name: str
     rpcs: tuple[Rpc, ...] = ()
@@ -230,7 +240,7 @@ class Service(NamedTuple):
 class ProtoFile(NamedTuple):
     """A whole file."""
 
-    syntax: str | None = None  # None where the file is silent, which means proto2
+    syntax: str | None = None  # None without a declaration, which means proto2
     package: str | None = None
     imports: tuple[str, ...] = ()
     public_imports: tuple[str, ...] = ()
@@ -243,5 +253,5 @@ class ProtoFile(NamedTuple):
 
     @property
     def all_imports(self) -> tuple[str, ...]:
-        """Every file this one asks for."""
+        """Every file that this one imports."""
         return (*self.imports, *self.public_imports, *self.weak_imports)

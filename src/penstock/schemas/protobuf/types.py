@@ -1,14 +1,10 @@
-"""What the type of a field is to somebody who compares: scalars by what their bytes can hold.
+"""The types and extensions that a file can name, and the shapes of its messages.
 
-What equal messages of two schemas are known by, so that nobody compares them field by field.
+A name is looked up as a whole, from the innermost scope outwards, in the file and its imports; that
+is how Confluent's registry resolves names, and in a valid file the result is that of the compiler.
 
-Two messages of one shape have the same members, names and types, nested ones included, and every
-type they name is defined in the same place: comparing them finds nothing.
-
-What the names in a file mean: its types and extension fields, and those of all it imports.
-
-A name is looked for from the innermost scope outwards, as a whole, in everything that is known;
-that is how Confluent's registry reads names, and a valid file means the same either way.
+Two messages of equal shape have the same members, names and types, including nested ones, and every
+type that they use is defined in the same place: a comparison would find no difference.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +17,7 @@ LOCAL: Final = ""  # the origin of what the file itself defines
 
 
 class KnownType(NamedTuple):
-    """A type, its package and the import it came by."""
+    """A type, its package and the import that defines it."""
 
     package: str
     origin: str
@@ -29,7 +25,7 @@ class KnownType(NamedTuple):
 
 
 class Names:
-    """Everything a file can name. Immutable once made."""
+    """Everything that a file can name. Immutable after construction."""
 
     def __init__(self, file: ProtoFile, imports: Mapping[str, ProtoFile]) -> None:
         self.package = file.package or ""
@@ -54,7 +50,7 @@ class Names:
         self._collect_extensions(inner, message.extends)
         for enum in message.enums:
             self._types[inner + enum.name] = known._replace(element=enum)
-        groups = [*message.groups, *(one for oneof in message.oneofs for one in oneof.groups)]
+        groups = [*message.groups, *(group for oneof in message.oneofs for group in oneof.groups)]
         for nested in (*message.nested, *(group.body for group in groups)):
             self._collect_message(inner, known._replace(element=nested), nested)
 
@@ -64,27 +60,27 @@ class Names:
                 self._extensions[prefix + field.name] = field
 
     def type_of(self, full_name: str) -> KnownType:
-        """A type by the name that `resolved` gave."""
+        """A type by the name that `resolved` returned."""
         return self._types[full_name]
 
     def extension_of(self, full_name: str) -> Field:
-        """An extension field by the name that `resolved_extension` gave."""
+        """An extension field by the name that `resolved_extension` returned."""
         return self._extensions[full_name]
 
     def resolved(self, name: str, scope: tuple[str, ...], package: str | None = None) -> str | None:
-        """The full name of a type, without a dot in front; None if there is none."""
-        return _found(self._types, name, self._prefix(scope, package))
+        """The full name of a type, without a leading dot; None if there is no such type."""
+        return _look_up(self._types, name, self._prefix(scope, package))
 
     def resolved_extension(self, name: str, scope: tuple[str, ...]) -> str | None:
         """The full name of an extension field."""
-        return _found(self._extensions, name, self._prefix(scope, None))
+        return _look_up(self._extensions, name, self._prefix(scope, None))
 
     def _prefix(self, scope: tuple[str, ...], package: str | None) -> list[str]:
         home = self.package if package is None else package
         return [*home.split("."), *scope] if home else list(scope)
 
 
-def _found(known: Mapping[str, object], name: str, prefix: list[str]) -> str | None:
+def _look_up(known: Mapping[str, object], name: str, prefix: list[str]) -> str | None:
     if name.startswith("."):
         return name[1:] if name[1:] in known else None
     for length in range(len(prefix), -1, -1):
@@ -106,37 +102,39 @@ _SCALAR_GROUPS: Final[Mapping[str, str]] = {
 _ENUM_GROUP: Final = "number"
 
 
-class Meaning(NamedTuple):
-    """What a field's type is: a scalar (enums count as numbers), a map, or a message."""
+class ResolvedType(NamedTuple):
+    """The type of a field: a scalar (enums count as numbers), a map, or a message."""
 
     kind: str
     written: str = ""
-    name: str = ""  # in full
+    name: str = ""  # the full name
     scalar: str = ""
     map: MapType | None = None
     known: KnownType | None = None
 
 
-def meaning(names: Names, type_: str | MapType, scope: tuple[str, ...], package: str) -> Meaning:
-    """The meaning of a field's type, written in that scope of that package."""
+def resolve_type(
+    names: Names, type_: str | MapType, scope: tuple[str, ...], package: str
+) -> ResolvedType:
+    """The type of a field, written in this scope of this package."""
     if isinstance(type_, MapType):
-        return Meaning("map", map=type_)
+        return ResolvedType("map", map=type_)
     if type_ in SCALARS:
-        return Meaning("scalar", scalar=_SCALAR_GROUPS[type_])
+        return ResolvedType("scalar", scalar=_SCALAR_GROUPS[type_])
     full_name = names.resolved(type_, scope, package)
     if full_name is None:
-        return Meaning("message", written=type_)
+        return ResolvedType("message", written=type_)
     known = names.type_of(full_name)
     if isinstance(known.element, Enum):
-        return Meaning("scalar", scalar=_ENUM_GROUP)
+        return ResolvedType("scalar", scalar=_ENUM_GROUP)
     map_type = known.element.map_type
     if map_type is not None:
-        return Meaning("map", map=map_type)
-    return Meaning("message", written=type_, name=full_name, known=known)
+        return ResolvedType("map", map=map_type)
+    return ResolvedType("message", written=type_, name=full_name, known=known)
 
 
 def reference_of(known: KnownType, references: tuple[Reference, ...]) -> tuple[str, int] | None:
-    """The subject and version a type comes from; None where only a reference's reference knows."""
+    """The subject and version of a type; None if only a reference of a reference has it."""
     if known.origin == LOCAL:
         return ("", -1)
     for reference in reversed(references):
@@ -149,7 +147,7 @@ _Shape: TypeAlias = tuple[object, ...]
 
 
 class Shapes:
-    """The shapes of all messages that a file defines itself."""
+    """The shapes of all messages that a file defines."""
 
     def __init__(self, file: ProtoFile, names: Names, references: tuple[Reference, ...]) -> None:
         self._names = names
@@ -157,14 +155,14 @@ class Shapes:
         self._hashes: dict[int, int] = {}  # of shapes, by the id of the message or field
         for message in file.messages:
             self._add(message, (message.name,))
-        self._file = file  # keeps the ids alive
+        self._file = file  # keeps the objects alive, so that ids stay unique
 
     def hash_of(self, element: Message | Field) -> int | None:
-        """The same for messages, or fields, of one shape; None if the file does not define it."""
+        """Equal for messages or fields of equal shape; None if the file does not define it."""
         return self._hashes.get(id(element))
 
     def _add(self, message: Message, scope: tuple[str, ...]) -> _Shape:
-        if message.is_plain:
+        if message.is_scalar:
             self._hashes[id(message)] = hash(message)
             return message
         shape = (
@@ -173,7 +171,9 @@ class Shapes:
                 (oneof.name, tuple(self._field(field, scope) for field in oneof.fields))
                 for oneof in message.oneofs
             ),
-            tuple((one.name, self._add(one, (*scope, one.name))) for one in message.nested),
+            tuple(
+                (nested.name, self._add(nested, (*scope, nested.name))) for nested in message.nested
+            ),
             tuple(map(_enum, message.enums)),
         )
         self._hashes[id(message)] = hash(shape)
@@ -185,13 +185,14 @@ class Shapes:
         return shape
 
     def _type(self, type_: str | MapType, scope: tuple[str, ...]) -> object:
-        means = meaning(self._names, type_, scope, self._names.package)
-        if means.map is not None:
-            return ("map", self._type(means.map.key, scope), self._type(means.map.value, scope))
-        if means.known is None:
-            return (means.scalar, means.written)
-        reference = reference_of(means.known, self._references)
-        return (means.name, reference or id(means.known.element))
+        resolved = resolve_type(self._names, type_, scope, self._names.package)
+        if resolved.map is not None:
+            key, value = resolved.map
+            return ("map", self._type(key, scope), self._type(value, scope))
+        if resolved.known is None:
+            return (resolved.scalar, resolved.written)
+        reference = reference_of(resolved.known, self._references)
+        return (resolved.name, reference or id(resolved.known.element))
 
 
 def _enum(enum: Enum) -> _Shape:

@@ -1,26 +1,26 @@
 """The imports that need no reference: Google's well-known and common types, and Confluent's.
 
-The well-known ones come with the compiler; the others are written out here, short, with the field
-numbers that are on everybody's wire.
+The compiler brings the well-known types; the others are written out here, with the field numbers
+of their published definitions.
 """
 
-import os
-from functools import lru_cache
 from typing import Final
 
-import grpc_tools
+from penstock.schemas.protobuf.compiler import read_bundled
 
 
-def _typed(package: str, body: str, imports: str = "") -> str:
+def _file(package: str, body: str, imports: str = "") -> str:
     return f'syntax = "proto3";\npackage {package};\n{imports}{body}\n'
 
 
 def _google(body: str, imports: str = "") -> str:
-    return _typed("google.type", body, imports)
+    return _file("google.type", body, imports)
 
 
-def _counted(name: str, words: str) -> str:
-    values = " ".join(f"{word} = {number};" for number, word in enumerate(words.split()))
+def _enum(name: str, constants: str) -> str:
+    values = " ".join(
+        f"{constant} = {number};" for number, constant in enumerate(constants.split())
+    )
     return _google(f"enum {name} {{ {values} }}")
 
 
@@ -29,7 +29,7 @@ def _imported(name: str) -> str:
 
 
 META: Final = "confluent/meta.proto"
-_META_TEXT: Final = _typed(
+_META_TEXT: Final = _file(
     "confluent",
     "message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3;"
     " repeated Rule rules = 4; }\n"
@@ -72,14 +72,14 @@ _TIME_OF_DAY: Final = (
 
 WRITTEN_OUT: Final = {
     META: _META_TEXT,
-    "confluent/type/decimal.proto": _typed(
+    "confluent/type/decimal.proto": _file(
         "confluent.type",
         "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
     ),
-    "confluent/type/variant.proto": _typed(
+    "confluent/type/variant.proto": _file(
         "confluent.type", "message Variant { bytes metadata = 1; bytes value = 2; }"
     ),
-    "google/type/calendar_period.proto": _counted(
+    "google/type/calendar_period.proto": _enum(
         "CalendarPeriod",
         "CALENDAR_PERIOD_UNSPECIFIED DAY WEEK FORTNIGHT MONTH QUARTER HALF YEAR",
     ),
@@ -88,7 +88,7 @@ WRITTEN_OUT: Final = {
         "message Date { int32 year = 1; int32 month = 2; int32 day = 3; }"
     ),
     "google/type/datetime.proto": _google(_DATETIME, _imported("duration")),
-    "google/type/dayofweek.proto": _counted(
+    "google/type/dayofweek.proto": _enum(
         "DayOfWeek",
         "DAY_OF_WEEK_UNSPECIFIED MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY",
     ),
@@ -107,7 +107,7 @@ WRITTEN_OUT: Final = {
     "google/type/money.proto": _google(
         "message Money { string currency_code = 1; int64 units = 2; int32 nanos = 3; }"
     ),
-    "google/type/month.proto": _counted(
+    "google/type/month.proto": _enum(
         "Month",
         "MONTH_UNSPECIFIED JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER"
         " NOVEMBER DECEMBER",
@@ -121,21 +121,10 @@ WRITTEN_OUT: Final = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=1)
-def compiler_folder() -> str:
-    """Where the compiler's own .proto files lie."""
-    return os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
-
-
-@lru_cache(maxsize=64)
 def known_text(name: str) -> str | None:
-    """The text of an import that everybody has; None for any other."""
+    """The text of an import that needs no reference; None for any other."""
     if name in WRITTEN_OUT:
         return WRITTEN_OUT[name]
     if not name.startswith("google/protobuf/") or name.count("/") != 2:
         return None
-    path = os.path.join(compiler_folder(), name)
-    if not os.path.isfile(path):
-        return None
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    return read_bundled(name)

@@ -15,11 +15,11 @@ from google.protobuf.message import EncodeError, Message
 
 from penstock.schemas.model import InvalidSchemaError, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
-from penstock.schemas.protobuf.compiler import missing_fields
 from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import Misfit, ReadAs, Written
 from penstock.serde.frame import BadFrame, Frame
 from penstock.serde.protobuf.payload_check import Soundness, nests_freely
+from penstock.serde.protobuf.required_fields import missing_fields
 
 EVENT_BYTES_MAX: Final = 64 << 20  # as batches have it
 DEPTH_MAX: Final = 100  # messages within the outermost one, as upb reads them

@@ -1,4 +1,4 @@
-"""What a message lacks is named, also where upb's own search for it ends the process."""
+"""Missing required fields are named, also where upb's own search ends the process."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 
 from penstock.schemas.protobuf import parse
-from penstock.schemas.protobuf.compiler import missing_fields
+from penstock.serde.protobuf.required_fields import missing_fields
 
 SHOP = """syntax = "proto2"; package shop;
 message Order {
@@ -37,12 +37,12 @@ def order() -> Any:
         {"one": {"inner": {}}, "many": [{}, {"sku": "a"}, {"inner": {"sku": "b"}}]},
     ],
 )
-def test_fields_are_named_as_upb_names_them(row: Any, order: Any) -> None:
+def test_missing_fields_have_the_names_that_upb_gives(row: Any, order: Any) -> None:
     message = order(**row)
     assert missing_fields(message) == message.FindInitializationErrors()
 
 
-def test_maps_are_looked_into(order: Any) -> None:
+def test_missing_fields_inside_maps_are_found(order: Any) -> None:
     assert missing_fields(order(counts={"a": 1})) == ["id"]
     assert missing_fields(order(id=1, by_number={7: {}})) == ["by_number[7].sku"]
     assert missing_fields(order(id=1, by_number={7: {"sku": "a"}}, counts={"a": 1})) == []

@@ -8,37 +8,37 @@ import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 import org.apache.avro.SchemaCompatibility;
 
-/** Answers one line per line: the canonical text of a schema, or the differences of a pair. */
-public class Truth {
+/** Prints one line per input line: the canonical text of a schema, or the differences of a pair. */
+public class Results {
   public static void main(String[] arguments) throws Exception {
     BufferedReader input = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
     PrintStream output = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
     for (String line = input.readLine(); line != null; line = input.readLine()) {
-      String answer;
+      String result;
       try {
-        answer = answer(line.split(" "));
-      } catch (RuntimeException wrong) {
-        answer = "wrong " + wrong.getMessage();
+        result = result(line.split(" "));
+      } catch (RuntimeException error) {
+        result = "invalid " + error.getMessage();
       }
-      output.println(Base64.getEncoder().encodeToString(answer.getBytes("UTF-8")));
+      output.println(Base64.getEncoder().encodeToString(result.getBytes("UTF-8")));
     }
     output.flush();
   }
 
-  private static String answer(String[] texts) throws Exception {
+  private static String result(String[] texts) throws Exception {
     Schema reader = parse(texts[0]);
     if (texts.length == 1) {
       return "text " + reader;
     }
-    StringBuilder answer = new StringBuilder("differences");
+    StringBuilder result = new StringBuilder("differences");
     for (SchemaCompatibility.Incompatibility one :
         SchemaCompatibility.checkReaderWriterCompatibility(reader, parse(texts[1]))
             .getResult()
             .getIncompatibilities()) {
-      answer.append('\n').append(one.getType()).append(' ').append(one.getLocation());
-      answer.append(' ').append(one.getMessage());
+      result.append('\n').append(one.getType()).append(' ').append(one.getLocation());
+      result.append(' ').append(one.getMessage());
     }
-    return answer.toString();
+    return result.toString();
   }
 
   private static Schema parse(String encoded) throws Exception {

@@ -1,4 +1,4 @@
-"""Parts shared between files: what is read from memory means what it would mean read anew."""
+"""Parts cached between files: the result is that of parsing without a cache."""
 
 import pytest
 
@@ -6,15 +6,15 @@ from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf import parse
 from penstock.schemas.protobuf.parse import read_proto
 
-PLAIN = "message Part { int64 id = 1; string label = 2 [deprecated = true]; }"
+SCALARS = "message Part { int64 id = 1; string label = 2 [deprecated = true]; }"
 
 
 def test_a_message_of_scalars_is_one_object_in_two_files() -> None:
-    one, other = read_proto(PLAIN), read_proto(f"message Other {{ int32 n = 1; }} {PLAIN}")
+    one, other = read_proto(SCALARS), read_proto(f"message Other {{ int32 n = 1; }} {SCALARS}")
     assert one.messages[0] is other.messages[1]
 
 
-def test_a_message_that_names_types_is_read_for_each_file() -> None:
+def test_a_message_that_uses_types_is_copied_for_each_file() -> None:
     text = "message M { Part part = 1; int32 n = 2; }"
     one, other = read_proto(text).messages[0], read_proto(text).messages[0]
     assert one == other
@@ -22,7 +22,7 @@ def test_a_message_that_names_types_is_read_for_each_file() -> None:
     assert one.fields[0] is not other.fields[0]
 
 
-def test_the_same_words_mean_different_types_in_different_places() -> None:
+def test_the_same_type_name_is_resolved_in_its_scope() -> None:
     use = "message Use { Key key = 1; }"
     numbers, texts = "message Key { int32 n = 1; }", "message Key { string s = 1; }"
     swapped = (
@@ -37,26 +37,26 @@ def test_the_same_words_mean_different_types_in_different_places() -> None:
     }
 
 
-def test_labels_are_part_of_what_is_remembered() -> None:
+def test_labels_are_part_of_the_cache_key() -> None:
     file = read_proto("message M { optional int32 a = 1; } message N { repeated int32 a = 1; }")
     assert [message.fields[0].label for message in file.messages] == ["optional", "repeated"]
 
 
-def test_an_error_in_a_part_met_before_is_told_where_it_stands() -> None:
-    wrong = "message Part { int64 id = ; }"
+def test_an_error_in_a_cached_part_has_its_own_line() -> None:
+    invalid = "message Part { int64 id = ; }"
     with pytest.raises(InvalidSchemaError, match="line 1, column 27"):
-        read_proto(wrong)
+        read_proto(invalid)
     with pytest.raises(InvalidSchemaError, match="line 3, column 27"):
-        read_proto(f"\n\n{wrong}")
+        read_proto(f"\n\n{invalid}")
 
 
-def test_a_remembered_message_may_stand_no_deeper_than_another() -> None:
-    read_proto(PLAIN)
+def test_the_nesting_limit_holds_for_a_cached_message() -> None:
+    read_proto(SCALARS)
     with pytest.raises(InvalidSchemaError, match="nested deeper"):
-        read_proto("message M { " * 64 + PLAIN + "}" * 64)
+        read_proto("message M { " * 64 + SCALARS + "}" * 64)
 
 
-def test_the_end_of_one_message_is_not_taken_for_that_of_another() -> None:
+def test_a_closing_brace_in_a_string_does_not_end_a_message() -> None:
     file = read_proto(
         'message M { option (a) = { b: "}" }; oneof o { int32 n = 1; } int32 m = 2; }'
     )
