@@ -144,7 +144,7 @@ def test_readers_of_one_subject_are_not_those_of_another(
 def test_a_reader_of_nothing_needs_a_schema(api: RegistryApi, subject: str) -> None:
     with pytest.raises(ClientError, match="pass the reader's schema"):
         declare_reader(api, subject, Reader("r"), TODAY)
-    with pytest.raises(ArgumentError, match="no name for a reader"):
+    with pytest.raises(ArgumentError, match="invalid reader name"):
         reader_subject(subject, "a/b")
 
 
