@@ -12,12 +12,12 @@ import uvloop
 
 from penstock.broker import machine_host
 from penstock.broker.handler import result_of
-from penstock.broker.machine_host import HostedMachine
+from penstock.broker.machine_host import HostedMachine, LoadTurns
 from penstock.broker.partition import Leadership, Partition
 from penstock.broker.settings import topic_settings
 from penstock.config.resolve import NO_LAYERS
 from penstock.errors import ErrorCode, Refused
-from penstock.log import OpenFiles
+from penstock.log import OpenFiles, PartitionLog
 from penstock.machine import CallerId, Deferred, JournalRecord, Outcome, Reply, TransactionMark
 from penstock.model import (
     LeaderEpoch,
@@ -237,7 +237,7 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
             await result_of(first.submit(put(f"n{number}", "1")))
         first.close()
         hosted = unloaded(partition)
-        hosted.start()
+        LoadTurns().add(hosted)
         with pytest.raises(Refused) as caught:
             await result_of(hosted.submit(put("a", "2")))
         hosted.report(put("reported", "3")(CallerId(0)))
@@ -249,6 +249,32 @@ def test_a_machine_that_loads_in_turns_refuses_until_it_has_read_its_log(
     code, values = run(work)
     assert code == ErrorCode.coordinator_load_in_progress
     assert values == {**{f"n{number}": "1" for number in range(5)}, "reported": "3", "b": "4"}
+
+
+def test_a_log_that_cannot_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_host, "LOAD_RETRY_MIN_S", 0.01)
+
+    async def work() -> dict[str, str]:
+        partition = open_partition(tmp_path)
+        first = host(partition)
+        await result_of(first.submit(put("a", "1")))
+        first.close()
+        hosted = unloaded(partition)
+        with monkeypatch.context() as broken:
+            broken.setattr(PartitionLog, "read", no_space)
+            LoadTurns().add(hosted)
+            await asyncio.sleep(0.005)
+            assert refused_code(hosted.submit(put("a", "2"))) == (
+                ErrorCode.coordinator_load_in_progress
+            )
+        async with asyncio.timeout(10):
+            while not hosted.is_running:  # noqa: ASYNC110 - it has no event to wait for
+                await asyncio.sleep(0.01)
+        return hosted.state.values
+
+    assert run(work) == {"a": "1"}
 
 
 def refused_code(reply: object) -> ErrorCode:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from penstock.broker.broker import ClusterView
-from penstock.broker.machine_host import HostedMachine
+from penstock.broker.machine_host import HostedMachine, LoadTurns
 from penstock.broker.metadata_image import ClusterController
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
@@ -56,6 +56,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
         self._partitions = partitions
         self._cluster = cluster
         self._host = host
+        self._loads = LoadTurns()
         self._hosted: dict[int, HostedMachine[StateT, CommandT, EventT]] = {}
         self._by_key: dict[str, HostedMachine[StateT, CommandT, EventT]] = {}  # asked for lately
         self.is_started = False
@@ -84,6 +85,7 @@ class Coordinators(Generic[StateT, CommandT, EventT]):
         for index, partition in led.items():
             if index not in self._hosted:
                 self._hosted[index] = self._host(partition)
+                self._loads.add(self._hosted[index])
 
     def close(self) -> None:
         """Refuse what still waits."""
@@ -186,7 +188,6 @@ class Groups:
             clock=self._clock,
             marker_event=self._on_marker,
         )
-        coordinator.start()
         return coordinator
 
     def _on_marker(self, marker: Marker) -> Event:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from penstock.broker.partition import Partition
 from penstock.broker.partition_journal import PartitionJournal, StoredBatch, read_journal
@@ -26,7 +26,7 @@ StateT = TypeVar("StateT")
 CommandT = TypeVar("CommandT")
 EventT = TypeVar("EventT")
 
-LOAD_TURN_S: Final = 0.02  # a turn of loading gives way to other work after this
+LOAD_TURN_S: Final = 0.01  # of loading per turn of the event loop: groups and transactions load
 LOAD_RETRY_MIN_S: Final = 1.0  # a log that cannot be read is tried again after this, doubling
 LOAD_RETRY_MAX_S: Final = 60.0
 REPORTS_MAX: Final = 1000  # that wait while the log is read; the oldest are dropped
@@ -58,7 +58,6 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._runner = self._new_runner()
         self._reports: deque[CommandT] = deque(maxlen=REPORTS_MAX)  # while loading
         self._loading: Iterator[None] | None = None
-        self._load_retry_s = LOAD_RETRY_MIN_S
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Millis | None = None
         self._timer_due_s = 0.0  # by the loop's clock
@@ -86,12 +85,32 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
             pass
         self._begin()
 
+    def load_until(self, give_way: Callable[[], bool]) -> bool:
+        """Read the log until its end, or until others must have a turn. True when it is loaded.
+
+        OSError when it cannot be read: the next call begins again.
+        """
+        if self._runner.phase is not Phase.LOADING:
+            return True
+        if self._loading is None:
+            self._loading = self._replay()
+        try:
+            for _ in self._loading:
+                if give_way():
+                    return False
+        except OSError:
+            self._loading, self._runner = None, self._new_runner()
+            raise
+        self._loading = None
+        self._begin()
+        while self._reports:
+            self.report(self._reports.popleft())
+        return True
+
     def start(self) -> None:
-        """Let time pass for the machine; unless loaded, read its log in turns of the event loop."""
-        if self._runner.phase is Phase.LOADING:
-            asyncio.get_running_loop().call_soon(self._load_turn)
-        else:
-            self._set_timer()
+        """Let time pass for the machine, which is loaded. Needs the running event loop."""
+        assert self._runner.phase is not Phase.LOADING
+        self._set_timer()
 
     def _new_runner(self) -> Runner[StateT, CommandT, EventT]:
         return Runner(self._machine, send=self._send, on_events=self._on_events)
@@ -111,38 +130,6 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         self._runner.start(PartitionJournal(self.partition, self.leader_epoch))
         if self._marker_event is not None:
             self.partition.marker_listeners.append(self._on_marker)
-
-    def _load_turn(self) -> None:
-        """Read for as long as others can wait; the rest follows in the next turn."""
-        if self._runner.phase is not Phase.LOADING:
-            return
-        if self._loading is None:
-            self._loading = self._replay()
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + LOAD_TURN_S
-        try:
-            for _ in self._loading:
-                if loop.time() >= until_s:
-                    loop.call_soon(self._load_turn)
-                    return
-        except OSError as error:
-            self._load_later(error)
-            return
-        self._begin()
-        while self._reports:
-            self.report(self._reports.popleft())
-        self._set_timer()
-
-    def _load_later(self, error: OSError) -> None:
-        self._loading, self._runner = None, self._new_runner()
-        logger.error(
-            "%s cannot be loaded, next try in %.0f s: %s",
-            self.partition.topic_partition,
-            self._load_retry_s,
-            error,
-        )
-        asyncio.get_running_loop().call_later(self._load_retry_s, self._load_turn)
-        self._load_retry_s = min(2 * self._load_retry_s, LOAD_RETRY_MAX_S)
 
     # Running.
 
@@ -215,3 +202,47 @@ class HostedMachine(Generic[StateT, CommandT, EventT]):
         loop = asyncio.get_running_loop()
         self._timer_due_s = loop.time() + delay_s
         self._timer = loop.call_at(self._timer_due_s, self._on_timer)
+
+
+class LoadTurns:
+    """Loads machines in turns, so that all of them together leave time for requests."""
+
+    def __init__(self) -> None:
+        self._hosts: deque[tuple[HostedMachine[Any, Any, Any], float]] = deque()  # retry delay
+
+    def add(self, host: HostedMachine[Any, Any, Any]) -> None:
+        """Load and start it: at once if its log is empty. Needs the running event loop."""
+        log = host.partition.log
+        if log.start_offset == log.end_offset:
+            host.load()
+            host.start()
+        else:
+            self._add(host, LOAD_RETRY_MIN_S)
+
+    def _add(self, host: HostedMachine[Any, Any, Any], retry_s: float) -> None:
+        self._hosts.append((host, retry_s))
+        if len(self._hosts) == 1:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + LOAD_TURN_S
+        while self._hosts:
+            host, retry_s = self._hosts[0]
+            try:
+                if not host.load_until(lambda: loop.time() >= until_s):
+                    break
+                host.start()
+            except OSError as error:
+                logger.error(
+                    "%s cannot be loaded, next try in %.0f s: %s",
+                    host.partition.topic_partition,
+                    retry_s,
+                    error,
+                )
+                loop.call_later(retry_s, self._add, host, min(2 * retry_s, LOAD_RETRY_MAX_S))
+            self._hosts.popleft()
+            if loop.time() >= until_s:
+                break
+        if self._hosts:
+            loop.call_soon(self._turn)

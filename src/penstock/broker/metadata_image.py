@@ -1,8 +1,9 @@
-"""The cluster as this broker knows it: hosts the controller machine and follows its word.
+"""The cluster as this broker knows it: hosts the controller machine and follows its decisions.
 
-Every command goes to the machine over `__cluster_metadata`. What the machine applies is carried out
-here: partitions are opened, led, reconfigured and deleted so that this broker holds exactly what
-the state says it should. Following is repeatable: it compares with the state, never with the event.
+Every command goes to the machine over `__cluster_metadata`, which decides on its own, speculative
+state. This broker acts on the *image*: the state made of committed events only, whole batches at a
+time. Partitions are opened, led, reconfigured and deleted so that it holds exactly what the image
+says it should. Following is repeatable: it compares with the image, never with the event.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import asyncio
 import base64
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -50,6 +50,7 @@ from penstock.coordination.controller.state import (
     TopicDeleted,
     TopicSet,
 )
+from penstock.errors import ErrorCode, Refused
 from penstock.log.scan import DamagedLog
 from penstock.machine import CallerId, Deferred
 from penstock.model import Moment, NodeId, TopicId, TopicPartition
@@ -81,17 +82,6 @@ class KnownTopic(NamedTuple):
         return self.name in INTERNAL_TOPICS
 
 
-class _FollowedMachine(ControllerMachine):
-    """The controller machine, telling a follower of each event once it is applied."""
-
-    follow: Callable[[Event], None] | None = None
-
-    def apply(self, cluster: Cluster, event: Event) -> None:
-        super().apply(cluster, event)
-        if self.follow is not None:
-            self.follow(event)
-
-
 class ClusterController:
     """The controller of this broker's cluster. Implements `broker.ClusterView`."""
 
@@ -112,11 +102,13 @@ class ClusterController:
         self._partitions = partitions
         self._quotas = quotas
         self._mint_id = mint_id
-        self._machine = _FollowedMachine(rules, dict(features))
+        self._machine = ControllerMachine(rules, dict(features))
         self._hosted: HostedMachine[Cluster, Command, Event] = HostedMachine(
-            self._machine, metadata, clock=clock
+            self._machine, metadata, clock=clock, on_events=self._on_committed
         )
         self._hosted.load()
+        self._image = self._hosted.state.copy()
+        self._is_following = False
         self._topics: dict[str, KnownTopic] = {}
         self._topics_by_id: dict[TopicId, KnownTopic] = {}
         self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike
@@ -130,8 +122,8 @@ class ClusterController:
 
     @property
     def state(self) -> Cluster:
-        """For reading only, between two commands."""
-        return self._hosted.state
+        """Everything that is committed. For reading only, between two commands."""
+        return self._image
 
     def start(
         self, endpoint: Endpoint, *, stopped_cleanly: bool, cluster_id: str | None = None
@@ -153,15 +145,17 @@ class ClusterController:
                 fresh_cluster_id=cluster_id or kafka_id(self._mint_id()),
             )
         )
+        # No other broker can undo what is in this log, so all of it counts from the start.
+        self._image = self._hosted.state.copy()
+        self._is_following = True
         for name in tuple(self.state.topics):
             self._follow_topic(name)
         self._follow_quotas()
-        self._machine.follow = self._follow
         return registered
 
     def close(self) -> None:
         """Refuse what still waits."""
-        self._machine.follow = None
+        self._is_following = False
         if self._reopening is not None:
             self._reopening.cancel()
         self._hosted.close()
@@ -233,22 +227,21 @@ class ClusterController:
         """The first of `count` producer ids that are given to no other producer, ever."""
         return self.submit(lambda caller: AllocateProducerIds(caller, count))
 
-    def internal_topic(self, name: str) -> KnownTopic | None:
-        """A topic that brokers keep their own state in, made when first needed.
+    def make_internal_topic(self, name: str) -> object:
+        """Make a topic that brokers keep their own state in, when it is first needed.
 
-        None while the controller has not made it: the caller answers COORDINATOR_NOT_AVAILABLE.
+        None if it exists; else the reply to its creation, or a Deferred of that.
         """
         assert name in INTERNAL_TOPICS
-        known = self._topics.get(name)
-        if known is not None:
-            return known
-        wanted = self._internal(name)
-        made = self.submit(lambda caller: CreateTopics(caller, (wanted,)))
-        if isinstance(made, Deferred):
-            made.listen(partial(_log_if_refused, name))
-        else:
-            _log_if_refused(name, made)
-        return self._topics.get(name)
+        if name in self._topics:
+            return None
+        topic = self._internal(name)
+        reply = self.submit(lambda caller: CreateTopics(caller, (topic,)))
+        if not isinstance(reply, Deferred):
+            return _log_if_refused(name, reply)
+        made: Deferred[object] = Deferred(reply.cancel)
+        reply.listen(lambda result: made.resolve(_log_if_refused(name, result)))
+        return made
 
     def new_topic(self, name: str) -> NewTopic:
         """What is made when a client asks for a topic that is not there."""
@@ -272,22 +265,32 @@ class ClusterController:
 
     # Following
 
-    def _follow(self, event: Event) -> None:
-        match event:
-            case TopicSet() | TopicDeleted():
-                self._follow_topic(event.name)
-            case PartitionSet():
-                self._follow_topic(event.topic)
-            case ConfigSet(ConfigScope.TOPIC):
-                self._follow_settings(event.name)
-            case ConfigSet(ConfigScope.BROKER):
-                self._settings.clear()
-                for name in self._topics:
-                    self._follow_settings(name)
-            case QuotaSet():
-                self._follow_quotas()
-            case _:
-                return
+    def _on_committed(self, events: Sequence[Event]) -> None:
+        """Take one batch into the image, then follow each thing that it changed once."""
+        for event in events:
+            self._machine.apply(self._image, event)
+        if not self._is_following:
+            return
+        for name in _topics_in(events):
+            self._follow_topic(name)
+        if any(isinstance(event, ConfigSet) for event in events):
+            self._follow_configs(events)
+        if any(isinstance(event, QuotaSet) for event in events):
+            self._follow_quotas()
+
+    def _follow_configs(self, events: Sequence[Event]) -> None:
+        reconfigured: dict[str, None] = {}
+        for event in events:
+            match event:
+                case ConfigSet(ConfigScope.TOPIC):
+                    reconfigured[event.name] = None
+                case ConfigSet(ConfigScope.BROKER):
+                    self._settings.clear()
+                    reconfigured.update(dict.fromkeys(self._topics))
+                case _:
+                    continue
+        for name in reconfigured:
+            self._follow_settings(name)
 
     def _follow_topic(self, name: str) -> None:
         topic = self.state.topics.get(name)
@@ -387,10 +390,26 @@ class ClusterController:
         )
 
 
-def _log_if_refused(name: str, reply: object) -> None:
+def _topics_in(events: Sequence[Event]) -> Iterable[str]:
+    """The topics that events change, each once."""
+    names: dict[str, None] = {}
+    for event in events:
+        match event:
+            case TopicSet() | TopicDeleted():
+                names[event.name] = None
+            case PartitionSet():
+                names[event.topic] = None
+            case _:
+                continue
+    return names
+
+
+def _log_if_refused(name: str, reply: object) -> object:
     result = reply[0] if isinstance(reply, list) else reply
-    if isinstance(result, Exception):
-        logger.error("%s could not be made: %s", name, result)
+    is_there = isinstance(result, Refused) and result.code is ErrorCode.topic_already_exists
+    if isinstance(result, Exception) and not is_there:
+        logger.error("%s could not be created: %s", name, result)
+    return result
 
 
 def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:

@@ -144,7 +144,6 @@ class Transactions:
             clock=self._clock,
             send=lambda message: self._on_send(coordinator, message),
         )
-        coordinator.start()
         return coordinator
 
     # What clients ask

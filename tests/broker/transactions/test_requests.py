@@ -146,6 +146,7 @@ def test_the_offsets_of_a_group_join_through_their_partition(
 ) -> None:
     writer = handle("t")
     writer.init()
+    connection.ask(10, 4, key_type=0, coordinator_keys=["orders"])  # creates the offsets topic
     answer = connection.ask(
         ADD_OFFSETS,
         4,

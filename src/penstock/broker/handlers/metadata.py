@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.replies import controller_of, respond
+from penstock.broker.handler import Answer, Context, Handler, Packed
+from penstock.broker.handlers.replies import controller_of, respond, when_decided
 from penstock.broker.metadata_image import INTERNAL_TOPICS, ClusterController, KnownTopic
 from penstock.broker.partition import Leadership
 from penstock.coordination.controller.commands import CreateTopics
 from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.state import NO_LEADER
 from penstock.errors import ErrorCode, Refused
+from penstock.machine import Deferred
 from penstock.model import TopicId
 from penstock.protocol.fields import NO_TOPIC_ID, Node
 from penstock.protocol.messages.metadata import (
@@ -35,6 +36,13 @@ ASKED_BY_ID_FROM: Final = 12
 
 def metadata(context: Context, request: Any) -> Answer:
     """Brokers, controller and the topics asked for; makes missing ones if it may."""
+    created = _create_missing(context, request)
+    if isinstance(created, Deferred):
+        return when_decided(created, lambda _: _metadata(context, request))
+    return _metadata(context, request)
+
+
+def _metadata(context: Context, request: Any) -> Packed:
     cluster = controller_of(context)
     version = context.api_version
     operations = getattr(request, "include_topic_authorized_operations", False)
@@ -119,22 +127,33 @@ def _wanted(
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return cluster.topics()
     asked = [(topic.name, getattr(topic, "topic_id", None)) for topic in request.topics]
-    may_create = getattr(request, "allow_auto_topic_creation", True) and (
-        context.broker.settings.creates_missing_topics
-    )
-    if may_create:
-        _create_missing(cluster, [name for name, topic_id in asked if name and topic_id is None])
     if context.api_version < ASKED_BY_ID_FROM:
         return [_found_by_name(cluster, name, topic_id) for name, topic_id in dict.fromkeys(asked)]
     return [_found(cluster, name, topic_id) for name, topic_id in dict.fromkeys(asked)]
 
 
-def _create_missing(cluster: ClusterController, names: Iterable[str]) -> None:
-    missing = [name for name in dict.fromkeys(names) if cluster.topic(name) is None]
-    if missing:
-        wanted = tuple(cluster.new_topic(name) for name in missing)
-        # what is refused, or not committed yet, is answered as unknown: clients ask again
-        cluster.submit(lambda caller: CreateTopics(caller, wanted))
+def _create_missing(context: Context, request: Any) -> object:
+    """The reply of the controller if topics must be created first, or a Deferred of it.
+
+    Topics that are refused are answered as unknown: clients ask again.
+    """
+    may_create = getattr(request, "allow_auto_topic_creation", True) and (
+        context.broker.settings.creates_missing_topics
+    )
+    if not may_create:
+        return None
+    cluster = controller_of(context)
+    missing = {
+        topic.name: None
+        for topic in request.topics or ()
+        if topic.name
+        and getattr(topic, "topic_id", None) is None
+        and cluster.topic(topic.name) is None
+    }
+    if not missing:
+        return None
+    topics = tuple(cluster.new_topic(name) for name in missing)
+    return cluster.submit(lambda caller: CreateTopics(caller, topics))
 
 
 def _found_by_name(

@@ -201,8 +201,9 @@ def _partition_code(context: Context, target: TopicPartition, result: Any) -> Er
 
 def add_offsets_to_txn(context: Context, request: Any) -> Answer:
     """Put the partition that keeps a group's offsets into the transaction."""
-    offsets = controller_of(context).internal_topic(OFFSETS_TOPIC)
-    if offsets is None:
+    made = controller_of(context).make_internal_topic(OFFSETS_TOPIC)
+    offsets = context.broker.cluster.topic(OFFSETS_TOPIC)
+    if made is not None or offsets is None:
         return _filled(context, error_code=ErrorCode.coordinator_not_available)
     target = TopicPartition(OFFSETS_TOPIC, partition_of(request.group_id, len(offsets.partitions)))
     decided = context.broker.transactions.add_partitions(

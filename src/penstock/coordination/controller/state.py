@@ -146,6 +146,27 @@ class Cluster:
     features: dict[str, int] = field(default_factory=dict)
     end_producer_id: int = 0
 
+    def copy(self) -> "Cluster":
+        """A state that changes on its own from here on."""
+        topics = {
+            name: Topic(name, topic.topic_id, tuple(topic.partitions))
+            for name, topic in self.topics.items()
+        }
+        return Cluster(
+            cluster_id=self.cluster_id,
+            topics=topics,
+            topics_by_id={topic.topic_id: topic for topic in topics.values()},
+            topics_by_folded_name=defaultdict(
+                set, {name: set(alike) for name, alike in self.topics_by_folded_name.items()}
+            ),
+            deleted_topics=dict(self.deleted_topics),
+            configs=dict(self.configs),
+            quotas=dict(self.quotas),
+            brokers=dict(self.brokers),
+            features=dict(self.features),
+            end_producer_id=self.end_producer_id,
+        )
+
     def overrides(self, scope: ConfigScope, name: str) -> dict[str, str]:
         """What a resource sets itself."""
         return self.configs.get((scope, name), {})
