@@ -16,8 +16,8 @@ from bench.peers import make_topic, penstock
 from penstock.link import blocking
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import end_offsets
-from penstock.link.send_batches import produce
-from penstock.link.transactions import Handle, init_producer_id
+from penstock.link.send_batches import send_batches
+from penstock.link.transactions import TransactionHandle, init_producer_id
 from penstock.model import Millis, Offset, SequenceNumber, TopicPartition
 from penstock.protocol.records import build_batch
 
@@ -30,9 +30,9 @@ def measure() -> Iterator[Figure]:
     with penstock() as broker:
         for place in (OURS, THEIRS):
             make_topic(broker.bootstrap, place.topic, partitions=1)
-        with blocking.Cluster(broker.bootstrap) as cluster:
+        with blocking.BlockingCluster(broker.bootstrap) as cluster:
             batches = prepared(cluster.run(init_producer_id()))
-            wrote = timed(lambda: len(cluster.run(produce({OURS: batches}))[OURS]))
+            wrote = timed(lambda: len(cluster.run(send_batches({OURS: batches}))[OURS]))
         yield from figures("write", wrote, timed(lambda: write_by_client(broker.bootstrap)))
         read = timed(lambda: read_by_link(broker.bootstrap))
         yield from figures("read", read, timed(lambda: read_by_client(broker.bootstrap)))
@@ -56,7 +56,7 @@ def timed(work: Callable[[], int]) -> tuple[float, float, int]:
 
 
 def read_by_link(bootstrap: str) -> int:
-    with blocking.Cluster(bootstrap) as cluster:
+    with blocking.BlockingCluster(bootstrap) as cluster:
         end = cluster.run(end_offsets([OURS]))[OURS]
         settings = FetchSettings(checks_crc=True)
         return sum(
@@ -79,7 +79,7 @@ def read_by_client(bootstrap: str) -> int:
     return size
 
 
-def prepared(handle: Handle) -> list[bytes]:
+def prepared(handle: TransactionHandle) -> list[bytes]:
     now = Millis(int(time.time() * 1000))
     return [
         bytes(

@@ -40,8 +40,8 @@ from bench.peers import make_topic, penstock
 from penstock.client.registry import Registry
 from penstock.columns.build_batches import Framing, build_batches
 from penstock.columns.partitioner import Unkeyed
-from penstock.link.blocking import Cluster
-from penstock.link.send_batches import produce
+from penstock.link.blocking import BlockingCluster
+from penstock.link.send_batches import send_batches
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaText, SchemaType
@@ -250,7 +250,7 @@ class World:
         ]
         keys = [b"%010d" % number for number in range(DISTINCT)]
         framing = Framing(batch_records_max=BATCH_RECORDS)
-        cluster = Cluster(self.bootstrap)
+        cluster = BlockingCluster(self.bootstrap)
         for start in range(0, count, DISTINCT):
             part = min(DISTINCT, count - start)
             records = pa.RecordBatch.from_pydict(
@@ -268,7 +268,7 @@ class World:
                 framing=framing,
             )
             cluster.run(
-                produce(
+                send_batches(
                     {
                         TopicPartition(topic, index): [one.content for one in some.batches]
                         for index, some in built.items()

@@ -25,8 +25,8 @@ from bench.peers import make_topic, penstock
 from penstock.client.registry import Registry
 from penstock.columns.build_batches import Framing, build_batches
 from penstock.columns.partitioner import Unkeyed
-from penstock.link.blocking import Cluster
-from penstock.link.send_batches import produce
+from penstock.link.blocking import BlockingCluster
+from penstock.link.send_batches import send_batches
 from penstock.model import Millis, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaText, SchemaType
@@ -152,7 +152,7 @@ def fill(bootstrap: str, registry_url: str) -> None:
         registered = registry.register("sales-value", SchemaText(SchemaType.AVRO, SCHEMA))
     encoder, chance = AvroEncoder(parse(SCHEMA)), np.random.default_rng(7)
     stores = np.array([f"store-{number:03}" for number in range(STORES)])
-    with Cluster(bootstrap) as cluster:
+    with BlockingCluster(bootstrap) as cluster:
         for start in range(0, SALES, PART):
             times = START_MS + (start + np.arange(PART)) * HOURS * 3_600_000 // SALES
             rows = pa.RecordBatch.from_pydict(
@@ -182,7 +182,7 @@ def fill(bootstrap: str, registry_url: str) -> None:
                 TopicPartition("sales", index): [one.content for one in some.batches]
                 for index, some in built.items()
             }
-            cluster.run(produce(places))
+            cluster.run(send_batches(places))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from typer.testing import CliRunner, Result
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
 from penstock.client.event import Event, Reading
-from penstock.client.kafka_errors import reach_of
 from penstock.client.producer import Producer
 from penstock.client.quarantine import (
     PREFIX,
@@ -34,6 +33,7 @@ from penstock.client.quarantine import (
 from penstock.client.redrive import Selection, redrive
 from penstock.client.registry import Registry
 from penstock.errors import Malformed
+from penstock.link.settings import connection_settings
 from penstock.model import Millis, Offset
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.schemas.readers import Reader
@@ -330,8 +330,11 @@ def test_what_says_how_brokers_are_reached_is_good_for_other_clients() -> None:
         "max.poll.interval.ms": 10_000,
         "auto.offset.reset": "latest",
     }
-    assert reach_of(told).keys() == told.keys() - {"max.poll.interval.ms", "auto.offset.reset"}
-    assert reach_of(None) == {}
+    assert connection_settings(told).keys() == told.keys() - {
+        "max.poll.interval.ms",
+        "auto.offset.reset",
+    }
+    assert connection_settings(None) == {}
 
 
 @pytest.mark.slow

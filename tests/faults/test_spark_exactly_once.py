@@ -32,7 +32,7 @@ from confluent_kafka.cimpl import NewTopic
 from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of
 from penstock.model import Offset, TopicPartition
@@ -142,7 +142,7 @@ class Reader:
         self._thread.join()
 
     def _run(self) -> None:
-        with Cluster(self._bootstrap) as cluster:
+        with BlockingCluster(self._bootstrap) as cluster:
             while not self._stop.is_set():
                 try:
                     with suppress(OSError, Refused):  # the broker is being killed
@@ -152,7 +152,7 @@ class Reader:
                     return
                 time.sleep(0.1)
 
-    def _look(self, cluster: Cluster) -> None:
+    def _look(self, cluster: BlockingCluster) -> None:
         places = cluster.run(partitions_of([self._topic]))
         ends = cluster.run(end_offsets(places, isolation=COMMITTED))
         for place, end in ends.items():
@@ -169,11 +169,13 @@ class Reader:
         """See all there is, now that nobody writes."""
         self._stop.set()
         self._thread.join()
-        with Cluster(self._bootstrap) as cluster:
+        with BlockingCluster(self._bootstrap) as cluster:
             self._look(cluster)
 
 
-def fetched(cluster: Cluster, place: TopicPartition, start: Offset, end: Offset) -> list[int]:
+def fetched(
+    cluster: BlockingCluster, place: TopicPartition, start: Offset, end: Offset
+) -> list[int]:
     values: list[int] = []
     ranged = fetch_range(place, start, end, settings=FetchSettings(isolation=COMMITTED))
     for chunk in cluster.stream(ranged):

@@ -1,4 +1,4 @@
-"""Brokers to link to, ours and Apache Kafka, and both shells behind one face."""
+"""Brokers to connect to, Penstock and Apache Kafka, and both shells behind one interface."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 T = TypeVar("T")
-SETTINGS = LinkSettings(client_id="test", unsure_ms=1_000, retry_ms=30_000)
+SETTINGS = LinkSettings(client_id="test", unknown_retry_ms=1_000, retry_timeout_ms=30_000)
 CREATE_TOPICS = 19
 
 
@@ -48,7 +48,7 @@ class AioShell:
 
     def __init__(self, bootstrap: str) -> None:
         self._runner = asyncio.Runner()
-        self._cluster = aio.Cluster(bootstrap, SETTINGS)
+        self._cluster = aio.AsyncCluster(bootstrap, SETTINGS)
         self.routes = self._cluster.routes
 
     def run(self, operation: Operation[T]) -> T:
@@ -95,7 +95,7 @@ KINDS = [
 
 @pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Server:
-    """A broker that every test shares: not to be stopped."""
+    """A broker that all tests share: do not stop it."""
     name = "broker" if request.param == "penstock" else "apache_kafka"
     running: Server = request.getfixturevalue(name)
     return running
@@ -103,13 +103,13 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(params=["blocking", "aio"])
 def shell(server: Server, request: pytest.FixtureRequest) -> Iterator[Shell]:
-    made: Shell
+    cluster: Shell
     if request.param == "aio":
-        made = AioShell(server.bootstrap)
+        cluster = AioShell(server.bootstrap)
     else:
-        made = blocking.Cluster(server.bootstrap, SETTINGS)
-    yield made
-    made.close()
+        cluster = blocking.BlockingCluster(server.bootstrap, SETTINGS)
+    yield cluster
+    cluster.close()
 
 
 _numbers = itertools.count()
@@ -117,9 +117,9 @@ _numbers = itertools.count()
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
     """Configuration keys have underscores for dots."""
-    link = blocking.Link.connect(read_bootstrap(bootstrap)[0], SETTINGS)
+    link = blocking.BlockingLink.connect(read_bootstrap(bootstrap)[0], SETTINGS)
     try:
-        answer = link.call(
+        response = link.call(
             CREATE_TOPICS,
             timeout=10_000,
             topics=[
@@ -134,7 +134,7 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) 
                 }
             ],
         )
-        assert answer.topics[0].error_code == 0, answer
+        assert response.topics[0].error_code == 0, response
     finally:
         link.close()
 
@@ -163,7 +163,7 @@ def transactional_batch() -> Callable[..., bytes]:
                 producer_epoch=handle.producer_epoch,
                 base_sequence=SequenceNumber(base_sequence),
                 transactional=handle.transactional_id is not None,
-                # A partition soon forgets a producer whose records are old.
+                # A partition soon removes a producer whose records are old.
                 timestamp=Millis(int(time.time() * 1000)),
             )
         )

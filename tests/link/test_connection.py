@@ -1,4 +1,4 @@
-"""The conversation with bytes only: no socket, no broker."""
+"""A connection with bytes only: no socket, no broker."""
 
 from contextlib import suppress
 from struct import Struct
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.connection import Answer, Connection
-from penstock.link.operation import plain
+from penstock.link.connection import Connection, Response
+from penstock.link.operation import request_of
 from penstock.link.settings import Address, LinkSettings, read_bootstrap
 from penstock.protocol.framing import read_request_header, response_start, unsupported_api_versions
 from penstock.protocol.kio_codec import encode, fill, request_reader, response_type
@@ -20,22 +20,22 @@ ADDRESS = Address("broker.example", 9092)
 SIZE = Struct(">i")
 
 
-def answer_bytes(api_key: int, version: int, number: int, **fields: Any) -> bytes:
+def response_bytes(api_key: int, version: int, number: int, **fields: Any) -> bytes:
     body = encode(fill(response_type(api_key, version), **fields))
     has_tags = api_key != API_VERSIONS and version >= {METADATA: 9, HEARTBEAT: 4}[api_key]
     return response_start(number, len(body), has_tags) + body
 
 
-def deliver(connection: Connection, content: bytes, piece: int = 1 << 30) -> list[Answer]:
-    """As a socket would: as much as there is room for, at most a piece at a time."""
-    answers = []
+def deliver(connection: Connection, content: bytes, piece: int = 1 << 30) -> list[Response]:
+    """As a socket would: as much as the buffer takes, at most a piece at a time."""
+    responses = []
     while content:
-        room = connection.room()
-        size = min(len(room), len(content), piece)
-        room[:size] = content[:size]
+        buffer = connection.buffer()
+        size = min(len(buffer), len(content), piece)
+        buffer[:size] = content[:size]
         content = content[size:]
-        answers += connection.received(size)
-    return answers
+        responses += connection.received(size)
+    return responses
 
 
 OFFERED = [
@@ -46,11 +46,11 @@ OFFERED = [
 
 
 def opened(offered: list[dict[str, int]] | None = None) -> Connection:
-    connection = Connection(ADDRESS, LinkSettings(client_id="me", frame_bytes_max=1 << 20))
+    connection = Connection(ADDRESS, LinkSettings(client_id="me", response_bytes_max=1 << 20))
     steps = connection.open()
-    connection.ask(next(steps))
-    greeting = answer_bytes(API_VERSIONS, 4, 0, api_keys=OFFERED if offered is None else offered)
-    ((_, response),) = deliver(connection, greeting)
+    connection.write(next(steps))
+    handshake = response_bytes(API_VERSIONS, 4, 0, api_keys=OFFERED if offered is None else offered)
+    ((_, response),) = deliver(connection, handshake)
     with pytest.raises(StopIteration):
         steps.send(response)
     return connection
@@ -58,15 +58,15 @@ def opened(offered: list[dict[str, int]] | None = None) -> Connection:
 
 def sent(connection: Connection, api_key: int, **fields: Any) -> Any:
     """The header and the body of a request as a broker reads them."""
-    asked = connection.ask(plain(api_key, **fields))
-    frame = b"".join(asked.parts)
+    outgoing = connection.write(request_of(api_key, **fields))
+    frame = b"".join(outgoing.parts)
     assert SIZE.unpack_from(frame) == (len(frame) - SIZE.size,)
     header = read_request_header(frame[SIZE.size :])
     read = request_reader(api_key, header.api_version)
     return header, read(frame[SIZE.size :], header.body_position)[0]
 
 
-def test_the_newest_version_both_sides_know_is_spoken() -> None:
+def test_the_newest_common_version_is_used() -> None:
     connection = opened()
     header, body = sent(connection, METADATA, topics=[{"name": "orders"}])
     assert (header.api_version, header.client_id) == (12, "me")
@@ -75,41 +75,41 @@ def test_the_newest_version_both_sides_know_is_spoken() -> None:
     assert header.api_version == 2
 
 
-def test_a_version_nobody_can_speak_is_refused_with_both_ranges() -> None:
+def test_a_request_without_a_common_version_is_refused_with_both_ranges() -> None:
     connection = opened()
     with pytest.raises(Refused, match=r"serves heartbeat in versions 0 to 2, 3 to 4 is needed"):
-        connection.ask(plain(HEARTBEAT, least=3))
+        connection.write(request_of(HEARTBEAT, version_min=3))
     with pytest.raises(Refused, match="does not serve list_offsets") as refused:
-        connection.ask(plain(2))
+        connection.write(request_of(2))
     assert refused.value.code is ErrorCode.unsupported_version
 
 
-def test_a_broker_that_finds_the_greeting_too_new_is_greeted_as_it_likes() -> None:
+def test_a_broker_that_knows_only_older_api_versions_gets_its_newest() -> None:
     connection = Connection(ADDRESS, LinkSettings())
     steps = connection.open()
-    connection.ask(next(steps))
+    connection.write(next(steps))
     body = unsupported_api_versions(0, 2)
     start = response_start(0, len(body), False)
     ((_, response),) = deliver(connection, start + body)
-    again = connection.ask(steps.send(response))
+    again = connection.write(steps.send(response))
     assert read_request_header(b"".join(again.parts)[SIZE.size :]).api_version == 2
-    ((_, response),) = deliver(connection, answer_bytes(API_VERSIONS, 2, 1, api_keys=OFFERED))
+    ((_, response),) = deliver(connection, response_bytes(API_VERSIONS, 2, 1, api_keys=OFFERED))
     with pytest.raises(StopIteration):
         steps.send(response)
-    assert connection.version_of(plain(METADATA)) == 12
+    assert connection.version_of(request_of(METADATA)) == 12
 
 
-def test_answers_come_out_the_same_however_the_bytes_are_cut() -> None:
+def test_responses_do_not_depend_on_how_the_bytes_are_split() -> None:
     brokers = [{"node_id": n, "host": "h" * 50, "port": 9092} for n in range(20)]
     content = b"".join(
         [
-            answer_bytes(HEARTBEAT, 2, 1, error_code=ErrorCode.rebalance_in_progress),
-            answer_bytes(METADATA, 12, 2, brokers=brokers, cluster_id="c"),
-            answer_bytes(HEARTBEAT, 2, 3),
+            response_bytes(HEARTBEAT, 2, 1, error_code=ErrorCode.rebalance_in_progress),
+            response_bytes(METADATA, 12, 2, brokers=brokers, cluster_id="c"),
+            response_bytes(HEARTBEAT, 2, 3),
         ]
     )
 
-    def received(piece: int) -> list[Answer]:
+    def received(piece: int) -> list[Response]:
         connection = opened()
         for api_key in (HEARTBEAT, METADATA, HEARTBEAT):
             sent(connection, api_key)
@@ -117,44 +117,44 @@ def test_answers_come_out_the_same_however_the_bytes_are_cut() -> None:
 
     whole = received(len(content))
     assert [number for number, _ in whole] == [1, 2, 3]
-    assert len(whole[1].response.brokers) == 20
+    assert len(whole[1].body.brokers) == 20
     for piece in range(1, len(content)):
         assert received(piece) == whole
 
 
-def test_a_cut_at_any_byte_changes_nothing() -> None:
-    content = answer_bytes(HEARTBEAT, 2, 1) + answer_bytes(HEARTBEAT, 2, 2)
+def test_a_split_at_any_byte_changes_nothing() -> None:
+    content = response_bytes(HEARTBEAT, 2, 1) + response_bytes(HEARTBEAT, 2, 2)
     for cut in range(len(content)):
         connection = opened()
         sent(connection, HEARTBEAT)
         sent(connection, HEARTBEAT)
-        answers = deliver(connection, content[:cut]) + deliver(connection, content[cut:])
-        assert [number for number, _ in answers] == [1, 2]
-        assert connection.waiting == 0
+        responses = deliver(connection, content[:cut]) + deliver(connection, content[cut:])
+        assert [number for number, _ in responses] == [1, 2]
+        assert connection.in_flight == 0
 
 
-def test_a_frame_larger_than_the_scratch_area_arrives_whole() -> None:
+def test_a_frame_larger_than_the_shared_buffer_arrives_whole() -> None:
     brokers = [{"node_id": n, "host": f"host-{n}" * 20, "port": 9092} for n in range(2000)]
-    content = answer_bytes(METADATA, 12, 1, brokers=brokers) + answer_bytes(HEARTBEAT, 2, 2)
+    content = response_bytes(METADATA, 12, 1, brokers=brokers) + response_bytes(HEARTBEAT, 2, 2)
     connection = opened()
     sent(connection, METADATA)
     sent(connection, HEARTBEAT)
-    answers = deliver(connection, content, 10_007)
-    assert [row.host for row in answers[0].response.brokers] == [row["host"] for row in brokers]
-    assert answers[1].number == 2
+    responses = deliver(connection, content, 10_007)
+    assert [row.host for row in responses[0].body.brokers] == [row["host"] for row in brokers]
+    assert responses[1].number == 2
 
 
-def test_an_answer_out_of_order_is_malformed() -> None:
+def test_a_response_out_of_order_is_malformed() -> None:
     connection = opened()
     sent(connection, HEARTBEAT)
     sent(connection, HEARTBEAT)
-    with pytest.raises(Malformed, match=r"broker\.example.*answer 2 where 1 was due"):
-        deliver(connection, answer_bytes(HEARTBEAT, 2, 2))
+    with pytest.raises(Malformed, match=r"broker\.example.*response 2 where 1 was due"):
+        deliver(connection, response_bytes(HEARTBEAT, 2, 2))
 
 
-def test_an_answer_to_nothing_is_malformed() -> None:
-    with pytest.raises(Malformed, match="nobody asked"):
-        deliver(opened(), answer_bytes(HEARTBEAT, 2, 1))
+def test_a_response_without_a_request_is_malformed() -> None:
+    with pytest.raises(Malformed, match="response 1 to no request"):
+        deliver(opened(), response_bytes(HEARTBEAT, 2, 1))
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_an_answer_to_nothing_is_malformed() -> None:
         SIZE.pack(3) + b"abc",
     ],
 )
-def test_what_is_no_broker_is_named_as_such(content: bytes) -> None:
+def test_a_server_that_is_not_a_broker_is_reported(content: bytes) -> None:
     connection = Connection(ADDRESS, LinkSettings())
-    connection.ask(next(connection.open()))
-    with pytest.raises(Malformed, match=r"does not speak Kafka.*check the port.*TLS"):
+    connection.write(next(connection.open()))
+    with pytest.raises(Malformed, match=r"does not speak the Kafka protocol.*check the port.*TLS"):
         deliver(connection, content)
 
 
-def test_a_frame_beyond_the_limit_is_malformed_before_memory_is_taken() -> None:
+def test_a_frame_beyond_the_limit_is_malformed_before_memory_is_allocated() -> None:
     connection = opened()
     sent(connection, HEARTBEAT)
     with pytest.raises(Malformed, match="a frame of 1048577 bytes"):
@@ -181,7 +181,7 @@ def test_a_frame_beyond_the_limit_is_malformed_before_memory_is_taken() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_rubbish_in_a_frame_is_malformed_or_an_answer_and_nothing_else(body: bytes) -> None:
+def test_random_bytes_in_a_frame_are_malformed_or_a_response(body: bytes) -> None:
     connection = opened()
     sent(connection, METADATA)
     with suppress(Malformed):
@@ -189,10 +189,10 @@ def test_rubbish_in_a_frame_is_malformed_or_an_answer_and_nothing_else(body: byt
         assert (number, type(response)) == (1, response_type(METADATA, 12))
 
 
-def test_bootstrap_lists_are_read_as_clients_write_them() -> None:
+def test_bootstrap_lists_are_read_as_kafka_clients_write_them() -> None:
     assert read_bootstrap("a:1, b:2,c") == (Address("a", 1), Address("b", 2), Address("c", 9092))
     assert read_bootstrap("[::1]:9093,::1") == (Address("::1", 9093), Address("::1", 9092))
     assert str(Address("::1", 9092)) == "[::1]:9092"
-    for wrong in ("", " , ", "a:b", ":9092", "a:0", "a:70000"):
+    for invalid in ("", " , ", "a:b", ":9092", "a:0", "a:70000"):
         with pytest.raises(Refused):
-            read_bootstrap(wrong)
+            read_bootstrap(invalid)

@@ -14,10 +14,16 @@ from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import Refused
 from penstock.link import blocking
-from penstock.link.fetch_range import Chunk, FetchSettings, OffsetGone, TopicRecreated, fetch_range
+from penstock.link.fetch_range import (
+    Chunk,
+    FetchSettings,
+    OffsetOutOfRange,
+    TopicRecreated,
+    fetch_range,
+)
 from penstock.link.offsets import Isolation, end_offsets, partitions_of
-from penstock.link.operation import Request, plain
-from penstock.link.send_batches import produce
+from penstock.link.operation import Request, request_of
+from penstock.link.send_batches import send_batches
 from penstock.link.settings import read_bootstrap
 from penstock.link.transactions import end_transaction, init_producer_id
 from penstock.model import Offset, TopicPartition
@@ -40,8 +46,8 @@ def written(
             **settings,
         }
     )
-    chance = random.Random(codec)
-    values = [b"%d:" % n + b"x" * chance.randrange(300) for n in range(count)]
+    rng = random.Random(codec)
+    values = [b"%d:" % n + b"x" * rng.randrange(300) for n in range(count)]
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(30) == 0
@@ -65,7 +71,7 @@ def opened(chunks: Iterator[Chunk], start: int, end: int) -> list[tuple[int, Any
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_range_equals_what_was_written(
+def test_a_range_has_the_records_that_were_written(
     server: Any, shell: Any, make_topic: Callable[..., str], codec: str
 ) -> None:
     topic = make_topic()
@@ -99,7 +105,7 @@ def test_a_batch_larger_than_a_chunk_comes_whole(
     assert [offset for offset, _ in rows] == list(range(11))
 
 
-def test_aborted_records_are_named_and_the_range_ends_at_what_is_stable(
+def test_aborted_transactions_are_listed_and_the_range_ends_at_the_last_stable_offset(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
@@ -108,14 +114,14 @@ def test_aborted_records_are_named_and_the_range_ends_at_what_is_stable(
         {"bootstrap.servers": server.bootstrap, "transactional.id": topic, "linger.ms": 0}
     )
     producer.init_transactions(30)
-    kept = []
+    expected = []
     for number in range(12):
         producer.begin_transaction()
         for row in range(30):
             value = b"%d/%d" % (number, row)
             producer.produce(topic, value, partition=0)
             if number % 3:
-                kept.append(value)
+                expected.append(value)
         if number % 3:
             producer.commit_transaction(30)
         else:
@@ -126,45 +132,45 @@ def test_aborted_records_are_named_and_the_range_ends_at_what_is_stable(
     for chunk_bytes in (300, 1 << 20):
         settings = FetchSettings(isolation=COMMITTED, chunk_bytes=chunk_bytes)
         chunks = shell.stream(fetch_range(place, Offset(0), end, settings=settings))
-        assert [value for _, value in opened(chunks, 0, end)] == kept
+        assert [value for _, value in opened(chunks, 0, end)] == expected
 
 
-def test_an_open_transaction_is_waited_for_and_then_the_wait_says_why(
+def test_waiting_for_an_open_transaction_times_out_with_a_reason(
     server: Any, shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     topic = make_topic()
     place = TopicPartition(topic, 0)
     handle = shell.run(init_producer_id(topic))
     batch = transactional_batch(handle, 0, b"a", b"b")
-    assert shell.run(produce({place: [batch]}, transactional_id=topic)) == {place: [0]}
+    assert shell.run(send_batches({place: [batch]}, transactional_id=topic)) == {place: [0]}
     settings = FetchSettings(isolation=COMMITTED, stall_ms=200, wait_ms=50)
-    asked = fetch_range(place, Offset(0), Offset(2), settings=settings)
-    with pytest.raises(TimeoutError, match="committed offsets up to 0 only, 2 was waited for"):
-        list(shell.stream(asked))
+    operation = fetch_range(place, Offset(0), Offset(2), settings=settings)
+    with pytest.raises(TimeoutError, match="committed offsets only up to 0, and 2 did not arrive"):
+        list(shell.stream(operation))
     shell.run(end_transaction(handle, commit=True))
-    assert opened(shell.stream(asked), 0, 2) == [(0, b"a"), (1, b"b")]
+    assert opened(shell.stream(operation), 0, 2) == [(0, b"a"), (1, b"b")]
 
 
-def test_offsets_outside_the_log_are_refused_with_what_there_is(
+def test_offsets_outside_the_log_are_refused_with_the_range_of_the_log(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
     place = TopicPartition(topic, 0)
     written(server.bootstrap, topic, 100)
     request = {"name": topic, "partitions": [{"partition_index": 0, "offset": 60}]}
-    shell.run(lambda routes: routes.ask_any(delete_records(request)))
-    with pytest.raises(OffsetGone, match="it starts at 60: retention") as gone:
+    shell.run(lambda routes: routes.send_to_any(delete_records(request)))
+    with pytest.raises(OffsetOutOfRange, match="it starts at 60: retention") as refused:
         list(shell.stream(fetch_range(place, Offset(10), Offset(100))))
-    assert (gone.value.start_offset, gone.value.end_offset) == (60, 100)
-    with pytest.raises(OffsetGone, match="it ends at 100"):
+    assert (refused.value.start_offset, refused.value.end_offset) == (60, 100)
+    with pytest.raises(OffsetOutOfRange, match="it ends at 100"):
         list(shell.stream(fetch_range(place, Offset(150), Offset(200))))
 
 
 def delete_records(topic: dict[str, Any]) -> Request:
-    return plain(21, topics=[topic], timeout=10_000)
+    return request_of(21, topics=[topic], timeout=10_000)
 
 
-def test_a_topic_made_again_under_its_name_is_refused(
+def test_a_topic_created_again_under_its_name_is_refused(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
@@ -173,30 +179,30 @@ def test_a_topic_made_again_under_its_name_is_refused(
     written(server.bootstrap, topic, 1_000)
     chunks = shell.stream(fetch_range(place, Offset(0), Offset(1_000), settings=settings))
     next(chunks)
-    remake_topic(server.bootstrap, topic)
+    recreate_topic(server.bootstrap, topic)
     written(server.bootstrap, topic, 1_000)
     with pytest.raises(TopicRecreated, match="deleted and created again"):
         list(chunks)
 
 
-def test_a_topic_created_again_is_read_by_who_knew_the_one_before(
+def test_cached_metadata_of_a_deleted_topic_does_not_prevent_reading_its_successor(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
     place = TopicPartition(topic, 0)
     written(server.bootstrap, topic, 10)
     list(shell.stream(fetch_range(place, Offset(0), Offset(10))))  # the topic's id is cached now
-    remake_topic(server.bootstrap, topic)
+    recreate_topic(server.bootstrap, topic)
     written(server.bootstrap, topic, 10)
-    with blocking.Cluster(server.bootstrap) as other:
+    with blocking.BlockingCluster(server.bootstrap) as other:
         other.run(partitions_of([topic]))
         topic_id = other.routes.topics[topic].topic_id
     again = fetch_range(place, Offset(0), Offset(10), topic_id=topic_id)
     assert sum(chunk.end_offset - chunk.start_offset for chunk in shell.stream(again)) == 10
 
 
-def remake_topic(bootstrap: str, topic: str) -> None:
-    link = blocking.Link.connect(read_bootstrap(bootstrap)[0])
+def recreate_topic(bootstrap: str, topic: str) -> None:
+    link = blocking.BlockingLink.connect(read_bootstrap(bootstrap)[0])
     deleted = link.call(20, topics=[{"name": topic}], topic_names=[topic], timeout=10_000)
     assert deleted.responses[0].error_code == 0
     for _ in range(100):
@@ -211,12 +217,12 @@ def remake_topic(bootstrap: str, topic: str) -> None:
     link.close()
 
 
-def test_an_unknown_topic_is_named(shell: Any) -> None:
+def test_the_error_for_an_unknown_topic_names_it(shell: Any) -> None:
     with pytest.raises(Refused, match=r"topic 'nowhere' at broker .* does not exist"):
         list(shell.stream(fetch_range(TopicPartition("nowhere", 0), Offset(0), Offset(1))))
 
 
-def test_a_reader_that_stops_early_leaves_the_connection_in_order(
+def test_the_connection_is_usable_after_a_reader_stops_early(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
@@ -233,7 +239,7 @@ def test_a_reader_that_stops_early_leaves_the_connection_in_order(
     assert [value for _, value in opened(chunks, 0, 1_000)] == values
 
 
-def test_a_range_goes_on_when_the_broker_is_killed_and_comes_back(
+def test_a_range_continues_after_the_broker_is_killed_and_restarted(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()

@@ -1,4 +1,4 @@
-"""Ranges without a socket: logs with gaps, brokers that move, cut, throttle and hang up."""
+"""Ranges without a socket: logs with gaps, brokers that move, cut, throttle and disconnect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.fetch_range import Chunk, FetchSettings, fetch_range
-from penstock.link.operation import Begin, Drive, Finish, Give, Pause
+from penstock.link.operation import Drive, Emit, Pause, Receive, Send
 from penstock.link.routing import Routes
-from penstock.link.settings import Address, LinkSettings, Unreachable
+from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.kio_codec import encode, fill, request_reader, response_type
@@ -34,52 +34,54 @@ def stored(base: int, count: int) -> bytes:
 
 
 class World:
-    """A leader with a log, and a script of what becomes of each fetch."""
+    """A leader with a log, and a script with the fate of each fetch."""
 
     def __init__(self, batches: list[tuple[int, int]], fates: list[str]) -> None:
         self.batches = [(base, base + count, stored(base, count)) for base, count in batches]
         self.end = self.batches[-1][1] if self.batches else 0
         self.now = 0
         self.topic_id = FIRST_ID
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self._fates = iter(fates)
 
     def read(self, start: int, end: int, **settings: Any) -> list[Chunk]:
-        clock = lambda: Millis(self.now)  # noqa: E731 - a clock is a name for one expression
-        link_settings = LinkSettings(retry_ms=1 << 40, unsure_ms=1 << 40)
+        clock = lambda: Millis(self.now)  # noqa: E731 - one expression
+        link_settings = LinkSettings(retry_timeout_ms=1 << 40, unknown_retry_ms=1 << 40)
         routes = Routes((Address("b", 1),), link_settings, clock, lambda: 0.5)
-        asked = fetch_range(PLACE, Offset(start), Offset(end), settings=FetchSettings(**settings))
-        drive = Drive(asked(routes))
-        given_chunks = []
+        operation = fetch_range(
+            PLACE, Offset(start), Offset(end), settings=FetchSettings(**settings)
+        )
+        drive = Drive(operation(routes))
+        chunks = []
         while drive.effect is not None:
             match drive.effect:
-                case Begin(_, request):
-                    drive.report(self._begin(request))
-                case Finish(outcome) if isinstance(outcome, Exception):
+                case Send(_, request):
+                    drive.resume(self._respond(request))
+                case Receive(outcome) if isinstance(outcome, Exception):
                     drive.fail(outcome)
-                case Finish(outcome):
-                    drive.report(outcome)
-                case Pause(span_ms):
-                    self.now += span_ms
-                    drive.report(None)
-                case Give(chunk):
-                    given_chunks.append(chunk)
-                    drive.report(None)
-        return given_chunks
+                case Receive(outcome):
+                    drive.resume(outcome)
+                case Pause(duration_ms):
+                    self.now += duration_ms
+                    drive.resume(None)
+                case Emit(chunk):
+                    chunks.append(chunk)
+                    drive.resume(None)
+        return chunks
 
-    def _begin(self, request: Any) -> Any:
+    def _respond(self, request: Any) -> Any:
         if request.api_key == METADATA:
             return self._metadata()
         body = b"".join(request.write(VERSION))
-        asked = request_reader(FETCH, VERSION)(body, 0)[0]
-        row = asked.topics[0].partitions[0]
-        self.asked.append(row.fetch_offset)
+        fetch = request_reader(FETCH, VERSION)(body, 0)[0]
+        row = fetch.topics[0].partitions[0]
+        self.requested.append(row.fetch_offset)
         self.now += 1
         fate = next(self._fates, "well")
         if fate == "lost":
-            return Unreachable("lost")
+            return UnreachableError("lost")
         code = ErrorCode.none
-        if asked.topics[0].topic_id != self.topic_id:
+        if fetch.topics[0].topic_id != self.topic_id:
             code = ErrorCode.unknown_topic_id
         elif fate == "not leader":
             code = ErrorCode.not_leader_or_follower
@@ -94,12 +96,12 @@ class World:
             "records": records,
         }
         rows = [] if fate == "throttled" else [partition]
-        answer = fill(
+        response = fill(
             response_type(FETCH, VERSION),
             throttle_time=5 if fate == "throttled" else 0,
             responses=[{"topic_id": self.topic_id, "partitions": rows}],
         )
-        return request.reader(VERSION)(encode(answer), 0)[0]
+        return request.reader(VERSION)(encode(response), 0)[0]
 
     def _records(self, offset: int, max_bytes: int, *, cut: bool) -> bytes:
         records = b"".join(content for _, end, content in self.batches if end > offset)
@@ -132,10 +134,10 @@ def logs(draw: st.DrawFn) -> list[tuple[int, int]]:
 
 
 @given(logs(), st.lists(st.sampled_from(FATES), max_size=20), st.data())
-def test_a_range_is_every_batch_that_touches_it_once_whatever_happens(
+def test_a_range_has_every_batch_that_touches_it_once_whatever_fails(
     log: list[tuple[int, int]], fates: list[str], data: st.DataObject
 ) -> None:
-    for _ in range(fates.count("nothing") - 2):  # three in a row would be taken at their word
+    for _ in range(fates.count("nothing") - 2):  # three in a row count as a gap
         fates.remove("nothing")
     world = World(log, fates)
     start = data.draw(st.integers(0, world.end - 1))
@@ -147,41 +149,41 @@ def test_a_range_is_every_batch_that_touches_it_once_whatever_happens(
         assert before.end_offset == after.start_offset
 
 
-def test_the_next_chunk_is_under_way_before_this_one_is_given() -> None:
+def test_the_next_chunk_is_requested_before_this_one_is_emitted() -> None:
     world = World([(0, 5), (5, 5), (10, 5)], [])
     chunks = world.read(0, 15, chunk_bytes=1)
-    assert (len(chunks), world.asked) == (3, [0, 5, 10])
+    assert (len(chunks), world.requested) == (3, [0, 5, 10])
 
 
-def test_a_gap_up_to_the_end_of_the_log_is_believed_the_third_time() -> None:
+def test_three_empty_responses_count_as_a_gap_up_to_the_end() -> None:
     world = World([(0, 5)], [])
     world.end = 20
     assert bases(world.read(0, 20)) == [0]
-    assert world.asked == [0, 5, 5, 5]
+    assert world.requested == [0, 5, 5, 5]
 
 
-def test_what_never_comes_is_waited_for_no_longer_than_allowed() -> None:
+def test_waiting_for_missing_offsets_ends_after_the_allowed_time() -> None:
     world = World([(0, 5)], [])
-    with pytest.raises(TimeoutError, match="replicated offsets up to 5 only, 9 was waited for"):
+    with pytest.raises(TimeoutError, match="replicated offsets only up to 5, and 9 did not arrive"):
         world.read(0, 9, stall_ms=50)
     assert 50 <= world.now <= 60
 
 
 def test_another_topic_under_the_same_name_is_refused() -> None:
     world = World([(0, 5), (5, 5)], ["well", "not leader"])
-    begin = world._begin  # noqa: SLF001 - the world itself changes under the reader
+    respond = world._respond  # noqa: SLF001 - the topic changes while it is read
 
-    def remade(request: Any) -> Any:
-        if world.asked:
+    def recreated(request: Any) -> Any:
+        if world.requested:
             world.topic_id = SECOND_ID
-        return begin(request)
+        return respond(request)
 
-    world._begin = remade  # type: ignore[method-assign]  # noqa: SLF001 - as above
+    world._respond = recreated  # type: ignore[method-assign]  # noqa: SLF001 - as above
     with pytest.raises(Refused, match="deleted and created again"):
         world.read(0, 10, chunk_bytes=1)
 
 
-def test_a_bent_batch_names_the_partition_and_the_offset() -> None:
+def test_a_corrupt_batch_is_reported_with_partition_and_offset() -> None:
     world = World([(0, 5), (5, 5)], [])
     base, end, content = world.batches[1]
     world.batches[1] = (base, end, content[:-1] + b"\1")

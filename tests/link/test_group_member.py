@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from penstock.link.aio import Cluster
-from penstock.link.group_member import GroupSettings, Joined, Membership
+from penstock.link.aio import AsyncCluster
+from penstock.link.group_member import GroupGeneration, GroupMember, GroupSettings
 from penstock.testing.embedded import EmbeddedBroker
 
 
 def elect(members: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Everybody is told the least name."""
+    """Every member is assigned the smallest name."""
     chosen = min(members.values())
     return dict.fromkeys(members, chosen)
 
 
 class Node:
-    """A member, and what it was told."""
+    """A member, and the callbacks it got."""
 
     def __init__(self, bootstrap: str, group: str, name: str) -> None:
         self.name = name
         self.events: list[str] = []
-        self.cluster = Cluster(bootstrap)
-        self.membership = Membership(
+        self.cluster = AsyncCluster(bootstrap)
+        self.member = GroupMember(
             self.cluster,
             GroupSettings(
                 group,
@@ -40,9 +40,9 @@ class Node:
             on_joined=self.joined,
             on_lost=self.lost,
         )
-        self.membership.start()
+        self.member.start()
 
-    async def joined(self, joined: Joined) -> None:
+    async def joined(self, joined: GroupGeneration) -> None:
         self.events.append(f"joined {joined.assignment.decode()}")
 
     async def lost(self, reason: str) -> None:
@@ -50,12 +50,12 @@ class Node:
 
     @property
     def primary(self) -> str | None:
-        joined = self.membership.joined
+        joined = self.member.generation
         return None if joined is None else joined.assignment.decode()
 
     async def crash(self) -> None:
-        """Stop without a word to the broker."""
-        task = self.membership._task  # noqa: SLF001 - a crash asks nobody
+        """Stop without a message to the broker."""
+        task = self.member._task  # noqa: SLF001 - a crash sends nothing
         assert task is not None
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -72,14 +72,14 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def agree(nodes: list[Node]) -> str:
-    """Wait until all of them, and only they, are in one generation; whom they chose."""
+    """Wait until exactly these are in one generation; the member that they elected."""
 
     def agreed() -> bool:
-        told = [node.membership.joined for node in nodes]
-        leaders = [joined for joined in told if joined and joined.is_leader]
+        generations = [node.member.generation for node in nodes]
+        leaders = [joined for joined in generations if joined and joined.is_leader]
         return (
-            all(told)
-            and len({(j.generation, j.assignment) for j in told if j}) == 1
+            all(generations)
+            and len({(j.generation, j.assignment) for j in generations if j}) == 1
             and [len(leader.members) for leader in leaders] == [len(nodes)]
         )
 
@@ -90,21 +90,21 @@ async def agree(nodes: list[Node]) -> str:
 
 
 def leader_of(nodes: list[Node]) -> Node:
-    (leader,) = [n for n in nodes if n.membership.joined and n.membership.joined.is_leader]
+    (leader,) = [n for n in nodes if n.member.generation and n.member.generation.is_leader]
     return leader
 
 
-def test_three_members_agree_and_go_on_when_the_leader_leaves(server: Any) -> None:
+def test_three_members_agree_and_agree_again_when_the_leader_leaves(server: Any) -> None:
     async def scenario() -> None:
         nodes = [Node(server.bootstrap, "leaves", name) for name in ("a", "b", "c")]
         assert await agree(nodes) == "a"
         leader = leader_of(nodes)
-        await leader.membership.leave()
+        await leader.member.leave()
         nodes.remove(leader)
         assert leader.events[-1] == "lost"
         assert await agree(nodes) == min(node.name for node in nodes)
         for node in nodes:
-            await node.membership.leave()
+            await node.member.leave()
             assert node.primary is None
 
     asyncio.run(scenario())
@@ -116,9 +116,9 @@ def test_joined_and_lost_alternate(server: Any) -> None:
         assert await agree([first]) == "b"
         second = Node(server.bootstrap, "alternate", "a")
         assert await agree([first, second]) == "a"
-        await second.membership.leave()
+        await second.member.leave()
         assert await agree([first]) == "b"
-        await first.membership.leave()
+        await first.member.leave()
         kinds = [event.split()[0] for event in first.events]
         assert kinds == ["joined", "lost"] * (len(kinds) // 2)
         assert "joined a" in first.events
@@ -127,7 +127,7 @@ def test_joined_and_lost_alternate(server: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_leader_that_dies_without_a_word_is_replaced_when_its_session_ends(
+def test_a_leader_that_crashes_is_replaced_when_its_session_ends(
     server: Any,
 ) -> None:
     async def scenario() -> None:
@@ -138,13 +138,13 @@ def test_a_leader_that_dies_without_a_word_is_replaced_when_its_session_ends(
         nodes.remove(leader)
         assert await agree(nodes) == min(node.name for node in nodes)
         for node in nodes:
-            await node.membership.leave()
+            await node.member.leave()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.slow
-def test_members_cut_off_from_their_broker_stop_believing_and_agree_again_after() -> None:
+def test_members_cut_off_from_their_broker_give_up_and_agree_again_later() -> None:
     async def scenario(broker: EmbeddedBroker) -> None:
         nodes = [Node(broker.bootstrap, "cut", name) for name in ("a", "b")]
         await agree(nodes)
@@ -154,7 +154,7 @@ def test_members_cut_off_from_their_broker_stop_believing_and_agree_again_after(
         await asyncio.to_thread(broker.start)
         assert await agree(nodes) == "a"
         for node in nodes:
-            await node.membership.leave()
+            await node.member.leave()
 
     with EmbeddedBroker() as own:
         asyncio.run(scenario(own))

@@ -46,7 +46,7 @@ def fetch_body(version: int, rows: list[dict[str, Any]]) -> bytes:
 
 
 @given(st.integers(12, 18), st.lists(partitions, max_size=3))
-def test_a_fetch_answer_reads_as_the_generated_writer_wrote_it(
+def test_a_fetch_response_is_read_as_the_generated_writer_wrote_it(
     version: int, rows: list[dict[str, Any]]
 ) -> None:
     body = b"head" + fetch_body(version, rows)
@@ -72,7 +72,7 @@ def test_the_records_are_not_copied() -> None:
     assert bytes(answer.partitions[0].records) == b"after!"
 
 
-def test_a_fetch_answer_cut_anywhere_is_malformed() -> None:
+def test_a_truncated_fetch_response_is_malformed() -> None:
     body = fetch_body(
         13,
         [
@@ -90,7 +90,7 @@ def test_a_fetch_answer_cut_anywhere_is_malformed() -> None:
 
 
 @given(st.binary(max_size=120), st.sampled_from([12, 13, 17]))
-def test_rubbish_is_malformed_and_nothing_else(body: bytes, version: int) -> None:
+def test_random_bytes_are_malformed(body: bytes, version: int) -> None:
     for read in (
         lambda: read_fetch_answer(body, 0, version),
         lambda: read_states_answer(body, 0),
@@ -101,7 +101,7 @@ def test_rubbish_is_malformed_and_nothing_else(body: bytes, version: int) -> Non
             continue
 
 
-def test_states_of_transactions_are_read() -> None:
+def test_transaction_states_are_read() -> None:
     state = {
         "error_code": ErrorCode.none,
         "transactional_id": "sink",

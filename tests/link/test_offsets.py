@@ -12,7 +12,7 @@ from penstock.link.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
-    Committed,
+    CommittedOffset,
     commit_offsets,
     committed_offsets,
     end_offsets,
@@ -20,7 +20,7 @@ from penstock.link.offsets import (
     partitions_of,
     start_offsets,
 )
-from penstock.link.send_batches import produce
+from penstock.link.send_batches import send_batches
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.protocol.records import Record, build_batch
 
@@ -32,29 +32,29 @@ def dated_batch(*ages_ms: int) -> bytes:
     return bytes(build_batch(records))
 
 
-def test_offsets_are_found_by_time_and_by_name(shell: Any, make_topic: Callable[..., str]) -> None:
+def test_offsets_are_listed_by_time_and_by_name(shell: Any, make_topic: Callable[..., str]) -> None:
     place = TopicPartition(make_topic(), 0)
-    shell.run(produce({place: [dated_batch(0, 10), dated_batch(50, 20), dated_batch(30)]}))
+    shell.run(send_batches({place: [dated_batch(0, 10), dated_batch(50, 20), dated_batch(30)]}))
 
-    def found(time: int) -> tuple[int, int]:
+    def offset_at(time: int) -> tuple[int, int]:
         row = shell.run(list_offsets({place: Millis(time)}))[place]
         return row.offset, row.timestamp
 
-    assert found(EARLIEST) == (0, -1)
-    assert found(LATEST) == (5, -1)
-    assert found(MAX_TIMESTAMP) == (2, T0 + 50)
-    assert found(T0 + 5) == (1, T0 + 10)
-    assert found(T0 + 11) == (2, T0 + 50)
-    assert found(T0 + 1_000) == (-1, -1)
+    assert offset_at(EARLIEST) == (0, -1)
+    assert offset_at(LATEST) == (5, -1)
+    assert offset_at(MAX_TIMESTAMP) == (2, T0 + 50)
+    assert offset_at(T0 + 5) == (1, T0 + 10)
+    assert offset_at(T0 + 11) == (2, T0 + 50)
+    assert offset_at(T0 + 1_000) == (-1, -1)
 
 
-def test_the_ends_of_many_partitions_come_in_one_go(
+def test_the_ends_of_many_partitions_come_from_one_operation(
     shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(50)
     places = shell.run(partitions_of([topic]))
     assert places == [TopicPartition(topic, index) for index in range(50)]
-    shell.run(produce({place: [dated_batch(*range(place.partition + 1))] for place in places}))
+    shell.run(send_batches({place: [dated_batch(*range(place.partition + 1))] for place in places}))
     assert shell.run(end_offsets(places)) == {place: place.partition + 1 for place in places}
     assert shell.run(start_offsets(places)) == dict.fromkeys(places, 0)
     assert shell.run(end_offsets([])) == {}
@@ -64,12 +64,12 @@ def test_a_partition_that_does_not_exist_is_refused(
     shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
-    with pytest.raises(Refused, match=f"topic {topic} has 1 partitions") as refused:
+    with pytest.raises(Refused, match=f"does not exist: topic {topic} has 1 partitions") as refused:
         shell.run(end_offsets([TopicPartition(topic, 1)]))
     assert refused.value.code is ErrorCode.unknown_topic_or_partition
 
 
-def test_a_group_without_members_shows_what_was_committed_for_it(
+def test_a_group_without_members_has_the_offsets_committed_for_it(
     shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(2)
@@ -77,5 +77,7 @@ def test_a_group_without_members_shows_what_was_committed_for_it(
     group = f"group of {topic}"
     assert shell.run(committed_offsets(group)) == {}
     shell.run(commit_offsets(group, {first: Offset(3), second: Offset(0)}, metadata="batch 7"))
-    assert shell.run(committed_offsets(group, [first])) == {first: Committed(Offset(3), "batch 7")}
+    assert shell.run(committed_offsets(group, [first])) == {
+        first: CommittedOffset(Offset(3), "batch 7")
+    }
     assert set(shell.run(committed_offsets(group))) == {first, second}

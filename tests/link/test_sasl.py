@@ -1,4 +1,4 @@
-"""Logins and TLS: the conversations by themselves, then through a real listener."""
+"""Logins and TLS: the conversations alone, then through a real listener."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link import aio, blocking
 from penstock.link.connection import Connection
 from penstock.link.offsets import end_offsets
-from penstock.link.operation import plain
+from penstock.link.operation import request_of
 from penstock.link.sasl import Login, converse
-from penstock.link.send_batches import produce
-from penstock.link.settings import Address, LinkSettings, Tls, Unreachable, read_bootstrap
+from penstock.link.send_batches import send_batches
+from penstock.link.settings import Address, LinkSettings, Tls, UnreachableError, read_bootstrap
 from penstock.model import TopicPartition
 from penstock.protocol.records import build_batch
 from penstock.testing.embedded import EmbeddedBroker
@@ -34,7 +34,7 @@ SERVER_FIRST = (
 SERVER_LAST = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def test_scram_speaks_as_the_example_of_its_rfc() -> None:
+def test_scram_matches_the_example_of_its_rfc() -> None:
     conversation = converse(PENCIL, NONCE)
     assert next(conversation) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert conversation.send(SERVER_FIRST) == (
@@ -46,35 +46,33 @@ def test_scram_speaks_as_the_example_of_its_rfc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "why"),
+    ("first", "last", "reason"),
     [
-        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "somebody else"),
-        (SERVER_FIRST.replace(b"i=4096", b"i=1"), b"", "asks for 1 iterations"),
-        (SERVER_FIRST.replace(b"i=4096", b"i=9999999"), b"", "asks for 9999999"),
+        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "another login"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=1"), b"", "requires 1 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=9999999"), b"", "requires 9999999"),
         (SERVER_FIRST.replace(b"s=W", b"s=?"), b"", "cannot be read"),
         (SERVER_FIRST, SERVER_LAST.replace(b"6rri", b"7rri"), "impostor"),
         (SERVER_FIRST, b"e=other-error", "impostor"),
     ],
 )
-def test_a_broker_that_does_not_play_by_the_rules_is_refused(
-    first: bytes, last: bytes, why: str
-) -> None:
+def test_an_invalid_challenge_or_proof_is_refused(first: bytes, last: bytes, reason: str) -> None:
     conversation = converse(PENCIL, NONCE)
     next(conversation)
 
-    def play() -> None:
+    def converse_to_the_end() -> None:
         conversation.send(first)
         conversation.send(last)
 
-    with pytest.raises(Refused, match=why):
-        play()
+    with pytest.raises(Refused, match=reason):
+        converse_to_the_end()
 
 
-def test_plain_is_one_message_and_a_password_is_never_shown() -> None:
+def test_plain_is_one_message_and_repr_hides_the_password() -> None:
     login = Login("ann", "secret", "PLAIN")
     assert list(converse(login, "")) == [b"\0ann\0secret"]
     assert "secret" not in repr(LinkSettings(login=login))
-    with pytest.raises(Refused, match="GSSAPI is not known here"):
+    with pytest.raises(Refused, match="GSSAPI is not supported here"):
         Login("ann", "secret", "GSSAPI")
 
 
@@ -84,7 +82,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tls_door(broker: EmbeddedBroker, certificate: Path) -> Iterator[Address]:
+def tls_listener(broker: EmbeddedBroker, certificate: Path) -> Iterator[Address]:
     """A TLS listener in front of a broker, for one connection after the other."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -98,9 +96,9 @@ def tls_door(broker: EmbeddedBroker, certificate: Path) -> Iterator[Address]:
                 except OSError:
                     return
                 try:
-                    pass_on(context.wrap_socket(taken, server_side=True), inner)
+                    relay(context.wrap_socket(taken, server_side=True), inner)
                 except OSError:
-                    taken.close()  # it did not trust us
+                    taken.close()  # the client did not trust the certificate
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -110,8 +108,8 @@ def tls_door(broker: EmbeddedBroker, certificate: Path) -> Iterator[Address]:
         assert not thread.is_alive()
 
 
-def pass_on(outer: ssl.SSLSocket, inner_address: Address) -> None:
-    """Whole requests in, whole answers out: those who come here ask for one thing at a time."""
+def relay(outer: ssl.SSLSocket, inner_address: Address) -> None:
+    """Whole requests in, whole responses out: the clients send one request at a time."""
     with outer, socket.create_connection(inner_address) as inner:
         while request := read_frame(outer):
             inner.sendall(request)
@@ -130,7 +128,7 @@ def read_frame(source: socket.socket) -> bytes:
 
 def call_either(kind: str, address: Address, settings: LinkSettings) -> Any:
     if kind == "blocking":
-        link = blocking.Link.connect(address, settings)
+        link = blocking.BlockingLink.connect(address, settings)
         try:
             assert not link.is_stale()
             return link.call(3, topics=[])
@@ -138,7 +136,7 @@ def call_either(kind: str, address: Address, settings: LinkSettings) -> Any:
             link.close()
 
     async def call() -> Any:
-        async_link = await aio.Link.connect(address, settings)
+        async_link = await aio.AsyncLink.connect(address, settings)
         try:
             return await async_link.call(3, topics=[])
         finally:
@@ -151,27 +149,27 @@ both = pytest.mark.parametrize("kind", ["blocking", "aio"])
 
 
 @both
-def test_a_link_speaks_tls_to_whom_it_trusts(
-    tls_door: Address, certificate: Path, kind: str
+def test_a_link_uses_tls_and_checks_the_certificate(
+    tls_listener: Address, certificate: Path, kind: str
 ) -> None:
     trusting = LinkSettings(tls=Tls(ca_file=str(certificate)))
-    assert call_either(kind, tls_door, trusting).brokers
-    with pytest.raises(Unreachable, match="certificate verify failed"):
-        call_either(kind, tls_door, LinkSettings(tls=Tls()))
+    assert call_either(kind, tls_listener, trusting).brokers
+    with pytest.raises(UnreachableError, match="certificate verify failed"):
+        call_either(kind, tls_listener, LinkSettings(tls=Tls()))
 
 
-def test_a_login_that_the_broker_does_not_know_is_refused_with_what_it_takes() -> None:
+def test_an_unsupported_mechanism_is_refused_with_those_the_broker_supports() -> None:
     connection = Connection(Address("b", 1), LinkSettings(login=PENCIL))
     steps = connection.open("nonce")
     next(steps)
-    handshake = steps.send(_Answer(api_keys=[], finalized_features=[]))
+    handshake = steps.send(_Response(api_keys=[], finalized_features=[]))
     assert handshake.api_key == 17
-    refusal = _Answer(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=["PLAIN"])
-    with pytest.raises(Refused, match="does not take SCRAM-SHA-256; it takes PLAIN"):
+    refusal = _Response(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=["PLAIN"])
+    with pytest.raises(Refused, match="does not support SCRAM-SHA-256; it supports PLAIN"):
         steps.send(refusal)
 
 
-class _Answer:
+class _Response:
     def __init__(self, error_code: ErrorCode = ErrorCode.none, **fields: object) -> None:
         self.error_code = error_code
         self.__dict__.update(fields)
@@ -189,14 +187,16 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 def create_topic(bootstrap: str, name: str) -> None:
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
-    with blocking.Cluster(bootstrap) as cluster:
-        cluster.run(lambda routes: routes.ask_any(plain(19, topics=[topic], timeout=9_000)))
+    with blocking.BlockingCluster(bootstrap) as cluster:
+        cluster.run(
+            lambda routes: routes.send_to_any(request_of(19, topics=[topic], timeout=9_000))
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.interop
 @both
-def test_apache_kafka_lets_in_who_knows_the_password(guarded: Guarded, kind: str) -> None:
+def test_apache_kafka_accepts_the_right_password_only(guarded: Guarded, kind: str) -> None:
     place = TopicPartition("guarded", 0)
     batch = build_batch([(None, b"v")])
     tls = Tls(ca_file=str(guarded.certificate))
@@ -206,11 +206,11 @@ def test_apache_kafka_lets_in_who_knows_the_password(guarded: Guarded, kind: str
     ]
     for bootstrap, settings in ways:
         assert call_either(kind, read_bootstrap(bootstrap)[0], settings).brokers
-        with blocking.Cluster(bootstrap, settings) as cluster:
+        with blocking.BlockingCluster(bootstrap, settings) as cluster:
             before = cluster.run(end_offsets([place]))[place]
-            assert cluster.run(produce({place: [batch]})) == {place: [before]}
-        wrong = Login("ann", "guess", settings.login.mechanism if settings.login else "")
-        with pytest.raises(Refused, match="does not let ann in"):
+            assert cluster.run(send_batches({place: [batch]})) == {place: [before]}
+        bad_login = Login("ann", "guess", settings.login.mechanism if settings.login else "")
+        with pytest.raises(Refused, match="refuses the login of ann"):
             call_either(
-                kind, read_bootstrap(bootstrap)[0], LinkSettings(tls=settings.tls, login=wrong)
+                kind, read_bootstrap(bootstrap)[0], LinkSettings(tls=settings.tls, login=bad_login)
             )

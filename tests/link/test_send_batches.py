@@ -1,4 +1,4 @@
-"""Prepared batches sent to real brokers."""
+"""Finished batches sent to real brokers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link import blocking
 from penstock.link.fetch_range import fetch_range
 from penstock.link.offsets import end_offsets
-from penstock.link.operation import plain
-from penstock.link.send_batches import produce
+from penstock.link.operation import request_of
+from penstock.link.send_batches import send_batches
 from penstock.link.settings import LinkSettings
 from penstock.link.transactions import init_producer_id
 from penstock.model import Offset, TopicPartition
@@ -46,53 +46,53 @@ def test_batches_go_to_their_partitions_in_order(
         ]
         for number, place in enumerate(places)
     }
-    offsets = shell.run(produce(batches))
+    offsets = shell.run(send_batches(batches))
     assert offsets == {place: list(range(0, 40, 2)) for place in places}
     for number, place in enumerate(places):
         assert values_of(shell, place)[::2] == [b"%d-%d" % (number, n) for n in range(20)]
     again = {place: batches[place][-5:] for place in places}
-    assert shell.run(produce(again)) == {place: offsets[place][-5:] for place in places}
+    assert shell.run(send_batches(again)) == {place: offsets[place][-5:] for place in places}
 
 
-def test_batches_without_a_producer_are_written_as_they_are(
+def test_batches_without_a_producer_id_are_written_unchanged(
     shell: Any, make_topic: Callable[..., str]
 ) -> None:
     place = TopicPartition(make_topic(), 0)
     batches = [build_batch([(b"key", b"%d" % number)]) for number in range(7)]
-    assert shell.run(produce({place: batches}, acks=1)) == {place: list(range(7))}
-    assert shell.run(produce({place: batches[:1]}, acks=0)) == {place: [-1]}
-    assert shell.run(produce({place: batches[:1]})) == {place: [8]}
+    assert shell.run(send_batches({place: batches}, acks=1)) == {place: list(range(7))}
+    assert shell.run(send_batches({place: batches[:1]}, acks=0)) == {place: [-1]}
+    assert shell.run(send_batches({place: batches[:1]})) == {place: [8]}
     assert values_of(shell, place) == [b"%d" % number for number in (*range(7), 0, 0)]
 
 
-def test_a_batch_that_is_refused_names_partition_and_reason(
+def test_a_refused_batch_is_reported_with_partition_and_reason(
     shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     place = TopicPartition(make_topic(max_message_bytes="1000"), 0)
     large = build_batch([(None, b"z" * 2_000)])
     with pytest.raises(Refused, match=f"produce to {place} at broker 127") as refused:
-        shell.run(produce({place: [large]}))
+        shell.run(send_batches({place: [large]}))
     assert refused.value.code is ErrorCode.message_too_large
-    bent = bytearray(build_batch([(None, b"value")]))
-    bent[-1] ^= 1
-    with pytest.raises(Refused, match="given up after") as refused:
-        shell.run(produce({place: [bent]}))
+    corrupt = bytearray(build_batch([(None, b"value")]))
+    corrupt[-1] ^= 1
+    with pytest.raises(Refused, match="gave up after") as refused:
+        shell.run(send_batches({place: [corrupt]}))
     assert refused.value.code is ErrorCode.corrupt_message
     handle = shell.run(init_producer_id())
     with pytest.raises(Refused) as refused:
-        shell.run(produce({place: [transactional_batch(handle, 0, b"a")] * 1}, acks=5))
+        shell.run(send_batches({place: [transactional_batch(handle, 0, b"a")] * 1}, acks=5))
     assert refused.value.code is ErrorCode.invalid_required_acks
-    with pytest.raises(Refused, match="9 is none of them"):
-        shell.run(produce({TopicPartition(place.topic, 9): [large]}))
+    with pytest.raises(Refused, match="-9 does not exist"):
+        shell.run(send_batches({TopicPartition(place.topic, 9): [large]}))
 
 
-def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_under_way(
+def test_nothing_is_lost_or_duplicated_when_the_broker_is_killed(
     transactional_batch: Any,
 ) -> None:
     with EmbeddedBroker() as own:
         create_topic(own.bootstrap, "killed", 2)
         places = [TopicPartition("killed", index) for index in range(2)]
-        cluster = blocking.Cluster(own.bootstrap, LinkSettings(retry_ms=60_000))
+        cluster = blocking.BlockingCluster(own.bootstrap, LinkSettings(retry_timeout_ms=60_000))
         handle = cluster.run(init_producer_id())
         batches = {
             place: [transactional_batch(handle, n, b"%d" % n) for n in range(1_500)]
@@ -106,7 +106,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_under_way(
 
         disturbance = threading.Timer(0.02, disturb)
         disturbance.start()
-        offsets = cluster.run(produce(batches))
+        offsets = cluster.run(send_batches(batches))
         disturbance.join()
         for place in places:
             assert values_of(cluster, place) == [b"%d" % n for n in range(1_500)]
@@ -115,6 +115,8 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_under_way(
 
 
 def create_topic(bootstrap: str, name: str, partitions: int) -> None:
-    with blocking.Cluster(bootstrap) as cluster:
+    with blocking.BlockingCluster(bootstrap) as cluster:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-        cluster.run(lambda routes: routes.ask_any(plain(19, topics=[topic], timeout=9_000)))
+        cluster.run(
+            lambda routes: routes.send_to_any(request_of(19, topics=[topic], timeout=9_000))
+        )

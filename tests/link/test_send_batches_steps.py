@@ -1,4 +1,4 @@
-"""Producing without a socket, to brokers that lose, delay and forget, from hypothesis's choices.
+"""Producing without a socket, to brokers that lose, delay and drop state, as hypothesis chooses.
 
 The partition keeps Kafka's rule for idempotent producers: the next sequence, or one of the last
 five batches again. Whatever happens on the way, the log holds every batch once, in order.
@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Begin, Drive, Finish, Pause
+from penstock.link.operation import Drive, Pause, Receive, Send
 from penstock.link.routing import Routes
-from penstock.link.send_batches import produce
-from penstock.link.settings import Address, LinkSettings, Unreachable
+from penstock.link.send_batches import send_batches
+from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.model import Millis, ProducerEpoch, ProducerId, SequenceNumber, TopicPartition
 from penstock.protocol.batch import read_header
 from penstock.protocol.kio_codec import fill, response_type
@@ -65,7 +65,7 @@ class Partition:
 
 
 class World:
-    """One broker, and a script of what becomes of each produce request."""
+    """One broker, and a script of what becomes of each send_batches request."""
 
     def __init__(self, fates: list[str]) -> None:
         self.partition = Partition()
@@ -76,24 +76,24 @@ class World:
         self._connection_lost = False
 
     def run(self, batches: list[bytes]) -> Any:
-        settings = LinkSettings(retry_ms=1 << 40)
+        settings = LinkSettings(retry_timeout_ms=1 << 40)
         clock = lambda: Millis(self.now)  # noqa: E731 - a clock is a name for one expression
         routes = Routes((Address("b", 1),), settings, clock, lambda: 0.5)
-        drive = Drive(produce({PLACE: batches})(routes))
+        drive = Drive(send_batches({PLACE: batches})(routes))
         while drive.effect is not None:
             match drive.effect:
-                case Begin(_, request):
-                    drive.report(self._begin(request))
-                case Finish(outcome):
+                case Send(_, request):
+                    drive.resume(self._begin(request))
+                case Receive(outcome):
                     self._under_way -= isinstance(outcome, Exception | ProduceResponse)
                     if isinstance(outcome, Exception):
                         drive.fail(outcome)
                     else:
-                        drive.report(outcome)
-                case Pause(span_ms):
-                    self.now += span_ms
+                        drive.resume(outcome)
+                case Pause(duration_ms):
+                    self.now += duration_ms
                     self._connection_lost = False
-                    drive.report(None)
+                    drive.resume(None)
                 case unexpected:
                     raise AssertionError(unexpected)
         return drive.result
@@ -110,19 +110,19 @@ class World:
         fate = next(self._fates, "well")
         if self._connection_lost or fate == "lost before":
             self._connection_lost = True
-            return Unreachable("lost")
+            return UnreachableError("lost")
         if fate == "not leader":
-            return answer(ErrorCode.not_leader_or_follower, -1)
+            return response(ErrorCode.not_leader_or_follower, -1)
         code, offset = self.partition.append(batch)
         if fate == "lost after":
             self._connection_lost = True
-            return Unreachable("lost")
+            return UnreachableError("lost")
         if fate == "timed out after" and code is ErrorCode.none:
-            return answer(ErrorCode.request_timed_out, -1)
-        return answer(code, offset)
+            return response(ErrorCode.request_timed_out, -1)
+        return response(code, offset)
 
 
-def answer(code: ErrorCode, offset: int) -> Any:
+def response(code: ErrorCode, offset: int) -> Any:
     return ProduceResponse([TopicResult("orders", [PartitionResult(0, code, offset)])])
 
 
@@ -161,13 +161,13 @@ def test_every_batch_is_written_once_and_in_order_whatever_is_lost(
     assert world.under_way_most <= 5
 
 
-def test_five_are_under_way_when_all_is_well() -> None:
+def test_five_requests_are_in_flight_when_nothing_fails() -> None:
     world = World([])
     world.run([batch(sequence) for sequence in range(20)])
     assert world.under_way_most == 5
 
 
-def test_a_gap_in_the_sequences_is_refused_at_once() -> None:
+def test_a_gap_in_the_sequences_is_refused_without_a_retry() -> None:
     world = World([])
     with pytest.raises(Refused, match="another writer") as refused:
         world.run([batch(0), batch(2)])
@@ -175,7 +175,7 @@ def test_a_gap_in_the_sequences_is_refused_at_once() -> None:
     assert world.now == 0
 
 
-def test_without_a_producer_id_one_is_under_way_at_a_time() -> None:
+def test_without_a_producer_id_one_request_is_in_flight() -> None:
     world = World([])
     plain_batch = bytes(build_batch([(None, b"x")], base_sequence=SequenceNumber(-1)))
     with pytest.raises(Refused):  # this log wants sequences; what counts is that one came

@@ -1,4 +1,4 @@
-"""Properties as people have them in their files."""
+"""Properties as people have them in their files, for link and for librdkafka."""
 
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,19 @@ from penstock.link.settings import (
     LinkSettings,
     Tls,
     librdkafka_settings,
+    link_settings,
     read_properties,
-    settings_from,
 )
 
 
-def test_nothing_said_is_in_the_clear() -> None:
-    assert settings_from({"fetch.min.bytes": "1"}) == LinkSettings()
-    told = settings_from({"client.id": "job", "request.timeout.ms": "1500"})
-    assert (told.client_id, told.answer_ms) == ("job", 1500)
+def test_without_properties_a_link_is_not_encrypted() -> None:
+    assert link_settings({"fetch.min.bytes": "1"}) == LinkSettings()
+    settings = link_settings({"client.id": "job", "request.timeout.ms": "1500"})
+    assert (settings.client_id, settings.request_timeout_ms) == ("job", 1500)
 
 
-def test_both_clients_names_mean_the_same() -> None:
-    librdkafka = settings_from(
+def test_the_names_of_both_clients_mean_the_same() -> None:
+    librdkafka = link_settings(
         {
             "security.protocol": "sasl_ssl",
             "sasl.mechanisms": "SCRAM-SHA-512",
@@ -34,7 +34,7 @@ def test_both_clients_names_mean_the_same() -> None:
             "ssl.ca.location": "/ca.pem",
         }
     )
-    java = settings_from(
+    java = link_settings(
         {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "SCRAM-SHA-512",
@@ -49,22 +49,22 @@ def test_both_clients_names_mean_the_same() -> None:
     assert java.tls == Tls(ca_file="/ca.pem")
 
 
-def test_host_names_are_checked_unless_told_otherwise() -> None:
+def test_host_names_are_checked_unless_disabled() -> None:
     name = "ssl.endpoint.identification.algorithm"
-    for said, checked in (("https", True), ("", False), ("none", False)):
-        tls = settings_from({"security.protocol": "SSL", name: said}).tls
+    for algorithm, checked in (("https", True), ("", False), ("none", False)):
+        tls = link_settings({"security.protocol": "SSL", name: algorithm}).tls
         assert tls is not None
         assert tls.checks_hostname is checked
 
 
 @pytest.mark.parametrize(
-    ("properties", "why"),
+    ("properties", "reason"),
     [
-        ({"security.protocol": "TLS"}, "is none of PLAINTEXT, SSL"),
-        ({"sasl.oauthbearer.config": "x"}, "sasl.oauthbearer.config is not understood"),
+        ({"security.protocol": "TLS"}, "is not one of PLAINTEXT, SSL"),
+        ({"sasl.oauthbearer.config": "x"}, "sasl.oauthbearer.config is not supported"),
         ({"security.protocol": "SASL_SSL"}, "a login needs sasl.mechanism"),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/t.jks"}, "must be PEM"),
-        ({"request.timeout.ms": "soon"}, "'soon' is no number"),
+        ({"request.timeout.ms": "soon"}, "'soon' is not a number"),
         (
             {
                 "security.protocol": "SASL_PLAINTEXT",
@@ -72,16 +72,16 @@ def test_host_names_are_checked_unless_told_otherwise() -> None:
                 "sasl.username": "a",
                 "sasl.password": "b",
             },
-            "GSSAPI is not known here",
+            "GSSAPI is not supported here",
         ),
     ],
 )
-def test_what_is_not_understood_is_refused(properties: dict[str, str], why: str) -> None:
-    with pytest.raises(Refused, match=why):
-        settings_from(properties)
+def test_invalid_properties_are_refused(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        link_settings(properties)
 
 
-def test_librdkafka_is_told_the_same_in_its_own_names() -> None:
+def test_librdkafka_gets_the_same_in_its_own_names() -> None:
     java = {
         "security.protocol": "sasl_ssl",
         "sasl.mechanism": "PLAIN",
@@ -105,26 +105,26 @@ def test_librdkafka_is_told_the_same_in_its_own_names() -> None:
     }
 
 
-def test_a_properties_file_is_read_and_what_is_wrong_in_it_is_said(tmp_path: Path) -> None:
+def test_a_properties_file_is_read_and_its_mistakes_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("# who we are\nclient.id = job\n\n! a remark\nsasl.username=a=b\n")
     assert read_properties(str(file)) == {"client.id": "job", "sasl.username": "a=b"}
-    for text, why in (
+    for text, reason in (
         ("client.id\n", "line 1: 'client.id' is not key=value"),
-        ("ssl.keystore.location=x\n", "ssl.keystore.location is not understood"),
-        ("key.serializer=x\n", "key.serializer is not understood here"),
+        ("ssl.keystore.location=x\n", "ssl.keystore.location is not supported"),
+        ("key.serializer=x\n", "key.serializer is not supported here"),
         ("security.protocol=SASL_SSL\n", "a login needs sasl.mechanism"),
     ):
         file.write_text(text)
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(Refused, match=reason):
             read_properties(str(file))
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(Refused, match="cannot read"):
         read_properties(str(tmp_path / "nowhere"))
 
 
-def test_librdkafka_takes_every_name_that_a_file_may_hold(tmp_path: Path) -> None:
+def test_librdkafka_accepts_every_property_that_a_file_may_have(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    told = {
+    properties = {
         "client.id": "job",
         "client.rack": "a",
         "client.dns.lookup": "use_all_dns_ips",
@@ -136,7 +136,7 @@ def test_librdkafka_takes_every_name_that_a_file_may_hold(tmp_path: Path) -> Non
         "retry.backoff.ms": "100",
         "socket.connection.setup.timeout.ms": "1000",
     }
-    file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     settings: Any = {**librdkafka_settings(read_properties(str(file))), "log_level": 0}
     AdminClient(settings)
     Producer(settings)

@@ -1,4 +1,4 @@
-"""One connection, in both shells, to brokers and to what is none."""
+"""One connection, in both shells, to brokers and to servers that are none."""
 
 import asyncio
 import gc
@@ -19,18 +19,18 @@ from penstock.errors import Malformed
 from penstock.link import aio, blocking
 from penstock.link.operation import Steps
 from penstock.link.routing import Routes
-from penstock.link.settings import Address, LinkSettings, Unreachable, read_bootstrap
+from penstock.link.settings import Address, LinkSettings, UnreachableError, read_bootstrap
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import free_port
 
 METADATA, FIND_COORDINATOR = 3, 10
-QUICK = LinkSettings(connect_ms=2_000, answer_ms=300)
+QUICK = LinkSettings(connect_timeout_ms=2_000, request_timeout_ms=300)
 Behave = Callable[[socket.socket], None]
 
 
 @contextmanager
 def impostor(behave: Behave) -> Iterator[Address]:
-    """Something that takes one connection and is no broker."""
+    """A server that accepts one connection and is not a broker."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -47,11 +47,11 @@ def impostor(behave: Behave) -> Iterator[Address]:
 
 def connect_either(kind: str, address: Address, settings: LinkSettings = QUICK) -> None:
     if kind == "blocking":
-        blocking.Link.connect(address, settings).close()
+        blocking.BlockingLink.connect(address, settings).close()
         return
 
     async def connect() -> None:
-        await (await aio.Link.connect(address, settings)).close()
+        await (await aio.AsyncLink.connect(address, settings)).close()
 
     asyncio.run(connect())
 
@@ -59,17 +59,17 @@ def connect_either(kind: str, address: Address, settings: LinkSettings = QUICK) 
 both = pytest.mark.parametrize("kind", ["blocking", "aio"])
 
 
-def test_requests_are_pipelined_and_answered_in_order(server_address: Address) -> None:
+def test_requests_are_pipelined_and_responses_come_in_order(server_address: Address) -> None:
     async def scenario() -> None:
-        link = await aio.Link.connect(server_address)
-        names = [f"group-{number}" for number in range(200)]  # more than may wait at once
-        answers = await asyncio.gather(
+        link = await aio.AsyncLink.connect(server_address)
+        names = [f"group-{number}" for number in range(200)]  # more than may be in flight
+        responses = await asyncio.gather(
             *(link.call(FIND_COORDINATOR, coordinator_keys=[name], key=name) for name in names)
         )
-        assert [answer.coordinators[0].key for answer in answers] == names
+        assert [response.coordinators[0].key for response in responses] == names
         assert link.features["transaction.version"] == 2
         await link.close()
-        with pytest.raises(Unreachable, match="closed here"):
+        with pytest.raises(UnreachableError, match="closed here"):
             await link.call(METADATA)
 
     for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
@@ -77,20 +77,20 @@ def test_requests_are_pipelined_and_answered_in_order(server_address: Address) -
             runner.run(scenario())
 
 
-def test_the_blocking_link_speaks_the_same(server_address: Address) -> None:
-    link = blocking.Link.connect(server_address)
-    answer = link.call(METADATA, topics=[])
-    assert answer.brokers[0].port == server_address.port
+def test_the_blocking_link_behaves_the_same(server_address: Address) -> None:
+    link = blocking.BlockingLink.connect(server_address)
+    response = link.call(METADATA, topics=[])
+    assert response.brokers[0].port == server_address.port
     assert link.features["transaction.version"] == 2
     assert not link.is_stale()
     link.close()
-    with pytest.raises(Unreachable, match="closed here"):
+    with pytest.raises(UnreachableError, match="closed here"):
         link.call(METADATA, topics=[])
 
 
-def test_an_abandoned_answer_is_dropped_when_it_comes(server_address: Address) -> None:
+def test_an_abandoned_response_is_dropped_when_it_comes(server_address: Address) -> None:
     async def scenario() -> None:
-        link = await aio.Link.connect(server_address)
+        link = await aio.AsyncLink.connect(server_address)
         task = asyncio.create_task(link.call(METADATA, topics=[]))
         await asyncio.sleep(0)
         task.cancel()
@@ -101,14 +101,16 @@ def test_an_abandoned_answer_is_dropped_when_it_comes(server_address: Address) -
 
 
 @both
-def test_nobody_there_is_said_with_the_address(kind: str) -> None:
+def test_a_refused_connection_is_reported_with_the_address(kind: str) -> None:
     address = Address("127.0.0.1", free_port())
-    with pytest.raises(Unreachable, match=f"no connection to broker {address}.*check that it runs"):
+    with pytest.raises(
+        UnreachableError, match=f"cannot connect to broker {address}.*check that it is running"
+    ):
         connect_either(kind, address)
 
 
 @both
-def test_a_web_server_is_no_broker(kind: str) -> None:
+def test_a_web_server_is_reported_as_not_a_broker(kind: str) -> None:
     def behave(taken: socket.socket) -> None:
         taken.recv(1000)
         taken.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -116,32 +118,34 @@ def test_a_web_server_is_no_broker(kind: str) -> None:
 
     with (
         impostor(behave) as address,
-        pytest.raises(Malformed, match=f"what answers at {address} does not speak Kafka"),
+        pytest.raises(
+            Malformed, match=f"the server at {address} does not speak the Kafka protocol"
+        ),
     ):
         connect_either(kind, address)
 
 
 @both
-def test_one_that_hangs_up_is_suspected_of_tls_or_a_login(kind: str) -> None:
+def test_a_server_that_disconnects_may_require_tls_or_a_login(kind: str) -> None:
     def behave(taken: socket.socket) -> None:
         taken.recv(1000)
 
     with (
         impostor(behave) as address,
-        pytest.raises(Unreachable, match=r"while greeting .*TLS or a login"),
+        pytest.raises(UnreachableError, match=r"during the handshake .*TLS or a login"),
     ):
         connect_either(kind, address)
 
 
 @both
-def test_one_that_says_nothing_is_given_up(kind: str) -> None:
+def test_a_silent_server_times_out(kind: str) -> None:
     def behave(taken: socket.socket) -> None:
         while taken.recv(1000):
             continue
 
     with (
         impostor(behave) as address,
-        pytest.raises(TimeoutError, match="did not answer api_versions in"),
+        pytest.raises(TimeoutError, match="did not respond to api_versions in"),
     ):
         connect_either(kind, address)
 
@@ -152,29 +156,29 @@ def server_address(server: object) -> Address:
     return address
 
 
-def test_a_forked_child_makes_its_own_connections(broker: EmbeddedBroker) -> None:
-    cluster = blocking.kept_cluster(broker.bootstrap)
-    assert blocking.kept_cluster(broker.bootstrap) is cluster
+def test_a_forked_child_opens_its_own_connections(broker: EmbeddedBroker) -> None:
+    cluster = blocking.thread_cluster(broker.bootstrap)
+    assert blocking.thread_cluster(broker.bootstrap) is cluster
     cluster.run(describe_all)
     child = os.fork()
     if child == 0:
         cluster.run(describe_all)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    for _ in range(3):  # the parent's connection was neither closed nor spoken on
+    for _ in range(3):  # the parent's connection was neither closed nor used
         cluster.run(describe_all)
     cluster.close()
 
 
-def test_threads_that_work_at_once_have_connections_of_their_own(broker: EmbeddedBroker) -> None:
+def test_concurrent_threads_have_their_own_connections(broker: EmbeddedBroker) -> None:
     begin = threading.Barrier(5)
 
-    def work() -> "weakref.ref[blocking.Cluster]":
-        cluster = blocking.kept_cluster(broker.bootstrap)
+    def work() -> "weakref.ref[blocking.BlockingCluster]":
+        cluster = blocking.thread_cluster(broker.bootstrap)
         begin.wait(20)
         for _ in range(50):
             cluster.run(describe_all)
-        assert blocking.kept_cluster(broker.bootstrap) is cluster
+        assert blocking.thread_cluster(broker.bootstrap) is cluster
         return weakref.ref(cluster)
 
     with ThreadPoolExecutor(5) as threads:
@@ -184,20 +188,20 @@ def test_threads_that_work_at_once_have_connections_of_their_own(broker: Embedde
     assert [one() for one in known] == [None] * 5  # closed with their threads
 
 
-def test_a_thread_keeps_the_clusters_that_it_used_last() -> None:
-    first = blocking.kept_cluster("127.0.0.1:1")
-    others = [blocking.kept_cluster(f"127.0.0.1:{port}") for port in range(2, 9)]
-    assert blocking.kept_cluster("127.0.0.1:1") is first
-    blocking.kept_cluster("127.0.0.1:9")
-    assert blocking.kept_cluster("127.0.0.1:1") is first
-    assert blocking.kept_cluster("127.0.0.1:2") is not others[0]
+def test_a_thread_keeps_its_most_recently_used_clusters() -> None:
+    first = blocking.thread_cluster("127.0.0.1:1")
+    others = [blocking.thread_cluster(f"127.0.0.1:{port}") for port in range(2, 9)]
+    assert blocking.thread_cluster("127.0.0.1:1") is first
+    blocking.thread_cluster("127.0.0.1:9")
+    assert blocking.thread_cluster("127.0.0.1:1") is first
+    assert blocking.thread_cluster("127.0.0.1:2") is not others[0]
 
 
 def describe_all(routes: Routes) -> Steps[object]:
-    return routes.describe(None)
+    return routes.request_metadata(None)
 
 
-def test_a_cluster_that_is_garbage_in_a_cycle_closes_its_sockets_without_a_warning(
+def test_a_garbage_collected_cluster_closes_its_sockets_without_a_warning(
     broker: EmbeddedBroker,
 ) -> None:
     class Holder:
@@ -207,7 +211,7 @@ def test_a_cluster_that_is_garbage_in_a_cycle_closes_its_sockets_without_a_warni
         warnings.simplefilter("always")
         for _ in range(20):
             holder: Any = Holder()
-            holder.itself, holder.cluster = holder, blocking.Cluster(broker.bootstrap)
+            holder.itself, holder.cluster = holder, blocking.BlockingCluster(broker.bootstrap)
             holder.cluster.run(describe_all)
             del holder
         gc.collect()

@@ -16,13 +16,13 @@ from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.fetch_range import FetchSettings, fetch_range
-from penstock.link.offsets import Committed, Isolation, committed_offsets, end_offsets
-from penstock.link.operation import plain
-from penstock.link.routing import Coordinates
-from penstock.link.send_batches import produce
-from penstock.link.settings import Address, Unreachable
+from penstock.link.offsets import CommittedOffset, Isolation, committed_offsets, end_offsets
+from penstock.link.operation import request_of
+from penstock.link.routing import CoordinatorKind
+from penstock.link.send_batches import send_batches
+from penstock.link.settings import Address, UnreachableError
 from penstock.link.transactions import (
-    Handle,
+    TransactionHandle,
     add_offsets,
     describe_producers,
     describe_transaction,
@@ -57,7 +57,7 @@ def code_of(shell: Any, operation: Any) -> ErrorCode:
     return code
 
 
-def test_a_transaction_is_written_by_several_processes_and_ended_by_another(
+def test_several_processes_write_a_transaction_and_another_ends_it(
     server: Any, shell: Any, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(3)
@@ -82,7 +82,7 @@ def test_a_transaction_is_written_by_several_processes_and_ended_by_another(
         assert committed_values(shell, place) == expected
 
 
-def wait_until_marked(shell: Any, handle: Handle, place: TopicPartition) -> None:
+def wait_until_marked(shell: Any, handle: TransactionHandle, place: TopicPartition) -> None:
     for _ in range(200):
         if not shell.run(unmarked_partitions(handle, [place])):
             return
@@ -97,12 +97,12 @@ def test_the_same_end_may_be_repeated_and_the_opposite_is_refused(
     handle = shell.run(init_producer_id(place.topic))
     for commit in (True, False):
         batch = transactional_batch(handle, 0, b"row")
-        shell.run(produce({place: [batch]}, transactional_id=place.topic))
+        shell.run(send_batches({place: [batch]}, transactional_id=place.topic))
         following = shell.run(end_transaction(handle, commit=commit))
         assert shell.run(end_transaction(handle, commit=commit)) == following
         opposite = end_transaction(handle, commit=not commit)
         assert code_of(shell, opposite) is ErrorCode.invalid_txn_state
-        late = produce(
+        late = send_batches(
             {place: [transactional_batch(handle, 1, b"z")]}, transactional_id=place.topic
         )
         assert code_of(shell, late) is ErrorCode.invalid_producer_epoch
@@ -111,26 +111,28 @@ def test_the_same_end_may_be_repeated_and_the_opposite_is_refused(
     assert committed_values(shell, place) == [b"row"]
 
 
-def test_a_new_handle_aborts_what_was_left_and_fences_whoever_had_the_old_one(
+def test_a_new_handle_aborts_the_open_transaction_and_fences_the_old_handle(
     shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     place = TopicPartition(make_topic(), 0)
     old = shell.run(init_producer_id(place.topic))
     left = transactional_batch(old, 0, b"left")
-    shell.run(produce({place: [left]}, transactional_id=place.topic))
+    shell.run(send_batches({place: [left]}, transactional_id=place.topic))
     new = shell.run(init_producer_id(place.topic))
     assert new.producer_epoch > old.producer_epoch
     assert code_of(shell, end_transaction(old, commit=True)) is ErrorCode.producer_fenced
-    late = produce({place: [transactional_batch(old, 1, b"late")]}, transactional_id=place.topic)
+    late = send_batches(
+        {place: [transactional_batch(old, 1, b"late")]}, transactional_id=place.topic
+    )
     assert code_of(shell, late) is ErrorCode.invalid_producer_epoch
     kept = transactional_batch(new, 0, b"kept")
-    shell.run(produce({place: [kept]}, transactional_id=place.topic))
+    shell.run(send_batches({place: [kept]}, transactional_id=place.topic))
     shell.run(end_transaction(new, commit=True))
     wait_until_marked(shell, new, place)
     assert committed_values(shell, place) == [b"kept"]
 
 
-def test_offsets_in_a_transaction_are_seen_when_it_commits(
+def test_offsets_in_a_transaction_are_visible_when_it_commits(
     shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     place = TopicPartition(make_topic(), 0)
@@ -138,24 +140,24 @@ def test_offsets_in_a_transaction_are_seen_when_it_commits(
     handle = shell.run(init_producer_id(place.topic))
     for batch_id, commit in ((0, True), (1, False), (2, True)):
         rows = transactional_batch(handle, 0, b"%d" % batch_id)
-        shell.run(produce({place: [rows]}, transactional_id=place.topic))
+        shell.run(send_batches({place: [rows]}, transactional_id=place.topic))
         marker = {place: Offset(batch_id + 1)}
         shell.run(add_offsets(handle, group, marker, metadata=f"batch {batch_id}"))
         handle = shell.run(end_transaction(handle, commit=commit))
         committed = shell.run(committed_offsets(group, [place]))[place]
         kept = batch_id if commit else 0
-        assert committed == Committed(Offset(kept + 1), f"batch {kept}")
+        assert committed == CommittedOffset(Offset(kept + 1), f"batch {kept}")
     wait_until_marked(shell, handle, place)
     assert committed_values(shell, place) == [b"0", b"2"]
 
 
-def test_a_partition_tells_who_writes_in_it(
+def test_a_partition_describes_its_producers(
     shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     place = TopicPartition(make_topic(), 0)
     handle = shell.run(init_producer_id(place.topic))
     batches = [transactional_batch(handle, n, b"x") for n in range(4)]
-    shell.run(produce({place: batches}, transactional_id=place.topic))
+    shell.run(send_batches({place: batches}, transactional_id=place.topic))
     (producer,) = shell.run(describe_producers([place]))[place]
     assert (producer.producer_id, producer.producer_epoch) == handle[1:]
     assert (producer.last_sequence, producer.transaction_start) == (3, 0)
@@ -164,14 +166,14 @@ def test_a_partition_tells_who_writes_in_it(
     wait_until_marked(shell, handle, place)
 
 
-def test_a_marker_that_is_missing_can_be_written_by_hand(
+def test_a_missing_marker_can_be_written_by_hand(
     shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     """What a broker with KAFKA-20734 leaves behind looks like an open transaction to its log."""
     place = TopicPartition(make_topic(), 0)
     handle = shell.run(init_producer_id(place.topic))
     batch = transactional_batch(handle, 0, b"stuck")
-    shell.run(produce({place: [batch]}, transactional_id=place.topic))
+    shell.run(send_batches({place: [batch]}, transactional_id=place.topic))
     unmarked = shell.run(unmarked_partitions(handle, [place]))
     ended = handle._replace(producer_epoch=ProducerEpoch(handle.producer_epoch + 1))
     shell.run(write_markers(ended, unmarked, commit=True))
@@ -179,7 +181,7 @@ def test_a_marker_that_is_missing_can_be_written_by_hand(
     assert committed_values(shell, place) == [b"stuck"]
 
 
-def test_what_the_coordinator_does_not_know_is_none(shell: Any) -> None:
+def test_an_unknown_transactional_id_is_none(shell: Any) -> None:
     assert shell.run(describe_transaction("never seen")) is None
 
 
@@ -193,33 +195,31 @@ def test_an_id_without_a_transaction_has_no_start(
     assert state.producer_id == handle.producer_id
 
 
-def test_a_timeout_beyond_the_broker_s_is_refused_with_the_setting_to_change(shell: Any) -> None:
+def test_a_timeout_beyond_the_brokers_limit_is_refused_with_the_setting(shell: Any) -> None:
     with pytest.raises(Refused, match=r"transaction\.max\.timeout\.ms") as refused:
         shell.run(init_producer_id("long", timeout_ms=2**31 - 1))
     assert refused.value.code is ErrorCode.invalid_transaction_timeout
 
 
-def test_a_coordinator_that_went_away_is_found_again(
-    shell: Any, make_topic: Callable[..., str]
-) -> None:
+def test_a_lost_coordinator_is_looked_up_again(shell: Any, make_topic: Callable[..., str]) -> None:
     name = make_topic()
     shell.run(init_producer_id(name))
     (known,) = shell.routes.coordinators.values()
-    key = (Coordinates.TRANSACTION, name)
+    key = (CoordinatorKind.TRANSACTION, name)
     shell.routes.coordinators[key] = known._replace(port=1)
     handle = shell.run(init_producer_id(name))
     assert handle.producer_epoch == 1
     assert shell.routes.coordinators[key] == known
-    answer = shell.run(lambda routes: routes.ask_any(plain(3, topics=[])))
+    answer = shell.run(lambda routes: routes.send_to_any(request_of(3, topics=[])))
     assert answer.brokers
 
 
-def test_an_address_only_the_cluster_has_named_is_suspected_of_being_advertised_wrongly(
+def test_an_unreachable_address_named_by_the_cluster_points_to_advertised_listeners(
     shell: Any,
 ) -> None:
-    key = (Coordinates.TRANSACTION, "misled")
-    wrong = Address("127.0.0.1", free_port())
-    shell.routes.coordinators[key] = wrong
-    with pytest.raises(Unreachable, match=r"check its advertised\.listeners"):
-        shell.run(lambda routes: routes.ask_coordinator(*key, plain(3, topics=[])))
+    key = (CoordinatorKind.TRANSACTION, "misled")
+    unreachable = Address("127.0.0.1", free_port())
+    shell.routes.coordinators[key] = unreachable
+    with pytest.raises(UnreachableError, match=r"check its advertised\.listeners"):
+        shell.run(lambda routes: routes.send_to_coordinator(*key, request_of(3, topics=[])))
     assert key not in shell.routes.coordinators

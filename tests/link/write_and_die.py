@@ -9,7 +9,7 @@ import sys
 import time
 
 from penstock.link import blocking
-from penstock.link.send_batches import produce
+from penstock.link.send_batches import send_batches
 from penstock.model import Millis, ProducerEpoch, ProducerId, SequenceNumber, TopicPartition
 from penstock.protocol.records import build_batch
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
         )
         for number in range(20)
     ]
-    cluster = blocking.Cluster(bootstrap)
+    cluster = blocking.BlockingCluster(bootstrap)
     place = TopicPartition(topic, int(partition))
-    cluster.run(produce({place: batches}, transactional_id=transactional_id))
+    cluster.run(send_batches({place: batches}, transactional_id=transactional_id))
     os.kill(os.getpid(), signal.SIGKILL)

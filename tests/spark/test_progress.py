@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import committed_offsets
 from penstock.model import Offset, TopicPartition
 from penstock.spark import connections
@@ -28,7 +28,7 @@ def test_the_last_position_is_what_the_group_shows(bootstrap: str, make_topic: M
     for offset in (*range(100), 7):  # a stream may be set back
         shown.show(at(topic, offset))
     shown.settle()
-    with Cluster(bootstrap) as cluster:
+    with BlockingCluster(bootstrap) as cluster:
         found = cluster.run(committed_offsets(f"group of {topic}"))
     assert [one.offset for one in found.values()] == [7]
 

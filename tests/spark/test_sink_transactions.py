@@ -12,11 +12,11 @@ import pytest
 from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import Isolation, committed_offsets, end_offsets, partitions_of
 from penstock.link.transactions import (
-    Handle,
+    TransactionHandle,
     describe_transaction,
     end_transaction,
     init_producer_id,
@@ -49,7 +49,7 @@ def properties(bootstrap: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def cluster(properties: dict[str, str]) -> Cluster:
+def cluster(properties: dict[str, str]) -> BlockingCluster:
     return kept_cluster(properties)
 
 
@@ -93,7 +93,7 @@ def rows(first: int, end: int) -> list[tuple[str | None, str]]:
     return [(f"key-{number % 5}", str(number)) for number in range(first, end)]
 
 
-def visible(cluster: Cluster, topic: str) -> list[int]:
+def visible(cluster: BlockingCluster, topic: str) -> list[int]:
     """What a read_committed reader sees."""
     isolation = Isolation.READ_COMMITTED
     places = cluster.run(partitions_of([topic]))
@@ -113,7 +113,7 @@ def name(query: str, batch_id: int = 0, checkpoint: str = "checkpoint-1") -> Bat
     return BatchName(query, checkpoint, batch_id)
 
 
-def test_a_batch_is_seen_whole_and_written_once(cluster: Cluster, sink: Sink) -> None:
+def test_a_batch_is_seen_whole_and_written_once(cluster: BlockingCluster, sink: Sink) -> None:
     def write(transaction: OpenTransaction) -> None:
         transaction.note(sink.write(transaction, rows(0, 100)))
         assert visible(cluster, sink.topic) == []
@@ -123,7 +123,7 @@ def test_a_batch_is_seen_whole_and_written_once(cluster: Cluster, sink: Sink) ->
     assert visible(cluster, sink.topic) == list(range(100))
 
 
-def test_the_marker_is_the_offset_after_the_batch(cluster: Cluster, sink: Sink) -> None:
+def test_the_marker_is_the_offset_after_the_batch(cluster: BlockingCluster, sink: Sink) -> None:
     for batch_id in range(3):
         transact(
             cluster,
@@ -137,7 +137,7 @@ def test_the_marker_is_the_offset_after_the_batch(cluster: Cluster, sink: Sink) 
 
 
 def test_a_batch_that_fails_is_never_seen_and_may_be_written_again(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     def fail(transaction: OpenTransaction) -> None:
         transaction.note(sink.write(transaction, rows(0, 50)))
@@ -150,7 +150,9 @@ def test_a_batch_that_fails_is_never_seen_and_may_be_written_again(
     assert visible(cluster, sink.topic) == list(range(70))
 
 
-def test_what_a_dead_driver_left_open_is_aborted_by_the_next(cluster: Cluster, sink: Sink) -> None:
+def test_what_a_dead_driver_left_open_is_aborted_by_the_next(
+    cluster: BlockingCluster, sink: Sink
+) -> None:
     handle = cluster.run(init_producer_id(f"penstock.sink.{sink.topic}"))
     sink.write(OpenTransaction(name(sink.topic), handle), rows(0, 10))
     transact(cluster, name(sink.topic), lambda one: one.note(sink.write(one, rows(0, 20))))
@@ -161,7 +163,7 @@ def test_what_a_dead_driver_left_open_is_aborted_by_the_next(cluster: Cluster, s
 
 
 def test_a_driver_that_was_overtaken_can_neither_write_nor_commit(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     def overtaken(transaction: OpenTransaction) -> None:
         written = sink.write(transaction, rows(0, 10))
@@ -185,7 +187,7 @@ def written_in(sink: Sink, batch: BatchName, first: int, end: int) -> Outcome:
 
 
 def test_the_younger_instance_of_a_query_wins_and_the_older_stops(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     def older(batch_id: int) -> BatchName:
         return BatchName(sink.topic, "checkpoint-1", batch_id, run="older")
@@ -204,7 +206,7 @@ def test_the_younger_instance_of_a_query_wins_and_the_older_stops(
 
 
 def test_an_instance_that_is_overtaken_within_a_batch_stops_and_the_younger_goes_on(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     younger = BatchName(sink.topic, "checkpoint-2", 0, run="younger")
 
@@ -222,7 +224,7 @@ def test_an_instance_that_is_overtaken_within_a_batch_stops_and_the_younger_goes
 
 
 def test_an_instance_goes_on_after_batches_that_failed_or_were_empty(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     def batch(batch_id: int) -> BatchName:
         return BatchName(sink.topic, "checkpoint-1", batch_id, run="only")
@@ -242,7 +244,9 @@ def test_an_instance_goes_on_after_batches_that_failed_or_were_empty(
     assert visible(cluster, sink.topic) == list(range(30))
 
 
-def test_two_tasks_that_write_to_one_partition_are_refused(cluster: Cluster, sink: Sink) -> None:
+def test_two_tasks_that_write_to_one_partition_are_refused(
+    cluster: BlockingCluster, sink: Sink
+) -> None:
     def write(transaction: OpenTransaction) -> None:
         first = sink.write(transaction, rows(0, 10), "task 0")
         place = first[0].place
@@ -254,7 +258,7 @@ def test_two_tasks_that_write_to_one_partition_are_refused(cluster: Cluster, sin
     assert visible(cluster, sink.topic) == []
 
 
-def test_a_second_attempt_never_writes_over_its_first(cluster: Cluster, sink: Sink) -> None:
+def test_a_second_attempt_never_writes_over_its_first(cluster: BlockingCluster, sink: Sink) -> None:
     def write(transaction: OpenTransaction) -> None:
         sink.write(transaction, rows(0, 10), "attempt 0")  # and then its executor is lost
         transaction.note(sink.write(transaction, rows(0, 10), "attempt 1"))
@@ -265,9 +269,9 @@ def test_a_second_attempt_never_writes_over_its_first(cluster: Cluster, sink: Si
 
 
 def test_a_batch_whose_tasks_were_lost_is_written_again_as_a_whole(
-    cluster: Cluster, properties: dict[str, str], sink: Sink
+    cluster: BlockingCluster, properties: dict[str, str], sink: Sink
 ) -> None:
-    tries: list[Handle] = []
+    tries: list[TransactionHandle] = []
 
     def transacted(batch: object) -> None:
         transaction = batch._transaction  # type: ignore[attr-defined]  # noqa: SLF001 - no Spark here
@@ -282,7 +286,7 @@ def test_a_batch_whose_tasks_were_lost_is_written_again_as_a_whole(
 
 
 def test_a_task_that_was_given_up_and_wrote_more_stops_the_commit(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
         told = sink.write(transaction, rows(0, 10))
@@ -298,7 +302,7 @@ def test_a_task_that_was_given_up_and_wrote_more_stops_the_commit(
 
 
 def test_a_transaction_that_timed_out_fails_and_is_written_again(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     states: list[str | None] = []
 
@@ -319,7 +323,7 @@ def test_a_transaction_that_timed_out_fails_and_is_written_again(
 
 
 def test_a_task_that_writes_after_the_time_has_passed_is_refused(
-    cluster: Cluster, sink: Sink
+    cluster: BlockingCluster, sink: Sink
 ) -> None:
     def slow(transaction: OpenTransaction) -> None:
         transaction.note(sink.write(transaction, rows(0, 10)))
@@ -335,7 +339,9 @@ def test_a_task_that_writes_after_the_time_has_passed_is_refused(
     assert visible(cluster, sink.topic) == []
 
 
-def test_another_checkpoint_counts_its_batches_by_itself(cluster: Cluster, sink: Sink) -> None:
+def test_another_checkpoint_counts_its_batches_by_itself(
+    cluster: BlockingCluster, sink: Sink
+) -> None:
     for checkpoint in ("checkpoint-1", "checkpoint-2"):
         for batch_id in range(2):
             outcome = transact(
@@ -347,7 +353,7 @@ def test_another_checkpoint_counts_its_batches_by_itself(cluster: Cluster, sink:
     assert visible(cluster, sink.topic) == [1, 1, 1, 1]
 
 
-def test_a_checkpoint_that_was_set_back_is_refused(cluster: Cluster, sink: Sink) -> None:
+def test_a_checkpoint_that_was_set_back_is_refused(cluster: BlockingCluster, sink: Sink) -> None:
     for batch_id in range(3):
         transact(
             cluster,
@@ -358,13 +364,13 @@ def test_a_checkpoint_that_was_set_back_is_refused(cluster: Cluster, sink: Sink)
         transact(cluster, name(sink.topic, 1), lambda one: None)
 
 
-def test_an_empty_batch_begins_no_transaction(cluster: Cluster, sink: Sink) -> None:
+def test_an_empty_batch_begins_no_transaction(cluster: BlockingCluster, sink: Sink) -> None:
     assert transact(cluster, name(sink.topic), lambda one: None) is Outcome.EMPTY
     assert cluster.run(committed_offsets(f"penstock.sink.{sink.topic}")) == {}
 
 
 def test_several_frames_and_offsets_are_one_batch(
-    cluster: Cluster, sink: Sink, properties: dict[str, str], make_topic: MakeTopic
+    cluster: BlockingCluster, sink: Sink, properties: dict[str, str], make_topic: MakeTopic
 ) -> None:
     other = Sink(properties, make_topic(1))
     source = TopicPartition(other.topic, 0)
@@ -403,7 +409,7 @@ def turn_sink(properties: dict[str, str], make_topic: MakeTopic) -> TurnSink:
 
 
 def test_tasks_that_take_turns_write_to_the_same_partitions(
-    cluster: Cluster, turn_sink: TurnSink, tmp_path: Path
+    cluster: BlockingCluster, turn_sink: TurnSink, tmp_path: Path
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
         transaction.note(turn_sink.write(transaction, rows(0, 50)))  # a frame before, in one task
@@ -417,7 +423,7 @@ def test_tasks_that_take_turns_write_to_the_same_partitions(
 
 
 def test_what_a_lost_task_wrote_in_its_turn_stops_the_commit(
-    cluster: Cluster, turn_sink: TurnSink, tmp_path: Path
+    cluster: BlockingCluster, turn_sink: TurnSink, tmp_path: Path
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
         turns = Turns.begin(str(tmp_path), {})
@@ -431,7 +437,7 @@ def test_what_a_lost_task_wrote_in_its_turn_stops_the_commit(
 
 
 def test_sequences_that_a_task_died_with_are_nobody_elses(
-    cluster: Cluster, turn_sink: TurnSink, tmp_path: Path
+    cluster: BlockingCluster, turn_sink: TurnSink, tmp_path: Path
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
         turns = Turns.begin(str(tmp_path), {})

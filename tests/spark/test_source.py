@@ -18,10 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from penstock.client.registry import Registry
 from penstock.columns.vm.slots import Limits
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.fetch_range import Chunk
 from penstock.link.offsets import committed_offsets
-from penstock.link.settings import LinkSettings, Unreachable
+from penstock.link.settings import LinkSettings, UnreachableError
 from penstock.model import Offset
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
@@ -423,13 +423,13 @@ def test_a_wrong_broker_address_fails_within_the_time_for_first_contact(
     monkeypatch.setattr(connections, "FIRST_CONTACT_MS", 200)
     wrong = {**topic.decoded, "kafka.bootstrap.servers": "127.0.0.1:9"}
     told = r"no broker answered within 200 ms: .*refused.*kafka.bootstrap.servers=127.0.0.1:9 right"
-    with pytest.raises(Unreachable, match=told):
+    with pytest.raises(UnreachableError, match=told):
         batch_reader({**wrong, "value": "raw"}, read_schema({**wrong, "value": "raw"})).partitions()
-    with pytest.raises(Unreachable, match=told):
+    with pytest.raises(UnreachableError, match=told):
         stream(wrong, value="raw")[0].initialOffset()
-    with pytest.raises(Unreachable, match=told):
+    with pytest.raises(UnreachableError, match=told):
         read_schema(wrong)  # no schema, so the topic is looked for
-    with pytest.raises(Unreachable, match=told):
+    with pytest.raises(UnreachableError, match=told):
         exactly_once(topic.name, bootstrap_servers="127.0.0.1:9")
 
 
@@ -465,7 +465,7 @@ def test_a_stream_goes_from_offset_to_offset_and_shows_its_progress(topic: Topic
     last = moved(reader, first)
     assert reader.partitions(last, last) == []
     assert moved(reader, last) == last
-    with Cluster(topic.bootstrap) as cluster:
+    with BlockingCluster(topic.bootstrap) as cluster:
         shown = cluster.run(committed_offsets(f"penstock.spark.{topic.name}"))
     assert [one.offset for one in shown.values()] == [3]
 
@@ -565,7 +565,7 @@ def test_a_topic_that_is_gone_ends_a_task_or_is_left_out(
     start = reader.initialOffset()
     planned = reader.partitions(start, moved(reader, start))
     topic.delete()
-    with Cluster(topic.bootstrap, LinkSettings(unsure_ms=100)) as impatient:
+    with BlockingCluster(topic.bootstrap, LinkSettings(unknown_retry_ms=100)) as impatient:
         monkeypatch.setattr(read_task, "cluster", lambda _: impatient)
         with pytest.raises(Refused, match="with failOnDataLoss=false it goes on"):
             rows(reader, planned, schema)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.quarantine import read_envelope
 from penstock.client.registry import Registry
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import committed_offsets
 from penstock.serde.contract import Contract
 from penstock.serde.serializers import Serializer
@@ -164,7 +164,7 @@ def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
     producer.flush(20)
     run()
     assert seen[2:] == [[10]]
-    with Cluster(bootstrap) as cluster:
+    with BlockingCluster(bootstrap) as cluster:
         shown = cluster.run(committed_offsets("shown"))
     assert sorted(one.offset for one in shown.values()) == [11, 11]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.link.transactions import Handle
+from penstock.link.transactions import TransactionHandle
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.spark.source import batch_reader, read_schema, stream_reader
 from penstock.spark.workers import acknowledged, connected_by_tcp
@@ -65,7 +65,7 @@ def test_a_connection_that_ends_meanwhile_is_no_failure() -> None:
 
 def _work() -> list[object]:
     options = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
-    handle = Handle("sink", ProducerId(1), ProducerEpoch(0))
+    handle = TransactionHandle("sink", ProducerId(1), ProducerEpoch(0))
     return [
         stream_reader(options, read_schema(options)),
         batch_reader(options, read_schema(options)),

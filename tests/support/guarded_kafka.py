@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from penstock.link import blocking
-from penstock.link.operation import plain
+from penstock.link.operation import request_of
 from tests.support.apache_kafka import ApacheKafka, free_port
 
 USER: Final = "ann"
@@ -91,9 +91,9 @@ def _add_user(bootstrap: str) -> None:
         "salt": salt,
         "salted_password": hashlib.pbkdf2_hmac("sha512", PASSWORD.encode(), salt, _ROUNDS),
     }
-    with blocking.Cluster(bootstrap) as cluster:
-        wish = plain(_UPSERT_CREDENTIALS, upsertions=[user])
-        answer = cluster.run(lambda routes: routes.ask_any(wish))
+    with blocking.BlockingCluster(bootstrap) as cluster:
+        wish = request_of(_UPSERT_CREDENTIALS, upsertions=[user])
+        answer = cluster.run(lambda routes: routes.send_to_any(wish))
         assert answer.results[0].error_code == 0, answer
 
 

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.cli.broker_options import KAFKA_CONFIG
 from penstock.cli.error_output import REFUSED, UNREACHABLE, fail
 from penstock.errors import Refused
-from penstock.link.settings import librdkafka_settings, read_properties
+from penstock.link.settings import client_settings, librdkafka_settings, read_properties
 
 __all__ = ["REFUSED", "UNREACHABLE", "fail"]  # beside what is defined here
 
@@ -50,15 +50,10 @@ def login(bootstrap: str) -> dict[str, str]:
     return librdkafka_settings(kafka_properties(bootstrap))
 
 
-def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """librdkafka's settings: it stays silent, for the errors are told by us."""
-    return {
-        **login(bootstrap),
-        "log_level": 0,
-        "socket.timeout.ms": int(WAIT_S * 1000),
-        "error_cb": lambda error: None,
-        **{key.replace("_", "."): value for key, value in more.items()},
-    }
+def quiet_client(bootstrap: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """librdkafka's settings for a client that logs nothing: the command reports errors."""
+    timeout = {"socket.timeout.ms": int(WAIT_S * 1000)}
+    return client_settings(bootstrap, {**login(bootstrap), **timeout, **(settings or {})})
 
 
 def check_reachable(bootstrap: str, option: str = "--bootstrap host:port") -> None:
@@ -85,7 +80,7 @@ def check_reachable(bootstrap: str, option: str = "--bootstrap host:port") -> No
 def admin(bootstrap: str) -> AdminClient:
     """A client for administration of a cluster that is there."""
     check_reachable(bootstrap)
-    return AdminClient(client_settings(bootstrap))
+    return AdminClient(quiet_client(bootstrap))
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from penstock.cli.connect import (
     WAIT_S,
     Bootstrap,
     check_reachable,
-    client_settings,
     partitions_of,
+    quiet_client,
     tell,
     telling,
     unescaped,
@@ -75,13 +75,15 @@ def consume(
     show = _show_json if as_json else _shower(format_text)
     check_reachable(bootstrap)
     consumer = Consumer(
-        client_settings(
+        quiet_client(
             bootstrap,
-            group_id=group or f"penstock-consume-{uuid4().hex}",
-            auto_offset_reset="earliest" if offset in _STARTS else "latest",
-            enable_auto_commit=group is not None,
-            enable_auto_offset_store=False,  # what was not printed was not consumed
-            enable_partition_eof=True,
+            {
+                "group.id": group or f"penstock-consume-{uuid4().hex}",
+                "auto.offset.reset": "earliest" if offset in _STARTS else "latest",
+                "enable.auto.commit": group is not None,
+                "enable.auto.offset.store": False,  # what was not printed was not consumed
+                "enable.partition.eof": True,
+            },
         )
     )
     with _until_enough(consumer):

@@ -12,9 +12,9 @@ from penstock.cli.connect import (
     WAIT_S,
     Bootstrap,
     check_reachable,
-    client_settings,
     fail,
     partitions_of,
+    quiet_client,
     telling,
 )
 from penstock.cli.output import AsJson, show_json
@@ -134,11 +134,13 @@ def _bytes(piped: bytes) -> bytes:
 def _fetch(place: TopicPartition, side: Side, bootstrap: str) -> tuple[bytes | None, Headers]:
     check_reachable(bootstrap)
     consumer = Consumer(
-        client_settings(
+        quiet_client(
             bootstrap,
-            group_id="penstock-frame",
-            enable_auto_commit=False,  # to look is not to consume
-            enable_partition_eof=True,
+            {
+                "group.id": "penstock-frame",
+                "enable.auto.commit": False,  # to look is not to consume
+                "enable.partition.eof": True,
+            },
         )
     )
     try:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     OffsetSpec,
 )
 
-from penstock.cli.connect import WAIT_S, client_settings
+from penstock.cli.connect import WAIT_S, quiet_client
 
 Place = tuple[str, int]  # topic, partition
 NOTHING: Final = -1  # no offset committed, or no record there
@@ -77,14 +77,16 @@ def first_times(bootstrap: str, places: Mapping[Place, int]) -> dict[Place, int]
     """The timestamp of the first record at or after each offset, where one comes in time."""
     if not places:
         return {}
-    settings = client_settings(
+    settings = quiet_client(
         bootstrap,
-        group_id="penstock-group-describe",
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        fetch_wait_max_ms=100,
-        queued_min_messages=1,
-        fetch_message_max_bytes=65536,
+        {
+            "group.id": "penstock-group-describe",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 65536,
+        },
     )
     consumer = Consumer(settings)
     times: dict[Place, int] = {}

@@ -16,14 +16,15 @@ from penstock.cli.connect import (
     LOCAL,
     Bootstrap,
     check_reachable,
-    client_settings,
     fail,
     partitions_of,
+    quiet_client,
     tell,
     telling,
     unescaped,
 )
 from penstock.cli.output import AsJson, show_json
+from penstock.link.settings import IDEMPOTENT_PRODUCER
 
 _QUEUED_MAX = 100_000
 _MESSAGE_BYTES_MAX = 100_000_000  # about a whole request: below, the topic says how long one may be
@@ -133,15 +134,16 @@ class _Sender:
         check_reachable(bootstrap)
         self.sent = self.left = 0
         self.error: KafkaError | None = None
-        settings = client_settings(
+        settings = quiet_client(
             bootstrap,
-            compression_type=compression.value,
-            acks=acks.value,
-            linger_ms=5,
-            partitioner="murmur2_random",  # Java's: one key, one partition, whoever sends it
-            enable_idempotence=acks in (Acks.ALL, Acks.IN_SYNC),
-            queue_buffering_max_messages=_QUEUED_MAX,
-            message_max_bytes=_MESSAGE_BYTES_MAX,
+            {
+                **IDEMPOTENT_PRODUCER,
+                "compression.type": compression.value,
+                "acks": acks.value,
+                "enable.idempotence": acks in (Acks.ALL, Acks.IN_SYNC),
+                "queue.buffering.max.messages": _QUEUED_MAX,
+                "message.max.bytes": _MESSAGE_BYTES_MAX,
+            },
         )
         self._producer = Producer(settings)
         with telling(bootstrap, topic):

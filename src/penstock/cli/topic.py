@@ -117,7 +117,7 @@ def describe(
     """Show one topic: partitions, their leaders and offsets, and settings."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from penstock.cli.connect import client_settings, tell
+    from penstock.cli.connect import quiet_client, tell
 
     client = admin(bootstrap)
     with telling(bootstrap, name):
@@ -126,7 +126,7 @@ def describe(
         fail(f"there is no topic {name!r}. `penstock topic list` shows what there is.")
     if topic.error is not None:
         tell(topic.error, bootstrap, name)
-    consumer = Consumer(client_settings(bootstrap, group_id="penstock-describe"))
+    consumer = Consumer(quiet_client(bootstrap, {"group.id": "penstock-describe"}))
     rows = []
     with telling(bootstrap, name):
         for index, partition in sorted(topic.partitions.items()):

@@ -20,7 +20,6 @@ from penstock.client.commit_tracker import Commits, Progress, Settling
 from penstock.client.decode_filter import OnUndecodable, Sieve
 from penstock.client.event import Event, Reading
 from penstock.client.flow_control import Flow, FlowLimits, FlowStats
-from penstock.client.kafka_errors import reach_of
 from penstock.client.poll_thread import BATCH_MAX, Intake, Taken
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reader_lease import ReaderLease
@@ -28,6 +27,7 @@ from penstock.client.registry import Registry
 from penstock.client.transaction import HandedOver, Offsets
 from penstock.closing import Closing
 from penstock.extras import require
+from penstock.link.settings import connection_settings
 from penstock.model import Offset, TopicPartition
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import Contract
@@ -86,7 +86,7 @@ class Consumer(Closing):
             as_dicts=as_dicts, plain_indexes=plain_indexes, validate=validate,
         )  # fmt: skip
         self._sieve = Sieve(
-            reading, QuarantineWriter(bootstrap, reach_of(settings)), on_undecodable,
+            reading, QuarantineWriter(bootstrap, connection_settings(settings)), on_undecodable,
             in_transactions=commits is Commits.EXACTLY_ONCE, registry_wait_s=registry_wait_s,
             client=group, reader=None if reader is None else reader.title,
         )  # fmt: skip

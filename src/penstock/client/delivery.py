@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from penstock.client.kafka_errors import BrokerError, connected, explained
+from penstock.link.settings import IDEMPOTENT_PRODUCER
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.serde.errors import ArgumentError, ClosedError, DeliveryError, WaitTimeoutError
 
@@ -26,11 +27,6 @@ CLOSE_WAIT_S: Final = 30.0
 METADATA_S: Final = 30.0  # how long the number of partitions is believed
 TOPICS_MAX: Final = 1000  # whose number of partitions is remembered
 _POLL_S: Final = 0.1
-_SETTINGS: Final = {
-    "enable.idempotence": True,
-    "partitioner": "murmur2_random",  # Java's
-    "linger.ms": 5,
-}
 
 OnDelivery: TypeAlias = Callable[[KafkaError | None, Message], None]
 RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -125,7 +121,9 @@ class Outbox:
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
         self._bootstrap = bootstrap
-        self.kafka = connected(KafkaProducer, bootstrap, {**_SETTINGS, **(settings or {})})
+        self.kafka = connected(
+            KafkaProducer, bootstrap, {**IDEMPOTENT_PRODUCER, **(settings or {})}
+        )
         self._partition_counts: dict[str, tuple[int, float]] = {}  # and when they were asked for
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._hear, name="deliveries", daemon=True)

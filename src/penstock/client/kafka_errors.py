@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.client.rate_limited_log import RateLimitedLog
+from penstock.link.settings import ClientReports, client_settings
 from penstock.serde.errors import ArgumentError, ClientError
 
 logger = logging.getLogger(__name__)
@@ -42,11 +43,6 @@ _ADVICE: Final = {
     ),
 }
 
-_REACH_BEGINS: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "socket.")
-_REACH: Final = (
-    "client.id", "client.rack", "client.dns.lookup", "broker.address.family", "oauth_cb",
-)  # fmt: skip
-
 _Client = TypeVar("_Client")
 
 
@@ -76,15 +72,6 @@ def ends_reading(error: KafkaError) -> bool:
 def is_unknown_topic(error: KafkaError) -> bool:
     """Whether there is no such topic, now; it may be created later."""
     return error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - as above
-
-
-def reach_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What of a client's settings says how brokers are reached: good for any other client too."""
-    return {
-        name: value
-        for name, value in (settings or {}).items()
-        if name.startswith(_REACH_BEGINS) or name in _REACH
-    }
 
 
 class KafkaReports:
@@ -117,24 +104,15 @@ class KafkaReports:
         self._lines.log((facility, line[:40]), shown, text, facility, client, line)
 
 
-def connection_settings(
-    bootstrap: str, more: Mapping[str, Any], reports: KafkaReports | None = None
-) -> dict[str, Any]:
-    """librdkafka's settings; its own lines and errors go to our log."""
-    reports = reports or KafkaReports(bootstrap)
-    own = {"bootstrap.servers": bootstrap, "error_cb": reports.on_error, "logger": reports}
-    return {**own, **more}
-
-
 def connected(
     make: Callable[[dict[str, Any]], _Client],
     bootstrap: str,
     settings: Mapping[str, Any],
-    reports: KafkaReports | None = None,
+    reports: ClientReports | None = None,
 ) -> _Client:
     """A client of librdkafka; ArgumentError if it refuses its settings."""
     try:
-        return make(connection_settings(bootstrap, settings, reports))
+        return make(client_settings(bootstrap, settings, reports or KafkaReports(bootstrap)))
     except KafkaException as failure:
         refused = failure.args[0].str()
     except (TypeError, ValueError) as wrong:

@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from penstock.client.delivery import Deliveries, Outbox, Outgoing
-from penstock.client.kafka_errors import connected, reach_of
+from penstock.client.kafka_errors import connected
 from penstock.client.quarantine import Origin, Verdict, quarantine_topic, write_envelope
+from penstock.link.settings import connection_settings
 from penstock.serde.errors import ClientError, DeliveryError
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class QuarantineWriter:
     def _make(self, topic: str, origin_topic: str) -> None:
         if topic in self._known_topics:
             return
-        admin = connected(AdminClient, self._bootstrap, reach_of(self._settings))
+        admin = connected(AdminClient, self._bootstrap, connection_settings(self._settings))
         try:
             found = admin.list_topics(origin_topic, timeout=_ADMIN_S).topics[origin_topic]
             wanted = NewTopic(topic, max(1, len(found.partitions)), config=_TOPIC_SETTINGS)

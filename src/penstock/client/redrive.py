@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.delivery import Outbox, Outgoing
 from penstock.client.event import Reading, UndecodableSide
-from penstock.client.kafka_errors import BrokerError, connection_settings
+from penstock.client.kafka_errors import BrokerError, connected
 from penstock.client.poll_thread import offset_of, partition_of
 from penstock.client.quarantine import (
     Origin,
@@ -265,7 +265,7 @@ def _records_of(
         "enable.partition.eof": True,
         "auto.offset.reset": "earliest",  # where retention has removed the start
     }
-    consumer = KafkaConsumer(connection_settings(bootstrap, {**(settings or {}), **own}))
+    consumer = connected(KafkaConsumer, bootstrap, {**(settings or {}), **own})
     try:
         known = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
         if known.error is not None:

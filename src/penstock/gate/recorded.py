@@ -14,6 +14,7 @@ from penstock.client.registry import Registry
 from penstock.client.registry_documents import schema_body
 from penstock.gate.check import ProposedSchema
 from penstock.gate.contracts import CannotCheckError, RecordedResult, WriterResult
+from penstock.link.settings import client_settings
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, DecodeError, UnknownSchemaError
 from penstock.serde.frame import BadFrame, Headers, SchemaKey, Side, read_frame
@@ -138,15 +139,15 @@ def _last_messages(
     bootstrap: str, settings: Mapping[str, str], topic: str, most: int
 ) -> Iterator[Any]:
     consumer = Consumer(
-        {
-            **settings,
-            "bootstrap.servers": bootstrap,
-            "group.id": "penstock-contract-check",  # never joined, never committed to
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-            "error_cb": lambda error: None,
-        }
+        client_settings(
+            bootstrap,
+            {
+                **settings,
+                "group.id": "penstock-contract-check",  # never joined, never committed to
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            },
+        )
     )
     try:
         ends = _ends(consumer, topic, most)

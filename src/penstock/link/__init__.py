@@ -1,6 +1,6 @@
-"""A connection to a Kafka broker, ours or any other: whole batches as bytes, in and out.
+"""A connection to a Kafka broker, Penstock's or any other: whole batches as bytes, in and out.
 
-The conversation itself (`connection`), the routes through a cluster (`routes`) and every operation
-are sans-IO: they take what happened and say what is to be done. Two thin shells do it, `aio` on an
-event loop and `blocking` on plain sockets, with the same names in both. Never opens a record.
+The protocol of a connection (`connection`), the routes through a cluster (`routing`) and every
+operation do no I/O: they take events and return effects. Two thin shells perform these, `aio` on an
+event loop and `blocking` on sockets. Never opens a record.
 """

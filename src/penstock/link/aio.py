@@ -8,59 +8,65 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from penstock.clock import monotonic_ms
+from penstock.closing import AsyncClosing
 from penstock.errors import Malformed
-from penstock.link.connection import Answer, Connection
+from penstock.link.connection import (
+    Connection,
+    Response,
+    cannot_connect,
+    connect_timeout,
+    response_timeout,
+)
 from penstock.link.operation import (
     FAILURES,
-    Begin,
     Drive,
     Effect,
-    Finish,
-    Give,
+    Emit,
     Pause,
+    Receive,
     Request,
-    plain,
+    Send,
+    request_of,
 )
 from penstock.link.routing import Operation, Routes, StreamOperation
 from penstock.link.settings import (
-    USUAL,
+    DEFAULTS,
     Address,
     LinkSettings,
-    Unreachable,
+    UnreachableError,
     read_bootstrap,
     tls_context,
 )
-from penstock.protocol.kio_codec import api_name
 
 _SECOND_MS: Final = 1000
 T = TypeVar("T")
 
 
-class Link(asyncio.BufferedProtocol):
-    """A connection to one broker. Requests are pipelined; answers come in order.
+class AsyncLink(asyncio.BufferedProtocol):
+    """A connection to one broker. Requests are pipelined; responses come in order.
 
-    A request that is not answered in time ends the connection: those behind it would wait as long.
+    A response that is late ends the connection: those behind it would be as late.
     """
 
-    def __init__(self, address: Address, settings: LinkSettings = USUAL) -> None:
+    def __init__(self, address: Address, settings: LinkSettings = DEFAULTS) -> None:
         self.address = address
         self._settings = settings
         self._connection = Connection(address, settings)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._failure: Exception | None = None
-        self._may_write = asyncio.Event()  # neither too much unsent nor too much unanswered
+        self._may_write = asyncio.Event()  # neither too many bytes unsent nor too many in flight
         self._may_write.set()
-        self._unsent_much = False
-        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._is_transport_full = False
+        self._closed: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
-    async def connect(cls, address: Address, settings: LinkSettings = USUAL) -> "Link":
-        """Connect, and learn what the broker speaks."""
+    async def connect(cls, address: Address, settings: LinkSettings = DEFAULTS) -> "AsyncLink":
+        """Connect, negotiate versions and log in."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(settings.connect_ms / _SECOND_MS):
+            async with asyncio.timeout(settings.connect_timeout_ms / _SECOND_MS):
                 _, link = await loop.create_connection(
                     lambda: cls(address, settings),
                     address.host,
@@ -68,28 +74,23 @@ class Link(asyncio.BufferedProtocol):
                     ssl=None if settings.tls is None else tls_context(settings.tls),
                 )
         except TimeoutError as error:
-            raise Unreachable(
-                f"broker {address} did not take the connection in {settings.connect_ms} ms: check"
-                " the address and what stands between"
-            ) from error
+            raise connect_timeout(address, settings) from error
         except OSError as error:
-            raise Unreachable(
-                f"no connection to broker {address} ({error}): check that it runs and listens"
-            ) from error
+            raise cannot_connect(address, error) from error
         try:
-            await link.greet()
+            await link.handshake()
         except BaseException:
             await link.close()
             raise
         return link
 
-    async def greet(self) -> None:
-        """Learn what the broker speaks; once, before anything else."""
+    async def handshake(self) -> None:
+        """Negotiate versions and log in; once, before any other request."""
         steps = self._connection.open(nonce=secrets.token_urlsafe())
         try:
             request = next(steps)
             while True:
-                request = steps.send(await self.ask(request))
+                request = steps.send(await self.send(request))
         except StopIteration:
             return
 
@@ -103,132 +104,133 @@ class Link(asyncio.BufferedProtocol):
         return self._connection.features
 
     async def call(self, api_key: int, /, *, timeout_ms: int | None = None, **fields: Any) -> Any:
-        """Ask with the fields of all versions; the response is the chosen version's entity."""
-        return await self.ask(plain(api_key, **fields), timeout_ms=timeout_ms)
+        """Send the fields of all versions; the response is the chosen version's message."""
+        return await self.send(request_of(api_key, **fields), timeout_ms=timeout_ms)
 
-    async def ask(self, request: Request, *, timeout_ms: int | None = None) -> Any:
-        """Ask and wait for the answer; None when there will be none."""
+    async def send(self, request: Request, *, timeout_ms: int | None = None) -> Any:
+        """Send a request and wait for its response; None if it has none."""
         await self.ready()
-        future = self.begin(request)
-        return await self.finish(future, request, timeout_ms=timeout_ms)
+        future = self.start(request)
+        return await self.response(future, request, timeout_ms=timeout_ms)
 
     async def ready(self) -> None:
         """Wait until one more request may be sent."""
-        while not self._may_write.is_set():  # another may have taken the place that was free
+        while not self._may_write.is_set():  # another task may have been faster
             await self._may_write.wait()
 
-    def begin(self, request: Request) -> "asyncio.Future[Any]":
-        """Send now; the future is the answer."""
+    def start(self, request: Request) -> "asyncio.Future[Any]":
+        """Send now; the future is the response."""
         if self._failure is not None:
             raise self._failure
         assert self._transport is not None
-        asked = self._connection.ask(request)
+        outgoing = self._connection.write(request)
         future = self._loop.create_future()
-        if asked.number is None:
+        if outgoing.number is None:
             future.set_result(None)
         else:
-            self._waiting[asked.number] = future
-        self._transport.writelines(asked.parts)
-        self._admit()
+            self._pending[outgoing.number] = future
+        self._transport.writelines(outgoing.parts)
+        self._update_may_write()
         return future
 
-    async def finish(
+    async def response(
         self,
         future: "asyncio.Future[Any]",
         request: Request,
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Wait for an answer that was begun."""
-        span_ms = self._settings.answer_ms if timeout_ms is None else timeout_ms
-        done, _ = await asyncio.wait((future,), timeout=max(0, span_ms) / _SECOND_MS)
+        """Wait for the response to a request that was started."""
+        limit_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        done, _ = await asyncio.wait((future,), timeout=max(0, limit_ms) / _SECOND_MS)
         if not done:
-            name = api_name(request.api_key)
-            self._end(TimeoutError(f"broker {self.address} did not answer {name} in {span_ms} ms"))
+            self._end(response_timeout(self.address, request, limit_ms))
         return await future
 
     async def close(self) -> None:
-        """End the connection; whoever waits for an answer gets Unreachable."""
-        self._end(Unreachable(f"the connection to broker {self.address} was closed here"))
-        await self._gone
+        """Close the connection; tasks that wait for a response get UnreachableError."""
+        self._end(UnreachableError(f"the connection to broker {self.address} was closed here"))
+        await self._closed
 
     def _end(self, failure: Exception) -> None:
         if self._failure is not None:
             return
         self._failure = failure
         self._may_write.set()
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
             if not future.done():
                 future.set_exception(failure)
-                future.exception()  # seen: whoever asked may have gone
+                future.exception()  # retrieved: the task that waited may be cancelled
         if self._transport is None:
-            self._gone.set_result(None)
+            self._closed.set_result(None)
         else:
             self._transport.abort()
 
-    def _admit(self) -> None:
-        crowded = self._connection.waiting >= self._settings.waiting_max
-        if (self._unsent_much or crowded) and self._failure is None:
+    def _update_may_write(self) -> None:
+        is_full = self._connection.in_flight >= self._settings.in_flight_max
+        if (self._is_transport_full or is_full) and self._failure is None:
             self._may_write.clear()
         else:
             self._may_write.set()
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by name only
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's has the same methods
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._connection.room()
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._connection.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            answers = self._connection.received(nbytes)
+            responses = self._connection.received(nbytes)
         except Malformed as error:
             self._end(error)
             return
-        for answer in answers:
-            self._deliver(answer)
-        self._admit()
+        for response in responses:
+            self._deliver(response)
+        self._update_may_write()
 
-    def _deliver(self, answer: Answer) -> None:
-        future = self._waiting.pop(answer.number, None)
-        if future is not None and not future.done():  # whoever asked may have gone
-            future.set_result(answer.response)
+    def _deliver(self, response: Response) -> None:
+        future = self._pending.pop(response.number, None)
+        if future is not None and not future.done():  # the task that waited may be cancelled
+            future.set_result(response.body)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(Unreachable(self._connection.lost(str(exc) if exc else "closed by the broker")))
-        if not self._gone.done():
-            self._gone.set_result(None)
+        self._end(
+            UnreachableError(self._connection.lost(str(exc) if exc else "closed by the broker"))
+        )
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        self._unsent_much = True
-        self._admit()
+        self._is_transport_full = True
+        self._update_may_write()
 
     def resume_writing(self) -> None:
-        self._unsent_much = False
-        self._admit()
+        self._is_transport_full = False
+        self._update_may_write()
 
 
 class _Ticket(NamedTuple):
-    """What was begun: an answer to come, or why there will be none."""
+    """A request in flight, or why it could not be sent."""
 
-    link: Link | None
+    link: AsyncLink | None
     future: "asyncio.Future[Any]"
-    begun: Begin
+    sent: Send
 
 
-class Cluster:
-    """Connections to the brokers of a cluster, made when first needed and kept.
+class AsyncCluster(AsyncClosing):
+    """Connections to the brokers of a cluster, opened when first needed and kept.
 
-    `await cluster.run(end_offsets(partitions))`; what there is to run has a module for each family.
+    `await cluster.run(end_offsets(partitions))`; the operations have a module for each family.
     """
 
-    def __init__(self, bootstrap: str, settings: LinkSettings = USUAL) -> None:
+    def __init__(self, bootstrap: str, settings: LinkSettings = DEFAULTS) -> None:
         self.settings = settings
         self.routes = Routes(read_bootstrap(bootstrap), settings, monotonic_ms, random.random)
-        self._links: dict[Address, asyncio.Task[Link]] = {}
+        self._links: dict[Address, asyncio.Task[AsyncLink]] = {}
 
     async def run(self, operation: Operation[T]) -> T:
         """Perform an operation to its end."""
@@ -236,7 +238,7 @@ class Cluster:
         tickets: list[_Ticket] = []
         try:
             while drive.effect is not None:
-                assert not isinstance(drive.effect, Give), "streams are run by `stream`"
+                assert not isinstance(drive.effect, Emit), "streams are run by `stream`"
                 await self._advance(drive, tickets)
             return drive.result
         finally:
@@ -244,14 +246,14 @@ class Cluster:
             _abandon(tickets)
 
     async def stream(self, operation: StreamOperation[T]) -> AsyncIterator[T]:
-        """Perform an operation that gives items as it goes."""
+        """Perform an operation that emits items."""
         drive = Drive(operation(self.routes))
         tickets: list[_Ticket] = []
         try:
             while drive.effect is not None:
-                if isinstance(drive.effect, Give):
+                if isinstance(drive.effect, Emit):
                     yield drive.effect.item
-                    drive.report(None)
+                    drive.resume(None)
                 else:
                     await self._advance(drive, tickets)
         finally:
@@ -264,48 +266,48 @@ class Cluster:
         except FAILURES as failure:
             drive.fail(failure)
         else:
-            drive.report(outcome)
+            drive.resume(outcome)
 
     async def _perform(self, effect: Effect | None, tickets: list[_Ticket]) -> Any:
         match effect:
-            case Begin():
-                ticket = await self._begin(effect)
+            case Send():
+                ticket = await self._send(effect)
                 tickets.append(ticket)
                 return ticket
-            case Finish(ticket):
+            case Receive(ticket):
                 tickets.remove(ticket)
                 if ticket.link is None:
                     return await ticket.future
-                return await ticket.link.finish(
-                    ticket.future, ticket.begun.request, timeout_ms=ticket.begun.timeout_ms
+                return await ticket.link.response(
+                    ticket.future, ticket.sent.request, timeout_ms=ticket.sent.timeout_ms
                 )
-            case Pause(span_ms):
-                return await asyncio.sleep(span_ms / _SECOND_MS)
+            case Pause(duration_ms):
+                return await asyncio.sleep(duration_ms / _SECOND_MS)
             case _:
-                raise AssertionError(f"{effect} is not to be performed")
+                raise AssertionError(f"{effect} cannot be performed")
 
-    async def _begin(self, begin: Begin) -> _Ticket:
+    async def _send(self, send: Send) -> _Ticket:
         try:
-            link = await self._link(begin.where)
+            link = await self._link(send.address)
             await link.ready()
-            return _Ticket(link, link.begin(begin.request), begin)
+            return _Ticket(link, link.start(send.request), send)
         except FAILURES as failure:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.set_exception(self.routes.explained(begin.where, failure))
-            future.exception()  # seen: Finish raises it, if anybody asks
-            return _Ticket(None, future, begin)
+            future.set_exception(self.routes.explained(send.address, failure))
+            future.exception()  # retrieved: Receive raises it, if it follows
+            return _Ticket(None, future, send)
 
-    async def _link(self, address: Address) -> Link:
-        """The connection to a broker; whoever comes while it is being made waits for the same."""
+    async def _link(self, address: Address) -> AsyncLink:
+        """The connection to a broker; callers share the one that is being opened."""
         task = self._links.get(address)
         if task is None or (task.done() and not _is_open(task)):
-            task = asyncio.create_task(Link.connect(address, self.settings))
-            task.add_done_callback(_is_open)  # its failure is seen, also if nobody waits any more
+            task = asyncio.create_task(AsyncLink.connect(address, self.settings))
+            task.add_done_callback(_is_open)  # retrieves its failure, also if no caller waits
             self._links[address] = task
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         links, self._links = self._links, {}
         for task in links.values():
             if not task.done():
@@ -313,18 +315,12 @@ class Cluster:
             with suppress(asyncio.CancelledError, *FAILURES):
                 await (await task).close()
 
-    async def __aenter__(self) -> "Cluster":
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
-def _is_open(task: "asyncio.Task[Link]") -> bool:
+def _is_open(task: "asyncio.Task[AsyncLink]") -> bool:
     return not task.cancelled() and task.exception() is None and task.result().is_open
 
 
 def _abandon(tickets: list[_Ticket]) -> None:
-    """Answers nobody waits for any longer are dropped when they come."""
+    """Drop the responses that no operation waits for, when they come."""
     for ticket in tickets:
         ticket.future.cancel()

@@ -1,7 +1,7 @@
-"""The link on plain sockets, for a process that does one thing at a time: Spark's workers.
+"""The link on blocking sockets, for processes that do one thing at a time: Spark's workers.
 
-The same names as `aio`, without await. A link and a cluster belong to one thread and one process:
-connections that a fork has copied are left to the parent and made anew.
+The same methods as `aio`, without await. A link and a cluster belong to one thread and one process:
+connections that a fork copied are left to the parent and opened again.
 """
 
 import os
@@ -16,80 +16,80 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.clock import monotonic_ms
+from penstock.closing import Closing
 from penstock.errors import Malformed
-from penstock.link.connection import Connection
+from penstock.link.connection import (
+    Connection,
+    cannot_connect,
+    connect_timeout,
+    response_timeout,
+)
 from penstock.link.operation import (
     FAILURES,
-    Begin,
     Drive,
     Effect,
-    Finish,
-    Give,
+    Emit,
     Pause,
+    Receive,
     Request,
-    plain,
+    Send,
+    request_of,
 )
 from penstock.link.routing import Operation, Routes, StreamOperation
 from penstock.link.settings import (
-    USUAL,
+    DEFAULTS,
     Address,
     LinkSettings,
-    Unreachable,
+    UnreachableError,
     read_bootstrap,
     tls_context,
 )
 from penstock.model import Millis
-from penstock.protocol.kio_codec import api_name
 from penstock.protocol.varint import Buffer
 
 _SECOND_MS: Final = 1000
-_PARTS_MAX: Final = 512  # in one call to the kernel, which takes 1024
+_PARTS_MAX: Final = 512  # in one system call, which accepts 1024
 _CLUSTERS_MAX: Final = 8
 T = TypeVar("T")
 
 
-class Link:
-    """A connection to one broker.
+class BlockingLink:
+    """A connection to one broker. Requests are pipelined; responses come in order.
 
-    A request that is not answered in time ends the connection: those behind it would wait as long.
+    A response that is late ends the connection: those behind it would be as late.
     """
 
-    def __init__(self, address: Address, settings: LinkSettings = USUAL) -> None:
+    def __init__(self, address: Address, settings: LinkSettings = DEFAULTS) -> None:
         self.address = address
         self._settings = settings
         self._connection = Connection(address, settings)
         self._failure: Exception | None = None
-        self._answers: dict[int, Any] = {}  # came while another was waited for
-        self._unwanted: set[int] = set()  # nobody waits for these any longer
+        self._responses: dict[int, Any] = {}  # came while another was waited for
+        self._abandoned: set[int] = set()  # dropped when they come
         self._socket = self._open()
 
     @classmethod
-    def connect(cls, address: Address, settings: LinkSettings = USUAL) -> "Link":
-        """Connect, and learn what the broker speaks."""
+    def connect(cls, address: Address, settings: LinkSettings = DEFAULTS) -> "BlockingLink":
+        """Connect, negotiate versions and log in."""
         link = cls(address, settings)
         try:
-            link.greet()
+            link.handshake()
         except BaseException:
             link.close()
             raise
         return link
 
     def _open(self) -> socket.socket:
-        connect_ms = self._settings.connect_ms
         try:
-            opened = socket.create_connection(self.address, connect_ms / _SECOND_MS)
+            timeout_s = self._settings.connect_timeout_ms / _SECOND_MS
+            opened = socket.create_connection(self.address, timeout_s)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             return self._secured(opened)
         except TimeoutError as error:
-            raise Unreachable(
-                f"broker {self.address} did not take the connection in {connect_ms} ms: check the"
-                " address and what stands between"
-            ) from error
+            raise connect_timeout(self.address, self._settings) from error
         except OSError as error:
-            raise Unreachable(
-                f"no connection to broker {self.address} ({error}): check that it runs and listens"
-            ) from error
+            raise cannot_connect(self.address, error) from error
 
     def _secured(self, opened: socket.socket) -> socket.socket:
         if self._settings.tls is None:
@@ -101,13 +101,13 @@ class Link:
             opened.close()
             raise
 
-    def greet(self) -> None:
-        """Learn what the broker speaks; once, before anything else."""
+    def handshake(self) -> None:
+        """Negotiate versions and log in; once, before any other request."""
         steps = self._connection.open(nonce=secrets.token_urlsafe())
         try:
             request = next(steps)
             while True:
-                request = steps.send(self.ask(request))
+                request = steps.send(self.send(request))
         except StopIteration:
             return
 
@@ -121,62 +121,62 @@ class Link:
         return self._connection.features
 
     def call(self, api_key: int, /, *, timeout_ms: int | None = None, **fields: Any) -> Any:
-        """Ask with the fields of all versions; the response is the chosen version's entity."""
-        return self.ask(plain(api_key, **fields), timeout_ms=timeout_ms)
+        """Send the fields of all versions; the response is the chosen version's message."""
+        return self.send(request_of(api_key, **fields), timeout_ms=timeout_ms)
 
-    def ask(self, request: Request, *, timeout_ms: int | None = None) -> Any:
-        """Ask and wait for the answer; None when there will be none."""
-        number = self.begin(request)
-        return self.finish(number, request, timeout_ms=timeout_ms)
+    def send(self, request: Request, *, timeout_ms: int | None = None) -> Any:
+        """Send a request and wait for its response; None if it has none."""
+        number = self.start(request)
+        return self.response(number, request, timeout_ms=timeout_ms)
 
-    def begin(self, request: Request) -> int | None:
-        """Send now; the number of the answer."""
+    def start(self, request: Request) -> int | None:
+        """Send now; the number of the response."""
         if self._failure is not None:
             raise self._failure
-        while self._connection.waiting >= self._settings.waiting_max:
-            self._receive(self._deadline(None), request)
-        asked = self._connection.ask(request)
+        limit_ms = self._settings.request_timeout_ms
+        while self._connection.in_flight >= self._settings.in_flight_max:
+            self._receive(_deadline(limit_ms), limit_ms, request)
+        outgoing = self._connection.write(request)
         try:
-            self._send(asked.parts)
+            self._write(outgoing.parts)
         except OSError as error:
-            raise self._end(Unreachable(self._connection.lost(str(error)))) from error
-        return asked.number
+            raise self._end(UnreachableError(self._connection.lost(str(error)))) from error
+        return outgoing.number
 
-    def finish(self, number: int | None, request: Request, *, timeout_ms: int | None = None) -> Any:
-        """Wait for an answer that was begun."""
+    def response(
+        self, number: int | None, request: Request, *, timeout_ms: int | None = None
+    ) -> Any:
+        """Wait for the response to a request that was started."""
         if number is None:
             return None
-        deadline = self._deadline(timeout_ms)
-        while number not in self._answers:
-            self._receive(deadline, request)
-        return self._answers.pop(number)
+        limit_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = _deadline(limit_ms)
+        while number not in self._responses:
+            self._receive(deadline, limit_ms, request)
+        return self._responses.pop(number)
 
     def abandon(self, number: int | None) -> None:
-        """Drop an answer that was begun, now or when it comes."""
-        if number is not None and self._answers.pop(number, self) is self:
-            self._unwanted.add(number)
+        """Drop the response to a request that was started, now or when it comes."""
+        if number is not None and self._responses.pop(number, self) is self:
+            self._abandoned.add(number)
 
     def is_stale(self) -> bool:
-        """Whether the broker has ended a connection that nothing was asked on."""
+        """Whether the broker closed an idle connection."""
         if self._failure is not None:
             return True
-        if self._connection.waiting:
+        if self._connection.in_flight:
             return False
-        # A broker never speaks first: what can be read now is the end.
+        # A broker never sends first: readable means closed.
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """End the connection."""
-        self._end(Unreachable(f"the connection to broker {self.address} was closed here"))
+        """Close the connection."""
+        self._end(UnreachableError(f"the connection to broker {self.address} was closed here"))
 
-    def _deadline(self, timeout_ms: int | None) -> Millis:
-        span_ms = self._settings.answer_ms if timeout_ms is None else timeout_ms
-        return Millis(monotonic_ms() + span_ms)
-
-    def _send(self, parts: Sequence[Buffer]) -> None:
-        self._socket.settimeout(self._settings.answer_ms / _SECOND_MS)
+    def _write(self, parts: Sequence[Buffer]) -> None:
+        self._socket.settimeout(self._settings.request_timeout_ms / _SECOND_MS)
         if self._settings.tls is not None:
             self._socket.sendall(b"".join(parts))
             return
@@ -188,8 +188,8 @@ class Link:
             if sent:
                 unsent[0] = unsent[0][sent:]
 
-    def _receive(self, deadline: Millis, request: Request) -> None:
-        """Take what has come, or wait for it."""
+    def _receive(self, deadline: Millis, limit_ms: int, request: Request) -> None:
+        """Read what has arrived, or wait for it."""
         if self._failure is not None:
             raise self._failure
         left_ms = deadline - monotonic_ms()
@@ -197,20 +197,19 @@ class Link:
             if left_ms <= 0:
                 raise TimeoutError
             self._socket.settimeout(left_ms / _SECOND_MS)
-            size = self._socket.recv_into(self._connection.room())
+            size = self._socket.recv_into(self._connection.buffer())
         except TimeoutError as error:
-            late = f"broker {self.address} did not answer {api_name(request.api_key)} in time"
-            raise self._end(TimeoutError(late)) from error
+            raise self._end(response_timeout(self.address, request, limit_ms)) from error
         except OSError as error:
-            raise self._end(Unreachable(self._connection.lost(str(error)))) from error
+            raise self._end(UnreachableError(self._connection.lost(str(error)))) from error
         if not size:
-            raise self._end(Unreachable(self._connection.lost("closed by the broker")))
+            raise self._end(UnreachableError(self._connection.lost("closed by the broker")))
         try:
-            for number, response in self._connection.received(size):
-                if number in self._unwanted:
-                    self._unwanted.remove(number)
+            for number, body in self._connection.received(size):
+                if number in self._abandoned:
+                    self._abandoned.remove(number)
                 else:
-                    self._answers[number] = response
+                    self._responses[number] = body
         except Malformed as error:
             raise self._end(error) from error
 
@@ -222,23 +221,23 @@ class Link:
 
 
 class _Ticket(NamedTuple):
-    """What was begun, or why it could not be."""
+    """A request in flight, or why it could not be sent."""
 
-    link: Link | None
+    link: BlockingLink | None
     number: int | None
-    begun: Begin
+    sent: Send
     failure: Exception | None
 
 
-class Cluster:
-    """Connections to the brokers of a cluster, made when first needed and kept.
+class BlockingCluster(Closing):
+    """Connections to the brokers of a cluster, opened when first needed and kept.
 
-    `cluster.run(end_offsets(partitions))`; what there is to run has a module for each family.
+    `cluster.run(end_offsets(partitions))`; the operations have a module for each family.
     """
 
-    def __init__(self, bootstrap: str, settings: LinkSettings = USUAL) -> None:
-        self._links: dict[Address, Link] = {}
-        # For clusters that `kept_cluster` has dropped. Not `__del__`: in a cycle of garbage the
+    def __init__(self, bootstrap: str, settings: LinkSettings = DEFAULTS) -> None:
+        self._links: dict[Address, BlockingLink] = {}
+        # For clusters that `thread_cluster` has dropped. Not `__del__`: in a cycle of garbage the
         # sockets may be finalized first, and warn that they are open.
         weakref.finalize(self, _close_links, self._links)
         self.settings = settings
@@ -251,7 +250,7 @@ class Cluster:
         tickets: list[_Ticket] = []
         try:
             while drive.effect is not None:
-                assert not isinstance(drive.effect, Give), "streams are run by `stream`"
+                assert not isinstance(drive.effect, Emit), "streams are run by `stream`"
                 self._advance(drive, tickets)
             return drive.result
         finally:
@@ -259,14 +258,14 @@ class Cluster:
             _abandon(tickets)
 
     def stream(self, operation: StreamOperation[T]) -> Iterator[T]:
-        """Perform an operation that gives items as it goes."""
+        """Perform an operation that emits items."""
         drive = Drive(operation(self.routes))
         tickets: list[_Ticket] = []
         try:
             while drive.effect is not None:
-                if isinstance(drive.effect, Give):
+                if isinstance(drive.effect, Emit):
                     yield drive.effect.item
-                    drive.report(None)
+                    drive.resume(None)
                 else:
                     self._advance(drive, tickets)
         finally:
@@ -279,87 +278,85 @@ class Cluster:
         except FAILURES as failure:
             drive.fail(failure)
         else:
-            drive.report(outcome)
+            drive.resume(outcome)
 
     def _perform(self, effect: Effect | None, tickets: list[_Ticket]) -> Any:
         match effect:
-            case Begin():
-                ticket = self._begin(effect)
+            case Send():
+                ticket = self._send(effect)
                 tickets.append(ticket)
                 return ticket
-            case Finish(ticket):
+            case Receive(ticket):
                 tickets.remove(ticket)
                 if ticket.failure is not None:
                     raise ticket.failure
-                begun = ticket.begun
-                return ticket.link.finish(ticket.number, begun.request, timeout_ms=begun.timeout_ms)
-            case Pause(span_ms):
-                return time.sleep(span_ms / _SECOND_MS)
+                sent = ticket.sent
+                return ticket.link.response(ticket.number, sent.request, timeout_ms=sent.timeout_ms)
+            case Pause(duration_ms):
+                return time.sleep(duration_ms / _SECOND_MS)
             case _:
-                raise AssertionError(f"{effect} is not to be performed")
+                raise AssertionError(f"{effect} cannot be performed")
 
-    def _begin(self, begin: Begin) -> _Ticket:
+    def _send(self, send: Send) -> _Ticket:
         try:
-            link = self._link(begin.where)
-            return _Ticket(link, link.begin(begin.request), begin, None)
+            link = self._link(send.address)
+            return _Ticket(link, link.start(send.request), send, None)
         except FAILURES as failure:
-            return _Ticket(None, None, begin, self.routes.explained(begin.where, failure))
+            return _Ticket(None, None, send, self.routes.explained(send.address, failure))
 
-    def _link(self, address: Address) -> Link:
+    def _link(self, address: Address) -> BlockingLink:
         if self._process != os.getpid():
-            self.close()  # the child's copies only: the parent's connections live on
+            self.close()  # the child's copies only: the parent's connections stay open
             self._process = os.getpid()
         link = self._links.get(address)
         if link is not None and link.is_stale():
             link.close()
             link = None
         if link is None:
-            link = self._links[address] = Link.connect(address, self.settings)
+            link = self._links[address] = BlockingLink.connect(address, self.settings)
         return link
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         _close_links(self._links)
 
-    def __enter__(self) -> "Cluster":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def kept_cluster(bootstrap: str, settings: LinkSettings = USUAL) -> Cluster:
+def thread_cluster(bootstrap: str, settings: LinkSettings = DEFAULTS) -> BlockingCluster:
     """A cluster that this thread keeps: its connections outlive the task that opened them.
 
-    Each thread has its own, because a connection carries one conversation at a time. They are
-    closed when the thread ends, and when the thread has used eight other clusters since.
+    Each thread has its own, because a link serves one thread. They are closed when the thread ends,
+    and when the thread has used eight other clusters since.
     """
-    clusters = _of_thread.clusters
-    name = (bootstrap, settings)
-    kept = clusters.pop(name, None) or Cluster(bootstrap, settings)
-    clusters[name] = kept  # the last one used is the last one dropped
+    clusters = _thread.clusters
+    key = (bootstrap, settings)
+    cluster = clusters.pop(key, None) or BlockingCluster(bootstrap, settings)
+    clusters[key] = cluster  # the most recently used is dropped last
     while len(clusters) > _CLUSTERS_MAX:
         del clusters[next(iter(clusters))]
-    return kept
+    return cluster
 
 
-class _OfThread(threading.local):
+class _ThreadClusters(threading.local):
     """The clusters of one thread, the least recently used first."""
 
     def __init__(self) -> None:
-        self.clusters: dict[tuple[str, LinkSettings], Cluster] = {}
+        self.clusters: dict[tuple[str, LinkSettings], BlockingCluster] = {}
 
 
-_of_thread = _OfThread()
+_thread = _ThreadClusters()
 
 
-def _close_links(links: dict[Address, Link]) -> None:
+def _deadline(limit_ms: int) -> Millis:
+    return Millis(monotonic_ms() + limit_ms)
+
+
+def _close_links(links: dict[Address, BlockingLink]) -> None:
     while links:
         links.popitem()[1].close()
 
 
 def _abandon(tickets: list[_Ticket]) -> None:
-    """Answers nobody waits for any longer are dropped when they come."""
+    """Drop the responses that no operation waits for, when they come."""
     for ticket in tickets:
         if ticket.link is not None:
             ticket.link.abandon(ticket.number)

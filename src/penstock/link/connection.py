@@ -1,14 +1,11 @@
-"""One conversation with a broker, without a socket.
+"""One connection to a broker, without a socket: requests to bytes, bytes to responses.
 
-Requests in, bytes out; bytes in, responses out. A broker answers in the order it was asked: an
-answer with another number than the one that is due is Malformed, and so is anything that is not
-the message it should be. After Malformed the connection is good for nothing.
+A broker responds in the order of the requests: a response with another number than the next one due
+is Malformed, and so is a body that is not the expected message. After Malformed the connection
+cannot be used any more.
 
-Bytes off a socket -> whole frames, each in memory of its own.
-
-What a frame holds may be handed on as views and outlive the connection: a frame's memory is never
-used again. A large frame is received straight into its place; small ones are copied out of one
-shared scratch area.
+Each frame has memory of its own, which is never reused: views of it may outlive the connection. A
+large frame is received directly into its memory; small ones are copied out of one shared buffer.
 """
 
 from collections import deque
@@ -17,9 +14,9 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.operation import Parts, Request, plain
+from penstock.link.operation import Parts, Request, request_of
 from penstock.link.sasl import Login, converse
-from penstock.link.settings import Address, LinkSettings
+from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.protocol.api import Api
 from penstock.protocol.framing import (
     RESPONSE_BYTES_MIN,
@@ -32,29 +29,29 @@ from penstock.protocol.framing import (
 from penstock.protocol.kio_codec import BodyReader, api_name, response_reader
 from penstock.protocol.varint import Buffer
 
-_SCRATCH_BYTES: Final = 64 << 10
+_SHARED_BUFFER_BYTES: Final = 64 << 10
 
 
-class Receiver:
-    """Gives room to receive into, and takes count of what came."""
+class FrameReceiver:
+    """Provides buffers to receive into, and cuts what was received into frames."""
 
-    __slots__ = ("_bytes_max", "_filled", "_frame", "_scratch")
+    __slots__ = ("_bytes_max", "_filled", "_frame", "_shared")
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         self._bytes_max = frame_bytes_max
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._frame: memoryview | None = None  # a frame whose size is known, not yet all there
-        self._filled = 0  # bytes in the frame, or in the scratch area while there is none
+        self._shared = memoryview(bytearray(_SHARED_BUFFER_BYTES))
+        self._frame: memoryview | None = None  # a frame of known size, not yet complete
+        self._filled = 0  # bytes in the frame, or in the shared buffer while there is none
 
-    def room(self) -> memoryview:
+    def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        place = self._scratch if self._frame is None else self._frame
-        return place[self._filled :]
+        target = self._shared if self._frame is None else self._frame
+        return target[self._filled :]
 
     def received(self, size: int) -> list[memoryview]:
-        """The frames that are complete now that so many bytes were put into `room`.
+        """The frames that are complete after `size` bytes were written to `buffer`.
 
-        A size no broker would send raises Malformed.
+        Raises Malformed for a size that no broker would send.
         """
         self._filled += size
         if self._frame is None:
@@ -66,49 +63,49 @@ class Receiver:
 
     def _cut(self) -> list[memoryview]:
         frames = []
-        start, end, scratch = 0, self._filled, self._scratch
+        start, end, shared = 0, self._filled, self._shared
         while True:
             following = frame_end(
-                scratch, start, end, bytes_min=RESPONSE_BYTES_MIN, bytes_max=self._bytes_max
+                shared, start, end, bytes_min=RESPONSE_BYTES_MIN, bytes_max=self._bytes_max
             )
             if following is None or following > end:
                 break
-            frames.append(memoryview(bytes(scratch[start + SIZE_BYTES : following])))
+            frames.append(memoryview(bytes(shared[start + SIZE_BYTES : following])))
             start = following
         if following is None:
             self._filled = end - start
-            scratch[: self._filled] = bytes(scratch[start:end])
+            shared[: self._filled] = bytes(shared[start:end])
         else:
             start += SIZE_BYTES
             self._frame = memoryview(bytearray(following - start))
             self._filled = end - start
-            self._frame[: self._filled] = scratch[start:end]
+            self._frame[: self._filled] = shared[start:end]
         return frames
 
 
 _SIZE: Final = Struct(">i")
 _CORRELATION: Final = Struct(">i")
 _ERROR: Final = Struct(">h")
-_NUMBER_LAST: Final = (1 << 31) - 1
+_NUMBER_MAX: Final = (1 << 31) - 1
 _SOFTWARE: Final = "penstock"
-_SOFTWARE_VERSION: Final = "1"  # a broker's metrics show it; it wants letters, digits, dots
+_SOFTWARE_VERSION: Final = "1"  # shown in a broker's metrics; letters, digits and dots only
 
 
-class Asked(NamedTuple):
-    """A request on its way: its number, None if no answer comes, and the bytes to send."""
+class OutgoingRequest(NamedTuple):
+    """A request to be sent: its number, None if it has no response, and its bytes."""
 
     number: int | None
     parts: Parts
 
 
-class Answer(NamedTuple):
-    """What came back for a number."""
+class Response(NamedTuple):
+    """The response to the request with a number."""
 
     number: int
-    response: Any
+    body: Any
 
 
-class _Due(NamedTuple):
+class _Pending(NamedTuple):
     number: int
     api_key: int
     version: int
@@ -116,96 +113,97 @@ class _Due(NamedTuple):
 
 
 class Connection:
-    """The state of a conversation: what the broker speaks, and which answers are due."""
+    """The state of a connection: which versions the broker offers, which responses are due."""
 
     def __init__(self, address: Address, settings: LinkSettings) -> None:
         self.address = address
         self._client_id = settings.client_id
         self._login = settings.login
-        self._receiver = Receiver(frame_bytes_max=settings.frame_bytes_max)
-        self._due: deque[_Due] = deque()
+        self._receiver = FrameReceiver(frame_bytes_max=settings.response_bytes_max)
+        self._pending: deque[_Pending] = deque()
         self._number = 0
         self._offered: dict[int, range] = {}
-        self.features: dict[str, int] = {}  # finalized, by name: the level the cluster agreed on
+        self.features: dict[str, int] = {}  # finalized features of the cluster: name to level
 
     @property
-    def waiting(self) -> int:
-        """Requests without an answer."""
-        return len(self._due)
+    def in_flight(self) -> int:
+        """Requests without a response."""
+        return len(self._pending)
 
     def open(self, nonce: str = "") -> Generator[Request, Any, None]:
-        """What must be asked before anything else; each request is answered before the next.
+        """The requests before any other; each needs its response before the next.
 
         A login needs a nonce that was never used before.
         """
-        yield from self._learn_versions()
+        yield from self._negotiate_versions()
         if self._login is not None:
             yield from self._log_in(self._login, nonce)
 
-    def _learn_versions(self) -> Generator[Request, Any, None]:
-        answer = yield _ask_versions(last=4)
-        if answer.error_code == ErrorCode.unsupported_version:
-            told = {row.api_key: row.max_version for row in answer.api_keys}
-            answer = yield _ask_versions(last=told.get(Api.API_VERSIONS, 0))
-        if answer.error_code != ErrorCode.none:
+    def _negotiate_versions(self) -> Generator[Request, Any, None]:
+        response = yield _versions_request(version=4)
+        if response.error_code == ErrorCode.unsupported_version:
+            newest = {row.api_key: row.max_version for row in response.api_keys}
+            response = yield _versions_request(version=newest.get(Api.API_VERSIONS, 0))
+        if response.error_code != ErrorCode.none:
             raise Refused(
-                ErrorCode(answer.error_code), f"broker {self.address} does not say what it speaks"
+                ErrorCode(response.error_code),
+                f"broker {self.address} does not list its API versions",
             )
         self._offered = {
-            row.api_key: range(row.min_version, row.max_version + 1) for row in answer.api_keys
+            row.api_key: range(row.min_version, row.max_version + 1) for row in response.api_keys
         }
-        for row in getattr(answer, "finalized_features", ()):
+        for row in getattr(response, "finalized_features", ()):
             self.features[row.name] = row.max_version_level
 
     def _log_in(self, login: Login, nonce: str) -> Generator[Request, Any, None]:
-        answer = yield plain(Api.SASL_HANDSHAKE, least=1, mechanism=login.mechanism)
-        if answer.error_code != ErrorCode.none:
+        response = yield request_of(Api.SASL_HANDSHAKE, version_min=1, mechanism=login.mechanism)
+        if response.error_code != ErrorCode.none:
             raise Refused(
-                ErrorCode(answer.error_code),
-                f"broker {self.address} does not take {login.mechanism}; it takes"
-                f" {', '.join(answer.mechanisms) or 'no login on this port'}",
+                ErrorCode(response.error_code),
+                f"broker {self.address} does not support {login.mechanism}; it supports"
+                f" {', '.join(response.mechanisms) or 'no login on this port'}",
             )
         conversation = converse(login, nonce)
         message = next(conversation)
         while True:
-            answer = yield plain(Api.SASL_AUTHENTICATE, auth_bytes=message)
-            if answer.error_code != ErrorCode.none:
+            response = yield request_of(Api.SASL_AUTHENTICATE, auth_bytes=message)
+            if response.error_code != ErrorCode.none:
                 raise Refused(
-                    ErrorCode(answer.error_code),
-                    f"broker {self.address} does not let {login.username} in:"
-                    f" {answer.error_message}",
+                    ErrorCode(response.error_code),
+                    f"broker {self.address} refuses the login of {login.username}:"
+                    f" {response.error_message}",
                 )
             try:
-                message = conversation.send(bytes(answer.auth_bytes))
+                message = conversation.send(bytes(response.auth_bytes))
             except StopIteration:
                 return
 
     def version_of(self, request: Request) -> int:
-        """The newest version that the broker, we and the asker have in common."""
+        """The newest version that the broker, this client and the request have in common."""
         if request.api_key == Api.API_VERSIONS:
-            return request.last
+            return request.version_max
         ours, theirs = request.versions, self._offered.get(request.api_key, range(0))
-        least, stop = max(ours.start, theirs.start), min(ours.stop, theirs.stop)
-        if least >= stop:
+        first, stop = max(ours.start, theirs.start), min(ours.stop, theirs.stop)
+        if first >= stop:
             raise Refused(ErrorCode.unsupported_version, self._no_version(request, ours, theirs))
         return stop - 1
 
     def _no_version(self, request: Request, ours: range, theirs: range) -> str:
         name = api_name(request.api_key) or f"API {request.api_key}"
-        wanted = f"{ours.start} to {ours.stop - 1}" if ours else "no version"
+        needed = f"{ours.start} to {ours.stop - 1}" if ours else "no version"
         if not theirs:
-            return f"broker {self.address} does not serve {name}; versions {wanted} are needed"
+            return f"broker {self.address} does not serve {name}; versions {needed} are needed"
         return (
             f"broker {self.address} serves {name} in versions {theirs.start} to {theirs.stop - 1},"
-            f" {wanted} is needed: the broker is too old or too new for this"
+            f" {needed} is needed: the broker is too old or too new"
         )
 
-    def ask(self, request: Request) -> Asked:
-        """Give a request its version and number; the parts must be sent in the order of asking."""
+    def write(self, request: Request) -> OutgoingRequest:
+        """Give a request its version and number; requests must be sent in the order of calls."""
         version = self.version_of(request)
         body = request.write(version)
         number = self._number
-        self._number = number + 1 if number < _NUMBER_LAST else 0
+        self._number = number + 1 if number < _NUMBER_MAX else 0
         header = write_request_header(
             api_key=request.api_key,
             api_version=version,
@@ -214,63 +212,84 @@ class Connection:
         )
         size = len(header) + sum(map(len, body))
         start = _SIZE.pack(size) + header
-        if not request.is_answered:
-            return Asked(None, (start, *body))
-        self._due.append(_Due(number, request.api_key, version, request.reader(version)))
-        return Asked(number, (start, *body))
+        if not request.has_response:
+            return OutgoingRequest(None, (start, *body))
+        self._pending.append(_Pending(number, request.api_key, version, request.reader(version)))
+        return OutgoingRequest(number, (start, *body))
 
-    def room(self) -> memoryview:
+    def buffer(self) -> memoryview:
         """Where the next bytes from the broker go."""
-        return self._receiver.room()
+        return self._receiver.buffer()
 
-    def received(self, size: int) -> list[Answer]:
-        """The answers that are complete now that so many bytes were put into `room`."""
+    def received(self, size: int) -> list[Response]:
+        """The responses that are complete after `size` bytes were written to `buffer`."""
         try:
-            return [self._answer(frame) for frame in self._receiver.received(size)]
+            return [self._read_response(frame) for frame in self._receiver.received(size)]
         except Malformed as error:
             raise Malformed(self._explained(error), error.position) from error
 
-    def _answer(self, frame: memoryview) -> Answer:
+    def _read_response(self, frame: memoryview) -> Response:
         (number,) = _CORRELATION.unpack_from(frame)
-        if not self._due:
-            raise Malformed(f"answer {number} to a question nobody asked", 0)
-        due = self._due[0]
-        if number != due.number:
-            raise Malformed(f"answer {number} where {due.number} was due", 0)
+        if not self._pending:
+            raise Malformed(f"response {number} to no request", 0)
+        pending = self._pending[0]
+        if number != pending.number:
+            raise Malformed(f"response {number} where {pending.number} was due", 0)
         position = _CORRELATION.size
-        if response_has_tags(due.api_key, due.version):
+        if response_has_tags(pending.api_key, pending.version):
             position = skip_tagged_fields(frame, position, len(frame))
-        response, _ = due.read(frame, position)
-        self._due.popleft()
-        return Answer(number, response)
+        body, _ = pending.read(frame, position)
+        self._pending.popleft()
+        return Response(number, body)
 
     def _explained(self, error: Malformed) -> str:
         if not self._offered:
             return (
-                f"what answers at {self.address} does not speak Kafka ({error.reason}): check the"
-                " port, and whether this listener wants TLS"
+                f"the server at {self.address} does not speak the Kafka protocol ({error.reason}):"
+                " check the port, and whether this listener requires TLS"
             )
-        asked = f" to {api_name(self._due[0].api_key)}" if self._due else ""
-        return f"broker {self.address} sent rubbish in answer{asked}: {error.reason}"
+        request = f" to {api_name(self._pending[0].api_key)}" if self._pending else ""
+        return f"broker {self.address} sent an invalid response{request}: {error.reason}"
 
     def lost(self, reason: str) -> str:
-        """What to tell a person when the connection ends with answers due."""
+        """The message for a connection that ended while responses were due."""
         if not self._offered:
             return (
-                f"broker {self.address} ended the connection while greeting ({reason}): check that"
-                " it is a Kafka listener, and whether it wants TLS or a login"
+                f"broker {self.address} closed the connection during the handshake ({reason}):"
+                " check that it is a Kafka listener, and whether it requires TLS or a login"
             )
-        if not self._due:
-            return f"broker {self.address} ended the connection ({reason})"
-        due = self._due[0]
+        if not self._pending:
+            return f"broker {self.address} closed the connection ({reason})"
+        pending = self._pending[0]
         return (
-            f"broker {self.address} ended the connection ({reason}) before it answered"
-            f" {api_name(due.api_key)} version {due.version}"
+            f"broker {self.address} closed the connection ({reason}) before the response to"
+            f" {api_name(pending.api_key)} version {pending.version}"
         )
 
 
-def _ask_versions(*, last: int) -> Request:
-    asked = plain(
+def connect_timeout(address: Address, settings: LinkSettings) -> UnreachableError:
+    """The failure of a connection that was not accepted in time."""
+    return UnreachableError(
+        f"broker {address} did not accept the connection in {settings.connect_timeout_ms} ms: check"
+        " the address and the network"
+    )
+
+
+def cannot_connect(address: Address, error: OSError) -> UnreachableError:
+    """The failure of a connection that was refused."""
+    return UnreachableError(
+        f"cannot connect to broker {address} ({error}): check that it is running"
+    )
+
+
+def response_timeout(address: Address, request: Request, limit_ms: int) -> TimeoutError:
+    """The failure of a request without a response in time."""
+    name = api_name(request.api_key)
+    return TimeoutError(f"broker {address} did not respond to {name} in {limit_ms} ms")
+
+
+def _versions_request(*, version: int) -> Request:
+    request = request_of(
         Api.API_VERSIONS,
         client_software_name=_SOFTWARE,
         client_software_version=_SOFTWARE_VERSION,
@@ -281,7 +300,7 @@ def _ask_versions(*, last: int) -> Request:
         oldest = response_reader(Api.API_VERSIONS, 0)
 
         def read(buffer: Buffer, position: int) -> tuple[Any, int]:
-            # A broker that does not know this version says so in version 0.
+            # A broker that does not know this version responds in version 0.
             if len(buffer) - position >= _ERROR.size:
                 (code,) = _ERROR.unpack_from(buffer, position)
                 if code == ErrorCode.unsupported_version:
@@ -290,4 +309,4 @@ def _ask_versions(*, last: int) -> Request:
 
         return read
 
-    return Request(int(Api.API_VERSIONS), asked.write, reader, last=last)
+    return Request(int(Api.API_VERSIONS), request.write, reader, version_max=version)

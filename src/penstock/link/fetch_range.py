@@ -1,9 +1,9 @@
-"""A range of one partition's offsets as raw batches, in chunks, the next one always under way.
+"""Fetch a range of a partition's offsets as raw batches, in chunks; the next is always in flight.
 
-Every chunk is whole batches back to back, exactly as the leader holds them: the first may begin
-before the range and the last may end after it, so whoever opens them cuts by offset. Compaction's
-gaps are passed over. Follows the leader when it moves; a range that is no longer there, or a topic
-that was deleted and created again, is refused, never passed over.
+A chunk is whole batches, exactly as the leader stores them: the first may begin before the range
+and the last may end after it, so the reader cuts by offset. Gaps of compaction are skipped. Follows
+the leader when it moves; a range that is no longer in the log, or a topic that was deleted and
+created again, is refused, never skipped.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,17 @@ from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
-from penstock.link.operation import FAILURES, Begin, Finish, Give, Pause, Request, Steps, plain
-from penstock.link.routing import Located, Routes, StreamOperation
+from penstock.link.operation import (
+    FAILURES,
+    Emit,
+    Pause,
+    Receive,
+    Request,
+    Send,
+    Steps,
+    request_of,
+)
+from penstock.link.routing import PartitionRoute, Routes, StreamOperation
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
 from penstock.protocol.api import Api
 from penstock.protocol.batch import HEADER_BYTES, check_stored_batch, iterate_headers, read_header
@@ -27,49 +36,49 @@ from penstock.protocol.messages.fetch_response import (
     read_fetch_answer,
 )
 
-_EMPTY_ANSWERS_MAX: Final = 3  # with offsets to come: then there is nothing between
-_ID_REFRESHES_MAX: Final = 4  # with about 50, 100 and 200 ms between: a broker may lag behind
+_EMPTY_RESPONSES_MAX: Final = 3  # though the log is longer: then the rest of the range is a gap
+_ID_REFRESHES_MAX: Final = 4  # with about 50, 100 and 200 ms between: metadata may lag
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How a range is read."""
+    """How a range is fetched."""
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
-    chunk_bytes: int = 8 << 20  # a batch larger than this still comes whole
-    wait_ms: int = 500  # how long the broker may wait for bytes that are not there yet
-    stall_ms: int = 60_000  # without progress for so long, the range will not be there
-    checks_crc: bool = False  # `columns` does it anyhow when it opens batches
+    chunk_bytes: int = 8 << 20  # a larger batch still comes whole
+    wait_ms: int = 500  # how long the broker may wait for more bytes
+    stall_ms: int = 60_000  # without progress for this long the range counts as missing
+    checks_crc: bool = False  # `columns` checks it when it opens batches
 
 
-USUAL_FETCH: Final = FetchSettings()
+DEFAULT_FETCH: Final = FetchSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole batches, and what the leader said of the partition when it sent them."""
+    """Whole batches, and the state of the partition when the leader sent them."""
 
     records: memoryview
-    aborted: tuple[Aborted, ...]  # transactions whose records here do not count
-    start_offset: Offset  # asked for
-    end_offset: Offset  # the next to ask for
+    aborted: tuple[Aborted, ...]  # transactions whose records are to be skipped
+    start_offset: Offset  # as requested
+    end_offset: Offset  # the next to request
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
 
 
-class OffsetGone(Refused):
-    """The range asked for is not in the log (any longer)."""
+class OffsetOutOfRange(Refused):
+    """The range is not, or no longer, in the log."""
 
     def __init__(
         self, partition: TopicPartition, offset: Offset, *, start_offset: Offset, end_offset: Offset
     ) -> None:
         if offset < start_offset:
-            why = f"it starts at {start_offset}: retention or a deletion has passed this offset"
+            reason = f"it starts at {start_offset}: retention or a deletion removed this offset"
         else:
-            why = f"it ends at {end_offset}: the topic was made again, or lost records"
+            reason = f"it ends at {end_offset}: the topic was created again, or lost records"
         super().__init__(
-            ErrorCode.offset_out_of_range, f"offset {offset} is not in {partition}; {why}"
+            ErrorCode.offset_out_of_range, f"offset {offset} is not in {partition}; {reason}"
         )
         self.partition = partition
         self.offset = offset
@@ -78,7 +87,7 @@ class OffsetGone(Refused):
 
 
 class TopicRecreated(Refused):
-    """The range belongs to a topic that was deleted; another one has its name now."""
+    """The range belongs to a deleted topic; another one has its name now."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -93,27 +102,27 @@ def fetch_range(
     end: Offset,
     *,
     topic_id: TopicId | None = None,
-    settings: FetchSettings = USUAL_FETCH,
+    settings: FetchSettings = DEFAULT_FETCH,
 ) -> StreamOperation[Chunk]:
-    """The batches that hold the offsets from `start` to before `end`, in order.
+    """The batches with the offsets from `start` to before `end`, in order.
 
     With a topic id, a topic created again under the same name is refused: TopicRecreated.
     """
     return StreamOperation(
-        lambda routes: _Reading(routes, partition, start, end, topic_id, settings).steps()
+        lambda routes: _RangeReader(routes, partition, start, end, topic_id, settings).steps()
     )
 
 
 class _Empty(NamedTuple):
-    """No whole batch came."""
+    """A response without a whole batch."""
 
-    available: Offset  # there are offsets up to here; -1: that was not said
-    is_gap: bool  # not a byte came, though the log goes on beyond the range
-    throttle_ms: int  # how long the broker asks to be left alone
+    available: Offset  # the log reaches up to here; -1: unknown
+    is_gap: bool  # no bytes, though the log reaches beyond the range
+    throttle_ms: int  # how long the broker wants the client to pause
 
 
-class _Reading:
-    """One range being read. `_offset` is the next to ask for."""
+class _RangeReader:
+    """One range that is being fetched. `_offset` is the next to request."""
 
     def __init__(
         self,
@@ -131,84 +140,84 @@ class _Reading:
         self._topic_id = topic_id
         self._settings = settings
         self._chunk_bytes = settings.chunk_bytes
-        self._ticket: Any = None  # the next chunk, if it is under way
-        self._empty_answers = 0
+        self._ticket: Any = None  # the next chunk, if it is in flight
+        self._empty_responses = 0
         self._progress_at = routes.clock()
 
     def steps(self) -> Steps[None]:
         what = f"fetch {self._partition} from offset {self._offset}"
         while self._offset < self._end:
-            came = yield from self._routes.patiently(what, self._attempt, self._doubt)
-            if isinstance(came, _Empty):
-                self._bear(came)
-                yield Pause(came.throttle_ms)
+            fetched = yield from self._routes.with_retries(what, self._attempt, self._invalidate)
+            if isinstance(fetched, _Empty):
+                self._on_empty_response(fetched)
+                yield Pause(fetched.throttle_ms)
                 continue
             if self._offset < self._end:
-                yield from self._begin_early()
-            if len(came.records):
-                yield Give(came)
-                self._progress_at = self._routes.clock()  # the reader's own time is no stall
-            del came  # or its memory would be held until the next has come
+                yield from self._send_early()
+            if len(fetched.records):
+                yield Emit(fetched)
+                self._progress_at = self._routes.clock()  # time in the consumer is no stall
+            del fetched  # else its memory is kept until the next one has arrived
 
-    def _doubt(self) -> None:
+    def _invalidate(self) -> None:
         self._ticket = None
-        self._routes.doubt_topics([self._partition.topic])
+        self._routes.invalidate_topics([self._partition.topic])
 
-    def _begin_early(self) -> Steps[None]:
+    def _send_early(self) -> Steps[None]:
         try:
-            self._ticket = yield from self._begin()
+            self._ticket = yield from self._send()
         except FAILURES:
-            self._ticket = None  # the next attempt finds out why, and is patient
+            self._ticket = None  # the next attempt reports the failure, or retries
 
     def _attempt(self) -> Steps[Chunk | _Empty]:
         ticket, self._ticket = self._ticket, None
         if ticket is None:
-            ticket = yield from self._begin()
-        answer = yield Finish(ticket)
-        code, row = _only_row(answer, self._partition)
+            ticket = yield from self._send()
+        response = yield Receive(ticket)
+        code, row = _only_row(response, self._partition)
         if code is ErrorCode.offset_out_of_range:
-            raise (yield from self._gone())
+            raise (yield from self._out_of_range())
         if code is not ErrorCode.none:
             raise Refused(code, f"fetch {self._partition} at offset {self._offset}: {code.name}")
         if row is None:
-            return _Empty(NO_OFFSET, False, answer.throttle_ms)
+            return _Empty(NO_OFFSET, False, response.throttle_ms)
         try:
-            return self._take(row, answer.throttle_ms)
+            return self._take(row, response.throttle_ms)
         except Malformed as error:
             raise Malformed(
                 f"{self._partition} at offset {self._offset}: {error.reason}", error.position
             ) from error
 
-    def _begin(self) -> Steps[Any]:
-        place = yield from self._located()
-        return (yield Begin(place.address, self._request(place.leader_epoch)))
+    def _send(self) -> Steps[Any]:
+        route = yield from self._route()
+        return (yield Send(route.address, self._request(route.leader_epoch)))
 
-    def _located(self) -> Steps[Located]:
-        """Where the partition of this topic id is led. Known metadata may be of the topic before
-        or after it: only a fresh answer decides that the topic is gone.
+    def _route(self) -> Steps[PartitionRoute]:
+        """The leader of the partition of this topic id. Cached metadata may be of the topic before
+        or after it: only a fresh response proves that the topic was deleted.
         """
         topic = self._partition.topic
         for refresh in range(_ID_REFRESHES_MAX + 1):
             if refresh > 1:
                 yield Pause(self._routes.backoff_ms(refresh - 1))
             if refresh:
-                self._routes.doubt_topics([topic])
-            place = (yield from self._routes.located([self._partition]))[self._partition]
+                self._routes.invalidate_topics([topic])
+            route = (yield from self._routes.routes_to([self._partition]))[self._partition]
             if self._topic_id is None:
-                self._topic_id = place.topic_id
-            if place.topic_id == self._topic_id:
-                return place
+                self._topic_id = route.topic_id
+            if route.topic_id == self._topic_id:
+                return route
         raise TopicRecreated(topic)
 
     def _request(self, leader_epoch: int) -> Request:
         name, index = self._partition
-        wanted = {
+        row = {
             "partition": index,
             "current_leader_epoch": leader_epoch,
             "fetch_offset": self._offset,
             "partition_max_bytes": self._chunk_bytes,
         }
-        asked = plain(
+        fields = request_of(
             Api.FETCH,
             replica_id=-1,
             max_wait=self._settings.wait_ms,
@@ -216,10 +225,10 @@ class _Reading:
             max_bytes=self._chunk_bytes,
             isolation_level=int(self._settings.isolation),
             session_epoch=-1,
-            topics=[{"topic": name, "topic_id": self._topic_id, "partitions": [wanted]}],
+            topics=[{"topic": name, "topic_id": self._topic_id, "partitions": [row]}],
         )
-        last = asked.last if self._topic_id is not None else TOPIC_IDS_FROM - 1
-        return Request(asked.api_key, asked.write, _fetch_reader, least=LEAST_VERSION, last=last)
+        version_max = fields.version_max if self._topic_id is not None else TOPIC_IDS_FROM - 1
+        return Request(fields.api_key, fields.write, _fetch_reader, LEAST_VERSION, version_max)
 
     def _take(self, row: FetchedPartition, throttle_ms: int) -> Chunk | _Empty:
         start = self._offset
@@ -230,7 +239,7 @@ class _Reading:
             is_gap = available >= self._end and not len(row.records)
             return _Empty(Offset(available), is_gap, throttle_ms)
         self._offset = min(following, self._end)
-        self._empty_answers = 0
+        self._empty_responses = 0
         return Chunk(
             records,
             row.aborted,
@@ -242,12 +251,12 @@ class _Reading:
         )
 
     def _whole_batches(self, records: memoryview) -> tuple[memoryview, Offset]:
-        """The batches of the range, and the offset behind them."""
+        """The batches of the range, and the offset after them."""
         first = last = 0
         following = self._offset
         for position, header in iterate_headers(records):
             if header.base_offset >= self._end:
-                following = self._end  # a gap reaches to the end of the range
+                following = self._end  # a gap up to the end of the range
                 break
             if last > first and header.base_offset < following:
                 raise Malformed(f"offset {header.base_offset} comes after {following}", position)
@@ -259,31 +268,30 @@ class _Reading:
             else:
                 following = header.end_offset
         if not last and len(records):
-            self._make_room(records)
+            self._request_more(records)
         return records[first:last], following
 
-    def _make_room(self, records: memoryview) -> None:
-        """The first batch was cut: ask for all of it."""
+    def _request_more(self, records: memoryview) -> None:
+        """The first batch was cut: request all of it."""
         self._chunk_bytes *= 2
         if len(records) >= HEADER_BYTES:
             self._chunk_bytes = max(self._chunk_bytes, read_header(records).size_bytes)
 
-    def _bear(self, came: _Empty) -> None:
-        """Make sense of an answer without records."""
-        self._empty_answers += came.is_gap
-        if self._empty_answers >= _EMPTY_ANSWERS_MAX:
-            self._offset = self._end  # compaction has left nothing up to the end
+    def _on_empty_response(self, empty: _Empty) -> None:
+        self._empty_responses += empty.is_gap
+        if self._empty_responses >= _EMPTY_RESPONSES_MAX:
+            self._offset = self._end  # compaction left nothing up to the end
         elif self._routes.clock() - self._progress_at > self._settings.stall_ms:
             raise TimeoutError(
-                f"{self._partition} has {_kind(self._settings.isolation)} offsets up to"
-                f" {came.available} only, {self._end} was waited for in vain"
+                f"{self._partition} has {_kind(self._settings.isolation)} offsets only up to"
+                f" {empty.available}, and {self._end} did not arrive in time"
             )
 
-    def _gone(self) -> Steps[Refused]:
-        """Tell what there is instead."""
+    def _out_of_range(self) -> Steps[Refused]:
+        """The refusal, with the offsets that the log has."""
         earliest = yield from list_offsets({self._partition: EARLIEST})(self._routes)
         latest = yield from list_offsets({self._partition: LATEST})(self._routes)
-        return OffsetGone(
+        return OffsetOutOfRange(
             self._partition,
             self._offset,
             start_offset=earliest[self._partition].offset,
@@ -296,11 +304,11 @@ def _kind(isolation: Isolation) -> str:
 
 
 def _only_row(
-    answer: FetchAnswer, partition: TopicPartition
+    response: FetchAnswer, partition: TopicPartition
 ) -> tuple[ErrorCode, FetchedPartition | None]:
-    if answer.error_code:
-        return ErrorCode(answer.error_code), None
-    for row in answer.partitions:
+    if response.error_code:
+        return ErrorCode(response.error_code), None
+    for row in response.partitions:
         if row.partition == partition.partition:
             return ErrorCode(row.error_code), row
     return ErrorCode.none, None

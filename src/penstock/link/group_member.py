@@ -1,9 +1,9 @@
-"""A member of a group whose members agree among themselves: any protocol type, opaque bytes.
+"""A member of a classic group with any protocol type and opaque metadata and assignments.
 
-The broker keeps the roll and picks a leader; the leader hands out assignments; everybody learns
-theirs. Used to elect one among several nodes. What a member was told holds until `on_lost` is
-called, and that happens at the latest when the session would have ended: a member cut off from its
-broker stops believing before the others can have gone on without it.
+The broker tracks the members and picks a leader; the leader makes the assignments; each member gets
+its own. Used to elect one of several nodes. A generation is valid until `on_lost` is called, which
+is at the latest when the session would have ended: a member that is cut off from its broker gives
+up its assignment before another can get it.
 """
 
 import asyncio
@@ -14,44 +14,45 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.aio import Cluster
-from penstock.link.operation import plain
-from penstock.link.routing import Coordinates
+from penstock.link.aio import AsyncCluster
+from penstock.link.operation import request_of
+from penstock.link.routing import CoordinatorKind
 from penstock.protocol.api import Api
 
 logger: Final = logging.getLogger(__name__)
 
 _SECOND_MS: Final = 1000
 _LEAVE_MS: Final = 2_000
-_ANSWER_SLACK_MS: Final = 5_000  # a join is held for the rebalance timeout, then answered
+_RESPONSE_SLACK_MS: Final = 5_000  # the response to a join waits for the rebalance timeout
 
-# Told of another generation or another life: join again. Told of another broker: find it.
-_START_OVER: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
+# The broker does not know this member or generation: join as a new member.
+_UNKNOWN_MEMBER: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
+# Another broker coordinates the group: find it.
 _MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Which group, and how it lives."""
+    """Which group, and its timeouts."""
 
     group: str
-    protocol_type: str  # of the whole group; the broker refuses members of another
-    protocol: str  # how assignments are made; all members must have one in common
+    protocol_type: str  # of the whole group; the broker refuses members with another one
+    protocol: str  # how assignments are made; the same for all members
     session_ms: int = 10_000
     rebalance_ms: int = 10_000
     heartbeat_ms: int = 3_000
-    instance_id: str | None = None  # a static member: a restart does not move anything
+    instance_id: str | None = None  # a static member: a restart causes no rebalance
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """What a member knows of its group until it is told otherwise."""
+class GroupGeneration:
+    """A generation of the group, as one member knows it."""
 
     generation: int
     member_id: str
     leader_id: str
     assignment: bytes  # this member's own
-    members: Mapping[str, bytes]  # metadata by member id; known to the leader only
+    members: Mapping[str, bytes]  # metadata by member id; only the leader has it
 
     @property
     def is_leader(self) -> bool:
@@ -61,23 +62,22 @@ class Joined:
 Assign: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 
 
-class Membership:
-    """Joins, keeps alive, joins again, until `leave`. Runs on its own connections.
+class GroupMember:
+    """Joins, sends heartbeats and joins again until `leave`. Uses connections of its own.
 
-    `assign` is called on the leader with every member's metadata and returns every member's
-    assignment. `on_joined` and `on_lost` alternate, and neither runs while the other does: an
-    `on_joined` that still runs when the generation ends is cancelled first. Heartbeats go on
-    while it runs.
+    The leader calls `assign` with every member's metadata; it returns every member's assignment.
+    `on_joined` and `on_lost` alternate, and neither runs while the other does: an `on_joined` that
+    still runs when the generation ends is cancelled first. Heartbeats continue while it runs.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: AsyncCluster,
         settings: GroupSettings,
         *,
         metadata: Callable[[], bytes],
         assign: Assign,
-        on_joined: Callable[[Joined], Awaitable[None]],
+        on_joined: Callable[[GroupGeneration], Awaitable[None]],
         on_lost: Callable[[str], Awaitable[None]],
     ) -> None:
         self._cluster = cluster
@@ -87,24 +87,24 @@ class Membership:
         self._on_joined = on_joined
         self._on_lost = on_lost
         self._member_id = ""
-        self._joined: Joined | None = None
-        self._failed_tries = 0
+        self._generation: GroupGeneration | None = None
+        self._failed_attempts = 0
         self._task: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
         self._session_seconds = settings.session_ms / _SECOND_MS
 
     @property
-    def joined(self) -> Joined | None:
-        """The present generation; None while there is none to believe in."""
-        return self._joined
+    def generation(self) -> GroupGeneration | None:
+        """The current generation; None while there is none."""
+        return self._generation
 
     def start(self) -> None:
-        """Begin to join; returns at once."""
-        assert self._task is None, "a membership is started once"
-        self._task = asyncio.create_task(self._live(), name=f"member of {self._settings.group}")
+        """Start to join; returns immediately."""
+        assert self._task is None, "a member is started once"
+        self._task = asyncio.create_task(self._run(), name=f"member of {self._settings.group}")
 
     async def leave(self) -> None:
-        """Leave in good order, so that the others need not wait for the session to end."""
+        """Leave the group, so that the others need not wait for the session to end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -115,40 +115,42 @@ class Membership:
                     Api.LEAVE_GROUP,
                     timeout_ms=_LEAVE_MS,
                     member_id=self._member_id,
-                    members=[{"member_id": self._member_id, "reason": "the node stops"}],
+                    members=[{"member_id": self._member_id, "reason": "the node is stopping"}],
                 )
         await self._cluster.close()
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
-                joined, believed_until = await self._join()
-                self._failed_tries = 0
-                self._joined = joined
-                self._telling = asyncio.create_task(self._tell(joined))
-                reason = await self._stay(joined, believed_until)
+                generation, valid_until = await self._join()
+                self._failed_attempts = 0
+                self._generation = generation
+                self._notifying = asyncio.create_task(self._notify(generation))
+                reason = await self._send_heartbeats(generation, valid_until)
             except (OSError, Malformed) as failure:
                 reason = str(failure)
-                self._cluster.routes.doubt_coordinator(Coordinates.GROUP, self._settings.group)
+                self._invalidate_coordinator()
             except Refused as refusal:
                 reason = str(refusal)
-                self._heed(refusal.code)
+                self._on_error(refusal.code)
             await self._lose(reason)
-            await self._rest()
+            await self._back_off()
 
-    async def _tell(self, joined: Joined) -> None:
+    async def _notify(self, generation: GroupGeneration) -> None:
         try:
-            await self._on_joined(joined)
+            await self._on_joined(generation)
         except Exception:
-            logger.exception("group %s was joined, to no avail", self._settings.group)
+            logger.exception(
+                "group %s: the callback for a joined group failed", self._settings.group
+            )
 
-    async def _join(self) -> tuple[Joined, float]:
-        """The new generation, and until when it may be believed without a heartbeat."""
+    async def _join(self) -> tuple[GroupGeneration, float]:
+        """The new generation, and until when it is valid without a heartbeat."""
         settings = self._settings
-        answer = await self._call(
+        response = await self._call(
             Api.JOIN_GROUP,
-            least=5,
-            timeout_ms=settings.rebalance_ms + _ANSWER_SLACK_MS,
+            version_min=5,
+            timeout_ms=settings.rebalance_ms + _RESPONSE_SLACK_MS,
             session_timeout=settings.session_ms,
             rebalance_timeout=settings.rebalance_ms,
             member_id=self._member_id,
@@ -156,24 +158,24 @@ class Membership:
             protocol_type=settings.protocol_type,
             protocols=[{"name": settings.protocol, "metadata": self._metadata()}],
         )
-        if answer.error_code == ErrorCode.member_id_required:
-            self._member_id = answer.member_id
+        if response.error_code == ErrorCode.member_id_required:
+            self._member_id = response.member_id
             return await self._join()
-        self._accept(answer, "join")
-        self._member_id = answer.member_id
-        members = {row.member_id: bytes(row.metadata) for row in answer.members}
-        assignments = self._assign(members) if answer.leader == answer.member_id else {}
-        return await self._sync(answer, members, assignments)
+        self._accept(response, "join")
+        self._member_id = response.member_id
+        members = {row.member_id: bytes(row.metadata) for row in response.members}
+        assignments = self._assign(members) if response.leader == response.member_id else {}
+        return await self._sync(response, members, assignments)
 
     async def _sync(
         self, joined: Any, members: Mapping[str, bytes], assignments: Mapping[str, bytes]
-    ) -> tuple[Joined, float]:
-        # The broker counts the session from when this arrives, which is later than now.
-        believed_until = asyncio.get_running_loop().time() + self._session_seconds
-        answer = await self._call(
+    ) -> tuple[GroupGeneration, float]:
+        # The session starts when this arrives at the broker, which is later than now.
+        valid_until = asyncio.get_running_loop().time() + self._session_seconds
+        response = await self._call(
             Api.SYNC_GROUP,
-            least=3,
-            timeout_ms=self._settings.rebalance_ms + _ANSWER_SLACK_MS,
+            version_min=3,
+            timeout_ms=self._settings.rebalance_ms + _RESPONSE_SLACK_MS,
             generation_id=joined.generation_id,
             member_id=self._member_id,
             group_instance_id=self._settings.instance_id,
@@ -184,82 +186,94 @@ class Membership:
                 for member_id, assignment in assignments.items()
             ],
         )
-        self._accept(answer, "sync")
-        assignment = bytes(answer.assignment)
-        told = Joined(joined.generation_id, self._member_id, joined.leader, assignment, members)
-        return told, believed_until
+        self._accept(response, "sync")
+        generation = GroupGeneration(
+            joined.generation_id,
+            self._member_id,
+            joined.leader,
+            bytes(response.assignment),
+            members,
+        )
+        return generation, valid_until
 
-    async def _stay(self, joined: Joined, believed_until: float) -> str:
-        """Heartbeats, until there is a reason to join again."""
+    async def _send_heartbeats(self, generation: GroupGeneration, valid_until: float) -> str:
+        """Until there is a reason to join again, which is returned."""
         loop = asyncio.get_running_loop()
         while True:
-            left = believed_until - loop.time()
+            left = valid_until - loop.time()
             await asyncio.sleep(min(self._settings.heartbeat_ms / _SECOND_MS, max(left, 0)))
             sent_at = loop.time()
-            left = believed_until - sent_at
+            left = valid_until - sent_at
             if left <= 0:
-                return "no heartbeat was answered while the session lasted"
-            code = await self._beat(joined, int(left * _SECOND_MS))
+                return "the session ended without a response to a heartbeat"
+            code = await self._heartbeat(generation, int(left * _SECOND_MS))
             if code is ErrorCode.none:
-                believed_until = sent_at + self._session_seconds
+                valid_until = sent_at + self._session_seconds
             elif code is not None:
-                self._heed(code)
-                return f"the heartbeat was answered with {code.name}"
+                self._on_error(code)
+                return f"the response to a heartbeat was {code.name}"
 
-    async def _beat(self, joined: Joined, left_ms: int) -> ErrorCode | None:
-        """The code the broker answers; None when it could not be asked, which is no verdict yet."""
+    async def _heartbeat(self, generation: GroupGeneration, left_ms: int) -> ErrorCode | None:
+        """The broker's code; None if there was no response, which decides nothing yet."""
         try:
             async with asyncio.timeout(left_ms / _SECOND_MS):
-                answer = await self._call(
+                response = await self._call(
                     Api.HEARTBEAT,
                     timeout_ms=min(left_ms, self._settings.heartbeat_ms),
-                    generation_id=joined.generation,
-                    member_id=joined.member_id,
+                    generation_id=generation.generation,
+                    member_id=generation.member_id,
                     group_instance_id=self._settings.instance_id,
                 )
         except OSError:
             return None
-        except Refused as refusal:  # no coordinator just now
+        except Refused as refusal:  # no coordinator at present
             return None if refusal.code.retriable else refusal.code
-        code = ErrorCode(answer.error_code)
+        code = ErrorCode(response.error_code)
         if code in _MOVED or code is ErrorCode.coordinator_load_in_progress:
-            self._heed(code)
+            self._on_error(code)
             return None
         return code
 
-    async def _call(self, api: Api, /, *, least: int = 0, timeout_ms: int, **fields: Any) -> Any:
-        request = plain(api, least=least, group_id=self._settings.group, **fields)
+    async def _call(
+        self, api: Api, /, *, version_min: int = 0, timeout_ms: int, **fields: Any
+    ) -> Any:
+        group = self._settings.group
+        request = request_of(api, version_min=version_min, group_id=group, **fields)
         return await self._cluster.run(
-            lambda routes: routes.ask_coordinator(
-                Coordinates.GROUP, self._settings.group, request, timeout_ms
+            lambda routes: routes.send_to_coordinator(
+                CoordinatorKind.GROUP, group, request, timeout_ms
             )
         )
 
-    def _accept(self, answer: Any, step: str) -> None:
-        code = ErrorCode(answer.error_code)
+    def _accept(self, response: Any, step: str) -> None:
+        code = ErrorCode(response.error_code)
         if code is not ErrorCode.none:
             raise Refused(code, f"{step} group {self._settings.group}: {code.name}")
 
-    def _heed(self, code: ErrorCode) -> None:
-        if code in _START_OVER:
+    def _on_error(self, code: ErrorCode) -> None:
+        if code in _UNKNOWN_MEMBER:
             self._member_id = ""
         if code in _MOVED:
-            self._cluster.routes.doubt_coordinator(Coordinates.GROUP, self._settings.group)
+            self._invalidate_coordinator()
+
+    def _invalidate_coordinator(self) -> None:
+        group = self._settings.group
+        self._cluster.routes.invalidate_coordinator(CoordinatorKind.GROUP, group)
 
     async def _lose(self, reason: str) -> None:
-        if self._joined is None:
-            self._failed_tries += 1
-            if self._failed_tries == 1:
-                logger.warning("group %s cannot be joined yet: %s", self._settings.group, reason)
+        if self._generation is None:
+            self._failed_attempts += 1
+            if self._failed_attempts == 1:
+                logger.warning("cannot join group %s yet: %s", self._settings.group, reason)
             return
-        self._joined = None
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.wait((self._telling,))
+        self._generation = None
+        if self._notifying is not None:
+            self._notifying.cancel()
+            await asyncio.wait((self._notifying,))
         await self._on_lost(reason)
 
-    async def _rest(self) -> None:
-        """A rebalance is joined at once; what fails again and again is tried more slowly."""
-        if self._failed_tries:
-            pause_ms = self._cluster.routes.backoff_ms(self._failed_tries)
+    async def _back_off(self) -> None:
+        """After a rebalance join immediately; after failures wait longer each time."""
+        if self._failed_attempts:
+            pause_ms = self._cluster.routes.backoff_ms(self._failed_attempts)
             await asyncio.sleep(pause_ms / _SECOND_MS)

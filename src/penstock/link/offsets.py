@@ -1,42 +1,43 @@
-"""Where logs begin and end, what was written when, and what groups have committed.
+"""Offsets of logs, by name or by time, and the committed offsets of groups.
 
-Each asks every broker concerned at once, and again only for what was refused for a moment.
+Each operation sends one request to every broker concerned, and retries what was refused
+temporarily.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Ask, Request, Steps, ask_all, plain
-from penstock.link.routing import Coordinates, Routes, operation
+from penstock.link.operation import Request, Steps, request_of
+from penstock.link.routing import CoordinatorKind, Results, Routes, operation
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
 from penstock.protocol.api import Api
 
-LATEST: Final = Millis(-1)  # in place of a time: the end, as far as the isolation lets one read
+LATEST: Final = Millis(-1)  # instead of a time: the end, as far as the isolation allows reading
 EARLIEST: Final = Millis(-2)
-MAX_TIMESTAMP: Final = Millis(-3)  # the record with the newest time of its own
+MAX_TIMESTAMP: Final = Millis(-3)  # the record with the newest timestamp
 _MAX_TIMESTAMP_FROM: Final = 7
-_ANSWER_MS: Final = 30_000
+_TIMEOUT_MS: Final = 30_000
 T = TypeVar("T")
 
 
 class Isolation(IntEnum):
-    """Whose records one sees."""
+    """Which records are visible."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
-class Found(NamedTuple):
-    """What lies at a time. Offset -1: nothing so late. Timestamp -1: not asked by time."""
+class OffsetAt(NamedTuple):
+    """The offset at a time. Offset -1: no record that late. Timestamp -1: requested by name."""
 
     offset: Offset
     timestamp: Millis
     leader_epoch: LeaderEpoch
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """What a group has committed for a partition."""
 
     offset: Offset
@@ -49,31 +50,13 @@ def list_offsets(
     times: Mapping[TopicPartition, Millis],
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> Steps[dict[TopicPartition, Found]]:
-    """The first offset at or after a time, for each partition: by the clock, or by name."""
-    found: dict[TopicPartition, Found] = {}
+) -> Steps[dict[TopicPartition, OffsetAt]]:
+    """The first offset at or after a time (or EARLIEST, LATEST), for each partition."""
 
-    def attempt() -> Steps[None]:
-        missing = [place for place in times if place not in found]
-        by_broker = yield from routes.leaders(missing)
-        asks = [
-            Ask(address, _offsets_request({place: times[place] for place in places}, isolation))
-            for address, places in by_broker.items()
-        ]
-        failure: Exception | None = None
-        for outcome in (yield from ask_all(asks)):
-            if isinstance(outcome, Exception):
-                failure = outcome
-                continue
-            failure = _take_offsets(outcome, found) or failure
-        if failure is not None:
-            raise failure
+    def write(partitions: Sequence[TopicPartition]) -> Request:
+        return _offsets_request({one: times[one] for one in partitions}, isolation)
 
-    def doubt() -> None:
-        routes.doubt_topics({place.topic for place in times if place not in found})
-
-    yield from routes.patiently("list offsets", attempt, doubt, progress=lambda: len(found))
-    return found
+    return (yield from routes.for_each_leader("list offsets", times, write, _read_offsets))
 
 
 @operation
@@ -84,9 +67,9 @@ def end_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> Steps[dict[TopicPartition, Offset]]:
     """Where each partition ends: at the high watermark, or at the last stable offset."""
-    asked = list_offsets(dict.fromkeys(partitions, LATEST), isolation=isolation)
-    found = yield from asked(routes)
-    return {place: row.offset for place, row in found.items()}
+    request = list_offsets(dict.fromkeys(partitions, LATEST), isolation=isolation)
+    rows = yield from request(routes)
+    return {partition: row.offset for partition, row in rows.items()}
 
 
 @operation
@@ -94,16 +77,16 @@ def start_offsets(
     routes: Routes, partitions: Iterable[TopicPartition]
 ) -> Steps[dict[TopicPartition, Offset]]:
     """Where each partition begins."""
-    found = yield from list_offsets(dict.fromkeys(partitions, EARLIEST))(routes)
-    return {place: row.offset for place, row in found.items()}
+    rows = yield from list_offsets(dict.fromkeys(partitions, EARLIEST))(routes)
+    return {partition: row.offset for partition, row in rows.items()}
 
 
 @operation
 def partitions_of(routes: Routes, topics: Iterable[str]) -> Steps[list[TopicPartition]]:
-    """Every partition of these topics, as the cluster says now."""
+    """All partitions of these topics, from fresh metadata."""
     names = list(dict.fromkeys(topics))
-    yield from routes.patiently(
-        f"describe {', '.join(names)}", lambda: routes.describe(names), lambda: None
+    yield from routes.with_retries(
+        f"describe {', '.join(names)}", lambda: routes.request_metadata(names), lambda: None
     )
     return [
         TopicPartition(name, index)
@@ -116,30 +99,26 @@ def _offsets_request(times: Mapping[TopicPartition, Millis], isolation: Isolatio
     topics: dict[str, list[dict[str, int]]] = {}
     for (name, index), time in times.items():
         topics.setdefault(name, []).append({"partition_index": index, "timestamp": time})
-    by_newest = MAX_TIMESTAMP in times.values()
-    return plain(
+    return request_of(
         Api.LIST_OFFSETS,
-        least=_MAX_TIMESTAMP_FROM if by_newest else 2,
+        version_min=_MAX_TIMESTAMP_FROM if MAX_TIMESTAMP in times.values() else 2,
         replica_id=-1,
         isolation_level=int(isolation),
-        timeout=_ANSWER_MS,
+        timeout=_TIMEOUT_MS,
         topics=[{"name": name, "partitions": rows} for name, rows in topics.items()],
     )
 
 
-def _take_offsets(answer: Any, found: dict[TopicPartition, Found]) -> Refused | None:
-    """Keep what was found; the worst of what was refused."""
-    worst: Refused | None = None
-    for topic in answer.topics:
+def _read_offsets(response: Any) -> Results[OffsetAt]:
+    for topic in response.topics:
         for row in topic.partitions:
-            place = TopicPartition(topic.name, row.partition_index)
+            partition = TopicPartition(topic.name, row.partition_index)
             code = ErrorCode(row.error_code)
             if code is ErrorCode.none:
                 epoch = LeaderEpoch(getattr(row, "leader_epoch", -1))
-                found[place] = Found(Offset(row.offset), Millis(row.timestamp), epoch)
-            elif worst is None or worst.code.retriable:
-                worst = Refused(code, f"list offsets of {place}: {code.name}")
-    return worst
+                yield partition, OffsetAt(Offset(row.offset), Millis(row.timestamp), epoch)
+            else:
+                yield partition, Refused(code, f"list offsets of {partition}: {code.name}")
 
 
 @operation
@@ -149,28 +128,28 @@ def committed_offsets(
     partitions: Iterable[TopicPartition] | None = None,
     *,
     require_stable: bool = True,
-) -> Steps[dict[TopicPartition, Committed]]:
+) -> Steps[dict[TopicPartition, CommittedOffset]]:
     """What a group has committed, for these partitions or for all; absent: nothing.
 
-    Stable: an offset whose transaction is still open is waited for.
+    `require_stable` waits for open transactions that commit offsets.
     """
-    topics = None if partitions is None else _by_topic(partitions)
-    wanted = (
+    topics = None if partitions is None else by_topic(partitions)
+    rows = (
         None
         if topics is None
-        else [{"name": name, "partition_indexes": rows} for name, rows in topics.items()]
+        else [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
     )
-    request = plain(
+    request = request_of(
         Api.OFFSET_FETCH,
-        least=8,
-        last=9,  # later ones name topics by id
-        groups=[{"group_id": group, "topics": wanted}],
+        version_min=8,
+        version_max=9,  # later ones name topics by id
+        groups=[{"group_id": group, "topics": rows}],
         require_stable=require_stable,
     )
 
-    def attempt() -> Steps[dict[TopicPartition, Committed]]:
-        answer = yield from routes.ask_coordinator(Coordinates.GROUP, group, request)
-        (row,) = answer.groups
+    def attempt() -> Steps[dict[TopicPartition, CommittedOffset]]:
+        response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
+        (row,) = response.groups
         _accept(row, f"offsets of group {group}")
         return _committed(row, group)
 
@@ -181,14 +160,18 @@ def committed_offsets(
 def commit_offsets(
     routes: Routes, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
 ) -> Steps[None]:
-    """Commit for a group that has no members: how a job shows where it is."""
-    request = plain(
-        Api.OFFSET_COMMIT, last=9, least=2, group_id=group, topics=offset_rows(offsets, metadata)
+    """Commit for a group without members: how a job publishes its progress."""
+    request = request_of(
+        Api.OFFSET_COMMIT,
+        version_min=2,
+        version_max=9,
+        group_id=group,
+        topics=offset_rows(offsets, metadata),
     )
 
     def attempt() -> Steps[None]:
-        answer = yield from routes.ask_coordinator(Coordinates.GROUP, group, request)
-        accept_rows(answer, f"commit offsets of group {group}")
+        response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
+        accept_rows(response, f"commit offsets of group {group}")
 
     yield from _with_coordinator(routes, group, f"commit offsets of group {group}", attempt)
 
@@ -197,14 +180,14 @@ def _with_coordinator(
     routes: Routes, group: str, what: str, attempt: Callable[[], Steps[T]]
 ) -> Steps[T]:
     return (
-        yield from routes.patiently(
-            what, attempt, lambda: routes.doubt_coordinator(Coordinates.GROUP, group)
+        yield from routes.with_retries(
+            what, attempt, lambda: routes.invalidate_coordinator(CoordinatorKind.GROUP, group)
         )
     )
 
 
 def offset_rows(offsets: Mapping[TopicPartition, Offset], metadata: str) -> list[dict[str, object]]:
-    """Offsets as commit requests want them."""
+    """Offsets as commit requests contain them."""
     rows: dict[str, list[dict[str, object]]] = {}
     for (name, index), offset in offsets.items():
         rows.setdefault(name, []).append(
@@ -217,9 +200,9 @@ def offset_rows(offsets: Mapping[TopicPartition, Offset], metadata: str) -> list
     return [{"name": name, "partitions": partitions} for name, partitions in rows.items()]
 
 
-def accept_rows(answer: Any, what: str) -> None:
-    """Raises the first refusal among an answer's partitions."""
-    for topic in answer.topics:
+def accept_rows(response: Any, what: str) -> None:
+    """Raise the first refusal among a response's partitions."""
+    for topic in response.topics:
         for row in topic.partitions:
             _accept(row, f"{what} ({topic.name}-{row.partition_index})")
 
@@ -230,18 +213,20 @@ def _accept(row: Any, what: str) -> None:
         raise Refused(code, f"{what}: {code.name}")
 
 
-def _committed(group_row: Any, group: str) -> dict[TopicPartition, Committed]:
+def _committed(group_row: Any, group: str) -> dict[TopicPartition, CommittedOffset]:
     committed = {}
     for topic in group_row.topics:
         for row in topic.partitions:
-            place = TopicPartition(topic.name, row.partition_index)
-            _accept(row, f"offset of group {group} for {place}")
+            partition = TopicPartition(topic.name, row.partition_index)
+            _accept(row, f"offset of group {group} for {partition}")
             if row.committed_offset >= 0:
-                committed[place] = Committed(Offset(row.committed_offset), row.metadata or "")
+                offset = Offset(row.committed_offset)
+                committed[partition] = CommittedOffset(offset, row.metadata or "")
     return committed
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic."""
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
         topics.setdefault(name, []).append(index)

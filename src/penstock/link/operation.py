@@ -1,12 +1,11 @@
-"""A request before its version is known: how to write it and how to read its answer in any.
+"""Operations on a cluster as steps without I/O: written once, run by either shell.
 
-The version is the connection's to choose: the newest that both sides know and the request allows.
+An operation is a generator. It yields effects, is sent what came of them, and returns its result; a
+broken connection or a timeout is thrown into it. Send and Receive are separate effects so that
+several brokers work at the same time, and the next bytes are requested while these are read.
 
-Operations as steps: written once, run by either shell.
-
-An operation is a generator. It yields what is to be done, is sent what came of it, and returns its
-result; a broken connection or a timeout is thrown into it. Begin and Finish are apart so that
-several brokers can be asked at once, and the next bytes asked for while these are being read.
+A request does not know its version: the connection chooses the newest that both sides know and the
+request allows.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -25,31 +24,35 @@ from penstock.protocol.kio_codec import (
 )
 from penstock.protocol.varint import Buffer
 
-LAST_VERSION: Final = (1 << 15) - 1
+VERSION_MAX: Final = (1 << 15) - 1
 
 Parts: TypeAlias = Sequence[Buffer]  # to be sent one after the other
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked. `least` and `last` bound the versions that mean what the asker wants."""
+    """A request in any version from `version_min` to `version_max`."""
 
     api_key: int
     write: Callable[[int], Parts]  # the body in a version
     reader: Callable[[int], BodyReader]
-    least: int = 0
-    last: int = LAST_VERSION
-    is_answered: bool = True  # a produce with acks=0 is not
+    version_min: int = 0
+    version_max: int = VERSION_MAX
+    has_response: bool = True  # a produce request with acks=0 has none
 
     @property
     def versions(self) -> range:
-        """Those we can speak and the asker can use."""
+        """Those that this client knows and the operation can use."""
         known = known_versions(self.api_key)
-        return range(max(known.start, self.least), min(known.stop, self.last + 1))
+        return range(max(known.start, self.version_min), min(known.stop, self.version_max + 1))
 
 
-def plain(api_key: int, /, *, least: int = 0, last: int = LAST_VERSION, **fields: Any) -> Request:
-    """A request from the fields of all its versions, as `messages.fill` takes them."""
+def request_of(
+    api_key: int, /, *, version_min: int = 0, version_max: int = VERSION_MAX, **fields: Any
+) -> Request:
+    """A request from the fields of all its versions, as `kio_codec.fill` takes them."""
 
     def write(version: int) -> Parts:
         return (encode(fill(request_type(api_key, version), **fields)),)
@@ -57,50 +60,46 @@ def plain(api_key: int, /, *, least: int = 0, last: int = LAST_VERSION, **fields
     def reader(version: int) -> BodyReader:
         return response_reader(api_key, version)
 
-    return Request(int(api_key), write, reader, least, last)
-
-
-T = TypeVar("T")
+    return Request(int(api_key), write, reader, version_min, version_max)
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """Send a request to a broker; what comes of it is a ticket. Never fails: Finish does."""
+class Send:
+    """Send a request to a broker; the outcome is a ticket. Never fails: Receive does."""
 
-    where: Address
+    address: Address
     request: Request
-    timeout_ms: int | None = None  # None: as the settings say
+    timeout_ms: int | None = None  # None: by the settings
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """Wait for the answer to what was begun."""
+class Receive:
+    """Wait for the response to a request that was sent."""
 
     ticket: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let time pass."""
+    """Wait."""
 
-    span_ms: int
+    duration_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Give:
-    """One item of a stream, for whoever reads it."""
+class Emit:
+    """One item of a stream, for its reader."""
 
     item: Any
 
 
-Effect: TypeAlias = Begin | Finish | Pause | Give
+Effect: TypeAlias = Send | Receive | Pause | Emit
 Steps: TypeAlias = Generator[Effect, Any, T]
-Failure: TypeAlias = OSError | Malformed | Refused
 FAILURES = (OSError, Malformed, Refused)  # what a shell throws into steps
 
 
 class Drive(Generic[T]):
-    """Takes an operation from effect to effect. `effect` is None when it is over."""
+    """Takes an operation from effect to effect. `effect` is None when it is finished."""
 
     __slots__ = ("_steps", "effect", "result")
 
@@ -109,48 +108,58 @@ class Drive(Generic[T]):
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self.report(None)
+        self.resume(None)
 
-    def report(self, outcome: Any) -> None:
-        """Go on with what came of the effect."""
+    def resume(self, outcome: Any) -> None:
+        """Continue with the outcome of the effect."""
         try:
             self.effect = self._steps.send(outcome)
-        except StopIteration as done:
-            self.effect, self.result = None, done.value
+        except StopIteration as finished:
+            self.effect, self.result = None, finished.value
 
     def fail(self, failure: Exception) -> None:
-        """Go on with the effect's failure."""
+        """Continue with the failure of the effect."""
         try:
             self.effect = self._steps.throw(failure)
-        except StopIteration as done:
-            self.effect, self.result = None, done.value
+        except StopIteration as finished:
+            self.effect, self.result = None, finished.value
 
     def close(self) -> None:
         self._steps.close()
 
 
-class Ask(NamedTuple):
-    """A request and the broker it is for."""
+class BrokerRequest(NamedTuple):
+    """A request and the broker that it is for."""
 
-    where: Address
+    address: Address
     request: Request
 
 
-def ask(where: Address, request: Request, timeout_ms: int | None = None) -> Steps[Any]:
-    """The answer of one broker."""
-    ticket = yield Begin(where, request, timeout_ms)
-    return (yield Finish(ticket))
+def send(address: Address, request: Request, timeout_ms: int | None = None) -> Steps[Any]:
+    """The response of one broker."""
+    ticket = yield Send(address, request, timeout_ms)
+    return (yield Receive(ticket))
 
 
-def ask_all(asks: Sequence[Ask]) -> Steps[list[Any]]:
-    """The answers of several brokers asked at once; a failure stands where its answer would."""
+def send_all(requests: Sequence[BrokerRequest]) -> Steps[list[Any]]:
+    """The responses of several brokers at the same time; a failure takes its response's place."""
     tickets = []
-    for where, request in asks:
-        tickets.append((yield Begin(where, request)))
+    for address, request in requests:
+        tickets.append((yield Send(address, request)))
     outcomes: list[Any] = []
     for ticket in tickets:
         try:
-            outcomes.append((yield Finish(ticket)))
+            outcomes.append((yield Receive(ticket)))
         except FAILURES as failure:
             outcomes.append(failure)
     return outcomes
+
+
+def worse(first: E | None, second: E | None) -> E | None:
+    """The failure to report: one that a retry cannot cure, else the first."""
+    if first is None or second is None:
+        return first or second
+    is_permanent = not isinstance(second, OSError) and not (
+        isinstance(second, Refused) and second.code.retriable
+    )
+    return second if is_permanent else first

@@ -1,7 +1,7 @@
-"""The routes through a cluster: its brokers, who leads which partition, who coordinates what.
+"""The routes through a cluster: its brokers, the leaders of partitions, the coordinators.
 
-Kept as steps and plain state; nothing here waits or connects. What is known is asked again when it
-is old or in doubt: a refusal or a lost connection puts it in doubt.
+State and steps without I/O. Metadata is requested again when it is old or invalidated: a refusal or
+a lost connection invalidates it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,17 +11,26 @@ from functools import wraps
 from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Pause, Request, Steps, ask, plain
-from penstock.link.settings import Address, LinkSettings, Unreachable
+from penstock.link.operation import (
+    BrokerRequest,
+    Pause,
+    Request,
+    Steps,
+    request_of,
+    send,
+    send_all,
+    worse,
+)
+from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
 from penstock.protocol.api import Api
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# True of a topic that was just made or moved, and for ever of one that does not exist; of bytes
-# that a wire has bent, and for ever of those that were written so.
-_UNSURE: Final = frozenset(
+# Codes that may be temporary (a new topic, a byte that the network changed) or permanent (no such
+# topic, a corrupt batch): retried, but not for long.
+_PERHAPS_PERMANENT: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_id,
@@ -30,7 +39,7 @@ _UNSURE: Final = frozenset(
 )
 
 
-class Coordinates(IntEnum):
+class CoordinatorKind(IntEnum):
     """What a coordinator coordinates."""
 
     GROUP = 0
@@ -38,16 +47,16 @@ class Coordinates(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a partition is led."""
+class PartitionLeader:
+    """The broker that leads a partition."""
 
-    leader: NodeId  # -1: nobody, for now
+    leader: NodeId  # -1: none at present
     leader_epoch: LeaderEpoch
     address: Address | None
 
 
-class Located(NamedTuple):
-    """All one must know to ask for a partition."""
+class PartitionRoute(NamedTuple):
+    """What a request about a partition needs."""
 
     address: Address
     leader_epoch: LeaderEpoch
@@ -55,190 +64,246 @@ class Located(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicMetadata:
     """One topic as the cluster described it."""
 
     name: str
     topic_id: TopicId | None  # None: the broker is too old to have one
-    partitions: dict[int, Place]
-    seen_at: Millis
+    partitions: dict[int, PartitionLeader]
+    read_at: Millis
+
+
+Results: TypeAlias = Iterable[tuple[TopicPartition, T | Refused]]
 
 
 @dataclass(slots=True)
 class Routes:
-    """What is known of a cluster. `clock` never goes back; `chance` is in [0, 1)."""
+    """What is known about a cluster. `clock` never goes back; `jitter` is in [0, 1)."""
 
     bootstrap: tuple[Address, ...]
     settings: LinkSettings
     clock: Callable[[], Millis]
-    chance: Callable[[], float]
+    jitter: Callable[[], float]
     brokers: dict[NodeId, Address] = field(default_factory=dict)
-    topics: dict[str, Topic] = field(default_factory=dict)
-    coordinators: dict[tuple[Coordinates, str], Address] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+    coordinators: dict[tuple[CoordinatorKind, str], Address] = field(default_factory=dict)
     controller: NodeId = NodeId(-1)
     cluster_id: str | None = None
-    _answering: Address | None = None  # answered last; asked first
+    _responsive: Address | None = None  # responded last; tried first
 
-    # In doubt.
+    # Invalidating.
 
-    def doubt_topics(self, names: Iterable[str]) -> None:
-        """Who leads these must be asked again."""
+    def invalidate_topics(self, names: Iterable[str]) -> None:
+        """Request the metadata of these topics before they are used again."""
         for name in names:
             self.topics.pop(name, None)
 
-    def doubt_coordinator(self, kind: Coordinates, key: str) -> None:
+    def invalidate_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self.coordinators.pop((kind, key), None)
 
-    # Asking.
+    # Sending.
 
-    def ask_any(self, request: Request) -> Steps[Any]:
-        """The answer of the first broker that answers."""
+    def send_to_any(self, request: Request) -> Steps[Any]:
+        """The response of the first broker that responds."""
         failures = []
         for address in self._candidates():
             try:
-                answer = yield from ask(address, request)
+                response = yield from send(address, request)
             except OSError as failure:
                 failures.append(failure)
                 continue
-            self._answering = address
-            return answer
+            self._responsive = address
+            return response
         if len(failures) == 1:
             raise failures[0]
-        raise Unreachable("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
+        raise UnreachableError("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
 
     def _candidates(self) -> list[Address]:
-        known = [] if self._answering is None else [self._answering]
-        return list(dict.fromkeys((*known, *self.brokers.values(), *self.bootstrap)))
+        first = [] if self._responsive is None else [self._responsive]
+        return list(dict.fromkeys((*first, *self.brokers.values(), *self.bootstrap)))
 
-    def described(self, names: Iterable[str]) -> Steps[dict[str, Topic]]:
-        """These topics, asked for if they are unknown, in doubt or old."""
-        now, age_max = self.clock(), self.settings.metadata_age_ms
+    def send_to_coordinator(
+        self, kind: CoordinatorKind, key: str, request: Request, timeout_ms: int | None = None
+    ) -> Steps[Any]:
+        """One attempt; a lost connection invalidates the coordinator."""
+        address = yield from self.coordinator(kind, key)
+        try:
+            return (yield from send(address, request, timeout_ms))
+        except OSError:
+            self.invalidate_coordinator(kind, key)
+            raise
+
+    def for_each_leader(
+        self,
+        what: str,
+        partitions: Iterable[TopicPartition],
+        write: Callable[[Sequence[TopicPartition]], Request],
+        read: Callable[[Any], Results[T]],
+    ) -> Steps[dict[TopicPartition, T]]:
+        """The results of all partitions: one request per leader, retried for those that failed.
+
+        `write` makes the request for some partitions; `read` yields the results of a response.
+        """
+        requested = list(partitions)
+        results: dict[TopicPartition, T] = {}
+
+        def attempt() -> Steps[None]:
+            missing = [partition for partition in requested if partition not in results]
+            by_leader = yield from self.by_leader(missing)
+            outcomes = yield from send_all(
+                [BrokerRequest(address, write(list(some))) for address, some in by_leader.items()]
+            )
+            failure: Exception | None = None
+            for outcome in outcomes:
+                rows = [] if isinstance(outcome, Exception) else read(outcome)
+                failure = worse(failure, outcome if isinstance(outcome, Exception) else None)
+                for partition, result in rows:
+                    if isinstance(result, Refused):
+                        failure = worse(failure, result)
+                    else:
+                        results[partition] = result
+            if failure is None and (silent := [one for one in missing if one not in results]):
+                failure = Refused(ErrorCode.network_exception, f"no result for {silent[0]}")
+            if failure is not None:
+                raise failure
+
+        def invalidate() -> None:
+            self.invalidate_topics({one.topic for one in requested if one not in results})
+
+        yield from self.with_retries(what, attempt, invalidate, progress=lambda: len(results))
+        return results
+
+    # Metadata.
+
+    def topic_metadata(self, names: Iterable[str]) -> Steps[dict[str, TopicMetadata]]:
+        """These topics, requested if they are unknown, invalidated or old."""
+        now, age_max = self.clock(), self.settings.metadata_max_age_ms
         known, missing = {}, []
         for name in dict.fromkeys(names):
             topic = self.topics.get(name)
-            if topic is None or now - topic.seen_at > age_max:
+            if topic is None or now - topic.read_at > age_max:
                 missing.append(name)
             else:
                 known[name] = topic
         if missing:
-            known |= yield from self.describe(missing)
+            known |= yield from self.request_metadata(missing)
         return known
 
-    def describe(self, names: Sequence[str] | None) -> Steps[dict[str, Topic]]:
-        """Ask for these topics, or for all. Raises at the first that is refused."""
-        wanted = None if names is None else [{"name": name} for name in names]
-        request = plain(Api.METADATA, least=1, topics=wanted, allow_auto_topic_creation=False)
-        answer = yield from self.ask_any(request)
-        self._take_brokers(answer)
+    def request_metadata(self, names: Sequence[str] | None) -> Steps[dict[str, TopicMetadata]]:
+        """Request these topics, or all. Raises at the first that is refused."""
+        topics = None if names is None else [{"name": name} for name in names]
+        request = request_of(
+            Api.METADATA, version_min=1, topics=topics, allow_auto_topic_creation=False
+        )
+        response = yield from self.send_to_any(request)
+        self._read_brokers(response)
         now = self.clock()
-        found = {}
-        for row in answer.topics:
+        metadata = {}
+        for row in response.topics:
             if row.error_code != ErrorCode.none:
-                raise _topic_refused(row, self._answering)
-            found[row.name] = self.topics[row.name] = self._topic(row, now)
-        return found
+                raise _topic_refused(row, self._responsive)
+            metadata[row.name] = self.topics[row.name] = self._topic(row, now)
+        return metadata
 
-    def _take_brokers(self, answer: Any) -> None:
-        self.brokers = {NodeId(row.node_id): Address(row.host, row.port) for row in answer.brokers}
-        self.controller = NodeId(answer.controller_id)
-        self.cluster_id = getattr(answer, "cluster_id", None)
+    def _read_brokers(self, response: Any) -> None:
+        self.brokers = {
+            NodeId(row.node_id): Address(row.host, row.port) for row in response.brokers
+        }
+        self.controller = NodeId(response.controller_id)
+        self.cluster_id = getattr(response, "cluster_id", None)
 
-    def _topic(self, row: Any, now: Millis) -> Topic:
-        places = {}
+    def _topic(self, row: Any, now: Millis) -> TopicMetadata:
+        leaders = {}
         for partition in row.partitions:
             leader = NodeId(partition.leader_id)
             epoch = LeaderEpoch(getattr(partition, "leader_epoch", -1))
-            places[partition.partition_index] = Place(leader, epoch, self.brokers.get(leader))
-        return Topic(row.name, getattr(row, "topic_id", None), places, now)
+            address = self.brokers.get(leader)
+            leaders[partition.partition_index] = PartitionLeader(leader, epoch, address)
+        return TopicMetadata(row.name, getattr(row, "topic_id", None), leaders, now)
 
-    def located(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, Located]]:
-        """Where to ask for each of these. A partition without a leader is Refused."""
-        wanted = list(partitions)
-        topics = yield from self.described(name for name, _ in wanted)
-        places = {}
-        for partition in wanted:
+    def routes_to(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Steps[dict[TopicPartition, PartitionRoute]]:
+        """The leader of each of these. A partition without a leader is Refused."""
+        requested = list(partitions)
+        topics = yield from self.topic_metadata(name for name, _ in requested)
+        routes = {}
+        for partition in requested:
             topic = topics[partition.topic]
-            place = topic.partitions.get(partition.partition)
-            if place is None:
+            leader = topic.partitions.get(partition.partition)
+            if leader is None:
                 raise Refused(
                     ErrorCode.unknown_topic_or_partition,
-                    f"topic {topic.name} has {len(topic.partitions)} partitions, {partition} is"
-                    " none of them",
+                    f"{partition} does not exist: topic {topic.name} has {len(topic.partitions)}"
+                    " partitions",
                 )
-            if place.address is None:
-                raise Refused(ErrorCode.leader_not_available, f"{partition} has no leader just now")
-            places[partition] = Located(place.address, place.leader_epoch, topic.topic_id)
-        return places
+            if leader.address is None:
+                raise Refused(ErrorCode.leader_not_available, f"{partition} has no leader")
+            routes[partition] = PartitionRoute(leader.address, leader.leader_epoch, topic.topic_id)
+        return routes
 
-    def leaders(
+    def by_leader(
         self, partitions: Iterable[TopicPartition]
-    ) -> Steps[dict[Address, list[TopicPartition]]]:
-        """Which broker to ask for which of these."""
-        by_broker: dict[Address, list[TopicPartition]] = {}
-        for partition, place in (yield from self.located(partitions)).items():
-            by_broker.setdefault(place.address, []).append(partition)
-        return by_broker
+    ) -> Steps[dict[Address, dict[TopicPartition, PartitionRoute]]]:
+        """The same, grouped by leader."""
+        grouped: dict[Address, dict[TopicPartition, PartitionRoute]] = {}
+        for partition, route in (yield from self.routes_to(partitions)).items():
+            grouped.setdefault(route.address, {})[partition] = route
+        return grouped
 
-    def coordinator(self, kind: Coordinates, key: str) -> Steps[Address]:
-        """The broker that keeps this group or this transactional id."""
+    def coordinator(self, kind: CoordinatorKind, key: str) -> Steps[Address]:
+        """The broker that coordinates this group or transactional id."""
         known = self.coordinators.get((kind, key))
         if known is not None:
             return known
-        answer = yield from self.ask_any(
-            plain(
-                Api.FIND_COORDINATOR, least=1, key=key, key_type=int(kind), coordinator_keys=[key]
+        response = yield from self.send_to_any(
+            request_of(
+                Api.FIND_COORDINATOR,
+                version_min=1,
+                key=key,
+                key_type=int(kind),
+                coordinator_keys=[key],
             )
         )
-        (row,) = getattr(answer, "coordinators", (answer,))
+        (row,) = getattr(response, "coordinators", (response,))
         if row.error_code != ErrorCode.none:
-            what = "group" if kind is Coordinates.GROUP else "transactional id"
+            subject = "group" if kind is CoordinatorKind.GROUP else "transactional id"
             raise Refused(
-                ErrorCode(row.error_code), f"no coordinator for {what} {key}: {row.error_message}"
+                ErrorCode(row.error_code),
+                f"no coordinator for {subject} {key}: {row.error_message}",
             )
         address = Address(row.host, row.port)
         self.coordinators[kind, key] = address
         return address
 
-    def ask_coordinator(
-        self, kind: Coordinates, key: str, request: Request, timeout_ms: int | None = None
-    ) -> Steps[Any]:
-        """One try; a broker that is gone is forgotten. The answer's codes are the caller's."""
-        address = yield from self.coordinator(kind, key)
-        try:
-            return (yield from ask(address, request, timeout_ms))
-        except OSError:
-            self.doubt_coordinator(kind, key)
-            raise
-
-    def explained(self, where: Address, failure: Exception) -> Exception:
-        """A failure, with a hint if it is an address that only the cluster itself has named."""
-        if not isinstance(failure, Unreachable) or where in self.bootstrap:
+    def explained(self, address: Address, failure: Exception) -> Exception:
+        """A failure, with a hint if only the cluster itself named the address."""
+        if not isinstance(failure, UnreachableError) or address in self.bootstrap:
             return failure
-        if where not in (*self.brokers.values(), *self.coordinators.values()):
+        if address not in (*self.brokers.values(), *self.coordinators.values()):
             return failure
-        hint = "the cluster named this address itself: check its advertised.listeners"
-        return Unreachable(f"{failure}; {hint}")
+        hint = "the cluster named this address: check its advertised.listeners"
+        return UnreachableError(f"{failure}; {hint}")
 
-    # Trying again.
+    # Retrying.
 
-    def patiently(
+    def with_retries(
         self,
         what: str,
         attempt: Callable[[], Steps[T]],
-        doubt: Callable[[], None],
+        invalidate: Callable[[], None],
         *,
         progress: Callable[[], object] = lambda: None,
-        retry_ms: int | None = None,
+        retry_timeout_ms: int | None = None,
     ) -> Steps[T]:
-        """Try until it is done, is refused for good, or has been tried for too long.
+        """Try until it succeeds, is refused permanently, or the time for retries is over.
 
-        `retry_ms` is how long to try where that is less than the settings say.
-
-        After each failure `doubt` drops what was believed, and the next try waits longer; unless
-        `progress` has changed, which makes it the first failure again.
+        `retry_timeout_ms` is that time where it is less than the settings say. After each failure
+        `invalidate` drops the metadata that was used, and the next attempt waits longer, unless
+        `progress` has changed: then it counts as the first failure again.
         """
         started = self.clock()
-        tries, reached = 0, progress()
+        attempts, progress_before = 0, progress()
         while True:
             try:
                 return (yield from attempt())
@@ -248,36 +313,39 @@ class Routes:
                 failure: OSError | Refused = refusal
             except OSError as lost:
                 failure = lost
-            doubt()
-            if progress() != reached:
-                started, tries, reached = self.clock(), 0, progress()
-            tries += 1
-            pause_ms = self.backoff_ms(tries)
+            invalidate()
+            if progress() != progress_before:
+                started, attempts, progress_before = self.clock(), 0, progress()
+            attempts += 1
+            pause_ms = self.backoff_ms(attempts)
             spent_ms = self.clock() - started
-            span_ms = self._span_ms(failure)
-            if spent_ms + pause_ms > (span_ms if retry_ms is None else min(span_ms, retry_ms)):
-                raise _given_up(what, failure, tries, spent_ms) from failure
+            limit_ms = self._retry_timeout_ms(failure)
+            if retry_timeout_ms is not None:
+                limit_ms = min(limit_ms, retry_timeout_ms)
+            if spent_ms + pause_ms > limit_ms:
+                raise _gave_up(what, failure, attempts, spent_ms) from failure
             yield Pause(pause_ms)
 
-    def _span_ms(self, failure: OSError | Refused) -> int:
-        """How long to try in the face of this."""
-        unsure = isinstance(failure, Refused) and failure.code in _UNSURE
-        return min(self.settings.unsure_ms if unsure else 1 << 62, self.settings.retry_ms)
+    def _retry_timeout_ms(self, failure: OSError | Refused) -> int:
+        limit_ms = self.settings.retry_timeout_ms
+        if isinstance(failure, Refused) and failure.code in _PERHAPS_PERMANENT:
+            return min(limit_ms, self.settings.unknown_retry_ms)
+        return limit_ms
 
-    def backoff_ms(self, tries: int) -> int:
-        """Twice as long each time, up to a limit, less a chance part: callers drift apart."""
+    def backoff_ms(self, attempts: int) -> int:
+        """Doubles each time up to a limit, less a random part so that callers drift apart."""
         longest = min(
-            self.settings.backoff_last_ms,
-            self.settings.backoff_first_ms << min(tries - 1, 16),
+            self.settings.backoff_max_ms,
+            self.settings.backoff_min_ms << min(attempts - 1, 16),
         )
-        return int(longest * (1 - self.chance() / 5))
+        return int(longest * (1 - self.jitter() / 5))
 
 
 Operation: TypeAlias = Callable[[Routes], Steps[T]]
 
 
 class StreamOperation(Generic[T]):
-    """As an operation, but it gives items of a type as it goes."""
+    """An operation that emits items of a type before it ends."""
 
     def __init__(self, steps: Callable[[Routes], Steps[None]]) -> None:
         self._steps = steps
@@ -300,19 +368,19 @@ def _topic_refused(row: Any, broker: Address | None) -> Refused:
     code = ErrorCode(row.error_code)
     hints = {
         ErrorCode.unknown_topic_or_partition: "it does not exist; check the name or create it",
-        ErrorCode.invalid_topic_exception: "that is no legal name",
-        ErrorCode.topic_authorization_failed: "this client may not see it",
+        ErrorCode.invalid_topic_exception: "the name is invalid",
+        ErrorCode.topic_authorization_failed: "this client is not allowed to read it",
     }
     hint = hints.get(code, code.name)
     return Refused(code, f"topic {row.name!r} at broker {broker}: {hint}")
 
 
-def _given_up(
-    what: str, failure: OSError | Refused, tries: int, spent_ms: int
+def _gave_up(
+    what: str, failure: OSError | Refused, attempts: int, spent_ms: int
 ) -> OSError | Refused:
-    words = f"{what}: given up after {tries} tries in {spent_ms} ms"
+    message = f"{what}: gave up after {attempts} attempts in {spent_ms} ms"
     if isinstance(failure, Refused):
-        return Refused(failure.code, f"{words}: {failure.message}")
+        return Refused(failure.code, f"{message}: {failure.message}")
     if isinstance(failure, TimeoutError):
-        return TimeoutError(f"{words}: {failure}")
-    return Unreachable(f"{words}: {failure}")
+        return TimeoutError(f"{message}: {failure}")
+    return UnreachableError(f"{message}: {failure}")

@@ -1,7 +1,7 @@
 """Logging in by SASL: PLAIN and SCRAM, as conversations without a connection.
 
-A conversation yields what to send and is sent what came back. A password never leaves this process
-with SCRAM; with PLAIN it does, so PLAIN belongs on TLS.
+A conversation yields what to send and is sent what the broker returned. With SCRAM the password
+never leaves this process; with PLAIN it does, so PLAIN belongs on TLS.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from typing import Final
 from penstock.errors import ErrorCode, Refused
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-_ITERATIONS_LEAST: Final = 4096  # fewer would let whoever listens guess passwords
-_ITERATIONS_MOST: Final = 1_000_000  # more would be an attack on us
+_ITERATIONS_MIN: Final = 4096  # with fewer an eavesdropper could guess passwords
+_ITERATIONS_MAX: Final = 1_000_000  # more would be an attack on this client
 MECHANISMS: Final = ("PLAIN", *_HASHES)
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who logs in, and how."""
+    """A user and how it logs in."""
 
     username: str
     password: str = field(repr=False)
@@ -32,7 +32,7 @@ class Login:
         if self.mechanism not in MECHANISMS:
             raise Refused(
                 ErrorCode.unsupported_sasl_mechanism,
-                f"{self.mechanism} is not known here; use one of {', '.join(MECHANISMS)}",
+                f"{self.mechanism} is not supported here; use one of {', '.join(MECHANISMS)}",
             )
 
 
@@ -48,38 +48,38 @@ def _scram(login: Login, nonce: str, hash_name: str) -> Generator[bytes, bytes, 
     user = login.username.replace("=", "=3D").replace(",", "=2C")
     client_first = f"n={user},r={nonce}"
     server_first = (yield f"n,,{client_first}".encode()).decode(errors="replace")
-    told = _fields(server_first)
-    salt, iterations = _challenge(told, nonce)
+    challenge = _fields(server_first)
+    salt, iterations = _read_challenge(challenge, nonce)
     salted = hashlib.pbkdf2_hmac(hash_name, login.password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
-    without_proof = f"c={b64encode(b'n,,').decode()},r={told['r']}"
+    without_proof = f"c={b64encode(b'n,,').decode()},r={challenge['r']}"
     signed = f"{client_first},{server_first},{without_proof}".encode()
     signature = hmac.digest(stored_key, signed, hash_name)
-    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
-    last = yield f"{without_proof},p={b64encode(proof).decode()}".encode()
+    proof = bytes(key ^ mask for key, mask in zip(client_key, signature, strict=True))
+    server_final = yield f"{without_proof},p={b64encode(proof).decode()}".encode()
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     expected = b64encode(hmac.digest(server_key, signed, hash_name)).decode()
-    verdict = _fields(last.decode(errors="replace")).get("v", "")
-    if not hmac.compare_digest(verdict.encode(), expected.encode()):
-        raise _failed("the broker does not know the password either: it may be an impostor")
+    verifier = _fields(server_final.decode(errors="replace")).get("v", "")
+    if not hmac.compare_digest(verifier.encode(), expected.encode()):
+        raise _failed("the broker did not prove that it knows the password: it may be an impostor")
 
 
-def _challenge(told: dict[str, str], nonce: str) -> tuple[bytes, int]:
-    if not told.get("r", "").startswith(nonce) or len(told["r"]) == len(nonce):
-        raise _failed("the broker answered somebody else's login")
+def _read_challenge(challenge: dict[str, str], nonce: str) -> tuple[bytes, int]:
+    if not challenge.get("r", "").startswith(nonce) or len(challenge["r"]) == len(nonce):
+        raise _failed("the broker's challenge belongs to another login")
     try:
-        salt, iterations = b64decode(told["s"], validate=True), int(told["i"])
+        salt, iterations = b64decode(challenge["s"], validate=True), int(challenge["i"])
     except (KeyError, ValueError, Base64Error) as error:
         raise _failed("the broker's challenge cannot be read") from error
-    if not _ITERATIONS_LEAST <= iterations <= _ITERATIONS_MOST:
-        raise _failed(f"the broker asks for {iterations} iterations")
+    if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
+        raise _failed(f"the broker requires {iterations} iterations")
     return salt, iterations
 
 
 def _fields(message: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in message.split(",") if "=" in part)
+    return dict(pair.split("=", 1) for pair in message.split(",") if "=" in pair)
 
 
-def _failed(why: str) -> Refused:
-    return Refused(ErrorCode.sasl_authentication_failed, why)
+def _failed(reason: str) -> Refused:
+    return Refused(ErrorCode.sasl_authentication_failed, reason)

@@ -1,9 +1,9 @@
-"""Prepared batches to their partitions, in order, as fast as the brokers take them.
+"""Send finished batches to their partitions, in order, as fast as the brokers accept them.
 
-The batches carry producer id, epoch and sequence already, so that several processes can write in
-one transaction. With a producer id up to five requests are under way to a broker, and what must
-be sent again is recognised there: no batch is lost, doubled or reordered. Without one, a request
-at a time, and a lost answer may double a batch.
+The batches already have their producer id, epoch and sequence, so that several processes can write
+in one transaction. With a producer id up to five requests per partition are in flight, and the
+broker recognises batches that are sent again: none is lost, duplicated or reordered. Without one,
+one request is in flight at a time, and a lost response may duplicate a batch.
 """
 
 from collections import Counter, deque
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Begin, Finish, Parts, Request, Steps
+from penstock.link.operation import Parts, Receive, Request, Send, Steps, worse
 from penstock.link.routing import Routes, operation
 from penstock.link.settings import Address
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
@@ -35,28 +35,28 @@ from penstock.protocol.messages.produce import (
 )
 from penstock.protocol.varint import Buffer
 
-_UNDER_WAY_MAX: Final = 5  # per broker: as many batches of a producer as a partition remembers
-_REQUEST_BYTES: Final = 16 << 20  # a request ends with the batch that passes this
+_IN_FLIGHT_MAX: Final = 5  # batches of a producer that a partition remembers
+_REQUEST_BYTES: Final = 16 << 20  # a request ends with the batch that exceeds this
 
 _HINTS: Final = {
     ErrorCode.message_too_large: "the batch is larger than the topic's max.message.bytes",
-    ErrorCode.invalid_producer_epoch: "another process has taken over the transactional id",
-    ErrorCode.producer_fenced: "another process has taken over the transactional id",
-    ErrorCode.invalid_txn_state: "the transaction is not open any longer",
-    ErrorCode.out_of_order_sequence_number: "another writer has used this partition's sequences",
+    ErrorCode.invalid_producer_epoch: "another process took over the transactional id",
+    ErrorCode.producer_fenced: "another process took over the transactional id",
+    ErrorCode.invalid_txn_state: "the transaction is no longer open",
+    ErrorCode.out_of_order_sequence_number: "another writer used this partition's sequence numbers",
 }
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One partition's batches. `offsets` are of those acknowledged, a prefix of the batches."""
+    """One partition's batches. `offsets` are those of the acknowledged ones, a prefix."""
 
     partition: TopicPartition
     batches: Sequence[Buffer]
     is_idempotent: bool
     offsets: list[Offset] = field(default_factory=list)
-    sent: int = 0  # batches under way or acknowledged
-    is_troubled: bool = False  # one under way has failed; those behind it do not count
+    sent: int = 0  # batches in flight or acknowledged
+    has_failed: bool = False  # one in flight failed; those behind it do not count
 
     @property
     def has_more(self) -> bool:
@@ -64,35 +64,35 @@ class _Lane:
 
 
 class _Flight(NamedTuple):
-    """A request under way, and the lanes that have a batch in it."""
+    """A request in flight, and the lanes that have a batch in it."""
 
     ticket: Any
-    where: Address
+    address: Address
     lanes: dict[TopicPartition, _Lane]
     topic_ids: dict[str, TopicId | None]
 
 
 @operation
-def produce(
+def send_batches(
     routes: Routes,
     batches: Mapping[TopicPartition, Sequence[Buffer]],
     *,
     acks: int = ALL_IN_SYNC,
     transactional_id: str | None = None,
 ) -> Steps[dict[TopicPartition, list[Offset]]]:
-    """Every batch's base offset once all are acknowledged; -1 where the broker does not say.
+    """Every batch's base offset once all are acknowledged; -1 where the broker does not return it.
 
-    In a transaction the batches add their partitions to it themselves (Produce 12 and later).
+    In a transaction the batches add their partitions themselves (Produce 12 and later).
     """
-    sending = _Sending(routes, batches, acks, transactional_id)
-    yield from routes.patiently(
-        "produce", sending.attempt, sending.doubt, progress=sending.acknowledged
+    sender = _Sender(routes, batches, acks, transactional_id)
+    yield from routes.with_retries(
+        "produce", sender.attempt, sender.invalidate, progress=sender.acknowledged
     )
-    return {lane.partition: lane.offsets for lane in sending.lanes}
+    return {lane.partition: lane.offsets for lane in sender.lanes}
 
 
-class _Sending:
-    """One call to produce: its lanes, sent again from the first that is not acknowledged."""
+class _Sender:
+    """One call: its lanes, sent again from the first batch that is not acknowledged."""
 
     def __init__(
         self,
@@ -105,64 +105,61 @@ class _Sending:
         self._acks = acks
         self._transactional_id = transactional_id
         self.lanes = [
-            _Lane(partition, some, all(read_header(batch).producer_id >= 0 for batch in some))
-            for partition, some in batches.items()
+            _Lane(partition, queue, all(read_header(batch).producer_id >= 0 for batch in queue))
+            for partition, queue in batches.items()
         ]
 
     def acknowledged(self) -> int:
         return sum(len(lane.offsets) for lane in self.lanes)
 
-    def doubt(self) -> None:
-        self._routes.doubt_topics(
+    def invalidate(self) -> None:
+        self._routes.invalidate_topics(
             {lane.partition.topic for lane in self.lanes if len(lane.offsets) < len(lane.batches)}
         )
 
     def attempt(self) -> Steps[None]:
-        """Send until all is acknowledged or something failed and nothing is under way."""
+        """Send until all is acknowledged, or something failed and nothing is in flight."""
         for lane in self.lanes:
-            lane.sent, lane.is_troubled = len(lane.offsets), False
+            lane.sent, lane.has_failed = len(lane.offsets), False
         flights: deque[_Flight] = deque()
-        trouble: OSError | Refused | None = None
+        failure: Exception | None = None
         while True:
-            if trouble is None:
+            if failure is None:
                 yield from self._launch(flights)
             if not flights:
                 break
             flight = flights.popleft()
             try:
-                answer = yield Finish(flight.ticket)
+                response = yield Receive(flight.ticket)
             except OSError as lost:
                 for lane in flight.lanes.values():
-                    lane.is_troubled = True
-                trouble = _worse(trouble, lost)
+                    lane.has_failed = True
+                failure = worse(failure, lost)
             else:
-                trouble = _worse(trouble, self._land(flight, answer))
-        if trouble is not None:
-            raise trouble
+                failure = worse(failure, self._land(flight, response))
+        if failure is not None:
+            raise failure
 
     def _launch(self, flights: deque[_Flight]) -> Steps[None]:
-        """One more batch of every lane that may have one more under way, while there are such."""
+        """Send one more batch of each lane that may have more in flight, until none may."""
         while ready := self._ready(flights):
-            located = yield from self._routes.located(ready)
-            topic_ids = {name: place.topic_id for (name, _), place in located.items()}
-            by_broker: dict[Address, list[_Lane]] = {}
-            for partition, place in located.items():
-                by_broker.setdefault(place.address, []).append(ready[partition])
-            for address, waiting in by_broker.items():
-                lanes = _within_limit(waiting)
-                ticket = yield Begin(address, self._request(lanes, topic_ids))
+            by_leader = yield from self._routes.by_leader(ready)
+            for address, routes in by_leader.items():
+                topic_ids = {name: route.topic_id for (name, _), route in routes.items()}
+                lanes = _within_limit([ready[partition] for partition in routes])
+                ticket = yield Send(address, self._request(lanes, topic_ids))
                 for lane in lanes:
                     lane.sent += 1
                 carried = {lane.partition: lane for lane in lanes}
                 flights.append(_Flight(ticket, address, carried, topic_ids))
 
     def _ready(self, flights: deque[_Flight]) -> dict[TopicPartition, _Lane]:
-        under_way = Counter(partition for flight in flights for partition in flight.lanes)
+        in_flight = Counter(partition for flight in flights for partition in flight.lanes)
         return {
             lane.partition: lane
             for lane in self.lanes
             if lane.has_more
-            and under_way[lane.partition] < (_UNDER_WAY_MAX if lane.is_idempotent else 1)
+            and in_flight[lane.partition] < (_IN_FLIGHT_MAX if lane.is_idempotent else 1)
         }
 
     def _request(self, lanes: Sequence[_Lane], topic_ids: Mapping[str, TopicId | None]) -> Request:
@@ -177,7 +174,7 @@ class _Sending:
                 TopicData(_topic_key(name, topic_ids[name], version), partitions)
                 for name, partitions in topics.items()
             ]
-            timeout_ms = self._routes.settings.answer_ms
+            timeout_ms = self._routes.settings.request_timeout_ms
             request = ProduceRequest(self._transactional_id, self._acks, timeout_ms, named)
             return write_request(request, version)
 
@@ -186,38 +183,38 @@ class _Sending:
             int(Api.PRODUCE),
             write,
             _reader,
-            least=FLEXIBLE_FROM if self._transactional_id is None else TRANSACTIONS_FROM,
-            last=TOPIC_IDS_FROM if has_ids else TOPIC_IDS_FROM - 1,
-            is_answered=self._acks != 0,
+            version_min=FLEXIBLE_FROM if self._transactional_id is None else TRANSACTIONS_FROM,
+            version_max=TOPIC_IDS_FROM if has_ids else TOPIC_IDS_FROM - 1,
+            has_response=self._acks != 0,
         )
 
-    def _land(self, flight: _Flight, answer: ProduceResponse | None) -> Refused | None:
-        if answer is None:  # acks=0: sent is all that can be known
+    def _land(self, flight: _Flight, response: ProduceResponse | None) -> Refused | None:
+        if response is None:  # acks=0: sent is all that can be known
             for lane in flight.lanes.values():
                 lane.offsets.append(NO_OFFSET)
             return None
         names = {key.bytes: name for name, key in flight.topic_ids.items() if key is not None}
-        trouble: Refused | None = None
-        told = set()
-        for topic, rows in answer.topics:
+        failure: Refused | None = None
+        missing = set(flight.lanes)
+        for topic, rows in response.topics:
             name = topic if isinstance(topic, str) else names.get(topic)
             for row in rows:
                 partition = TopicPartition(name or "", row.partition)
                 if partition in flight.lanes:
-                    told.add(partition)
-                    verdict = _settle(flight.lanes[partition], row, flight.where)
-                    trouble = _worse_refusal(trouble, verdict)
-        for partition in flight.lanes.keys() - told:
-            flight.lanes[partition].is_troubled = True
-            silent = f"broker {flight.where} said nothing of {partition}"
-            trouble = _worse_refusal(trouble, Refused(ErrorCode.network_exception, silent))
-        return trouble
+                    missing.discard(partition)
+                    refusal = _take_result(flight.lanes[partition], row, flight.address)
+                    failure = worse(failure, refusal)
+        for partition in missing:
+            flight.lanes[partition].has_failed = True
+            message = f"the response of broker {flight.address} lacks {partition}"
+            failure = worse(failure, Refused(ErrorCode.network_exception, message))
+        return failure
 
 
 def _topic_key(name: str, topic_id: TopicId | None, version: int) -> TopicKey:
     if version < TOPIC_IDS_FROM:
         return name
-    assert topic_id is not None, "the version was chosen by whether all ids are known"
+    assert topic_id is not None, "this version is used only if all ids are known"
     return topic_id.bytes
 
 
@@ -228,20 +225,20 @@ def _reader(version: int) -> BodyReader:
     )
 
 
-def _settle(lane: _Lane, row: PartitionResult, where: Address) -> Refused | None:
-    """Take one partition's verdict. Behind a failed batch nothing counts: it is sent again."""
-    if lane.is_troubled:
+def _take_result(lane: _Lane, row: PartitionResult, address: Address) -> Refused | None:
+    """Behind a failed batch nothing counts: it is sent again."""
+    if lane.has_failed:
         return None
     code = ErrorCode(row.error_code)
     if code is ErrorCode.none:
         lane.offsets.append(Offset(row.base_offset))
         return None
-    if code is ErrorCode.duplicate_sequence_number:  # written before; where, nobody remembers
+    if code is ErrorCode.duplicate_sequence_number:  # written before, at an unknown offset
         lane.offsets.append(NO_OFFSET)
         return None
-    lane.is_troubled = True
-    said = row.error_message or _HINTS.get(code, code.name)
-    return Refused(code, f"produce to {lane.partition} at broker {where}: {said}")
+    lane.has_failed = True
+    reason = row.error_message or _HINTS.get(code, code.name)
+    return Refused(code, f"produce to {lane.partition} at broker {address}: {reason}")
 
 
 def _within_limit(lanes: list[_Lane]) -> list[_Lane]:
@@ -252,20 +249,3 @@ def _within_limit(lanes: list[_Lane]) -> list[_Lane]:
         if size >= _REQUEST_BYTES:
             break
     return taken
-
-
-def _worse_refusal(one: Refused | None, other: Refused | None) -> Refused | None:
-    worse = _worse(one, other)
-    assert worse is None or isinstance(worse, Refused)
-    return worse
-
-
-def _worse(
-    one: OSError | Refused | None, other: OSError | Refused | None
-) -> OSError | Refused | None:
-    """What is refused for good outweighs what may work the next time."""
-    if one is None:
-        return other
-    if isinstance(other, Refused) and not other.code.retriable:
-        return other
-    return one

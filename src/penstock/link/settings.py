@@ -1,14 +1,9 @@
-"""What a link may take and how long it waits; small, frozen, and fit to be sent to workers.
+"""How brokers are reached: addresses, TLS, login, timeouts; for `link` and for librdkafka.
 
-Where brokers are, and what their absence is called.
-
-TLS as settings that can be sent to workers, and the context made of them.
-
-Kafka clients' properties -> link settings, by the names people already have in their files.
-
-Takes librdkafka's names and the Java client's. What concerns security and is not understood is
-refused: a setting that is silently dropped there is a hole or a riddle. The same properties can be
-had as librdkafka takes them, so that one file serves both clients.
+`LinkSettings` is small and frozen, so that it can be sent to workers. Properties have librdkafka's
+names or the Java client's, so that one file serves all clients; an unknown security property is
+refused, because ignoring it could open a hole. All settings of librdkafka are built here. Never
+connects.
 """
 
 import re
@@ -16,13 +11,14 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.sasl import Login
 
-PORT: Final = 9092
-_PORT_LAST: Final = 65535
+KAFKA_PORT: Final = 9092
+_PORT_MAX: Final = 65535
 
 
 class Address(NamedTuple):
@@ -35,36 +31,36 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Unreachable(ConnectionError):
-    """No connection to a broker, or not any longer. What was asked may or may not have happened."""
+class UnreachableError(ConnectionError):
+    """No connection to a broker, or no longer. A request in flight may have taken effect or not."""
 
 
 def read_bootstrap(text: str) -> tuple[Address, ...]:
-    """`host:port,host:port` as Kafka clients take it; the port may be left out."""
+    """`host:port,host:port` as Kafka clients take it; the port may be omitted."""
     addresses = tuple(_read_address(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
-        raise Refused(ErrorCode.invalid_request, "no broker is named: give host:port,host:port")
+        raise Refused(ErrorCode.invalid_request, "no broker is named: use host:port,host:port")
     return addresses
 
 
-def _read_address(part: str) -> Address:
-    host, port = part, str(PORT)
-    if part.startswith("["):
-        host, _, rest = part[1:].partition("]")
+def _read_address(text: str) -> Address:
+    host, port = text, str(KAFKA_PORT)
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
         port = rest.removeprefix(":") or port
-    elif part.count(":") == 1:
-        host, _, port = part.partition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) <= _PORT_LAST:
-        raise Refused(ErrorCode.invalid_request, f"{part!r} is no host:port")
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
+        raise Refused(ErrorCode.invalid_request, f"{text!r} is not host:port")
     return Address(host, int(port))
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to trust and who we are; files in PEM."""
+    """Which certificates to trust, and the client's own; files in PEM."""
 
-    ca_file: str | None = None  # None: whom the machine trusts
-    certificate_file: str | None = None  # ours, where brokers ask for one
+    ca_file: str | None = None  # None: the machine's
+    certificate_file: str | None = None  # the client's, where brokers require one
     key_file: str | None = None  # None: in the certificate's file
     key_password: str | None = field(default=None, repr=False)
     checks_hostname: bool = True
@@ -72,7 +68,7 @@ class Tls:
 
 @lru_cache(maxsize=8)
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """A client's context; made once, for it reads files."""
+    """A client's context; cached, because it reads files."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     context.check_hostname = tls.checks_hostname
     if tls.certificate_file is not None:
@@ -82,32 +78,32 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """For one connection and for the cluster behind it."""
+    """For a connection, and for the cluster behind it."""
 
     client_id: str = "penstock"
-    tls: Tls | None = None  # None: in the clear
-    login: Login | None = None  # None: as nobody in particular
-    connect_ms: int = 10_000
-    answer_ms: int = 30_000  # an answer later than this costs the broker the connection
-    retry_ms: int = 120_000  # what keeps failing is given up after this
-    backoff_first_ms: int = 50
-    backoff_last_ms: int = 1_000
-    unsure_ms: int = 5_000  # a topic just made may be unknown to a broker; after this it is not
-    metadata_age_ms: int = 300_000  # older than this, who leads what is asked again
-    waiting_max: int = 64  # requests without an answer on one connection; the next one waits
-    frame_bytes_max: int = 256 << 20  # a larger answer is rubbish; what TLS says looks like one
+    tls: Tls | None = None  # None: not encrypted
+    login: Login | None = None  # None: anonymous
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000  # a response later than this ends the connection
+    retry_timeout_ms: int = 120_000  # an operation that keeps failing ends after this
+    backoff_min_ms: int = 50
+    backoff_max_ms: int = 1_000
+    unknown_retry_ms: int = 5_000  # how long to retry a topic that the broker does not know
+    metadata_max_age_ms: int = 300_000  # older metadata is requested again
+    in_flight_max: int = 64  # requests without a response on one connection; the next one waits
+    response_bytes_max: int = 256 << 20  # a larger size is not Kafka: a TLS alert looks like one
 
 
-USUAL: LinkSettings = LinkSettings()
+DEFAULTS: Final = LinkSettings()
 
 
-_PROTOCOLS: Final = {  # whether TLS, whether a login
+_PROTOCOLS: Final = {  # (TLS, login)
     "PLAINTEXT": (False, False),
     "SSL": (True, False),
     "SASL_PLAINTEXT": (False, True),
     "SASL_SSL": (True, True),
 }
-_KNOWN_SECURITY: Final = frozenset(
+_SECURITY_PROPERTIES: Final = frozenset(
     {
         "security.protocol",
         "sasl.mechanism",
@@ -124,13 +120,13 @@ _KNOWN_SECURITY: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
-LINK_PROPERTIES: Final = _KNOWN_SECURITY | {  # those that `settings_from` reads, and the address
+LINK_PROPERTIES: Final = _SECURITY_PROPERTIES | {  # what `link_settings` reads, and the address
     "bootstrap.servers",
     "client.id",
     "request.timeout.ms",
 }
-# What else a file about reaching a cluster may hold: names that both clients have
-_REACHING: Final = frozenset(
+# What else a file on how to connect may contain: names that both clients have.
+_CONNECTION_PROPERTIES: Final = frozenset(
     {
         "bootstrap.servers",
         "client.id",
@@ -149,65 +145,44 @@ _JAAS_USER: Final = re.compile(r'\busername\s*=\s*"((?:[^"\\]|\\.)*)"')
 _JAAS_PASSWORD: Final = re.compile(r'\bpassword\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
-def settings_from(properties: Mapping[str, str]) -> LinkSettings:
-    """What these properties say of a link; those that concern something else are left alone."""
+def link_settings(properties: Mapping[str, str]) -> LinkSettings:
+    """What these properties say about a link; properties on other subjects are ignored."""
     for name in properties:
-        if name.startswith(("sasl.", "ssl.", "security.")) and name not in _KNOWN_SECURITY:
-            raise _refused(f"{name} is not understood here")
+        if name.startswith(("sasl.", "ssl.", "security.")) and name not in _SECURITY_PROPERTIES:
+            raise _refused(f"{name} is not supported here")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise _refused(f"security.protocol {protocol} is none of {', '.join(_PROTOCOLS)}")
+        raise _refused(f"security.protocol {protocol} is not one of {', '.join(_PROTOCOLS)}")
     with_tls, with_login = _PROTOCOLS[protocol]
     return LinkSettings(
-        client_id=properties.get("client.id", USUAL.client_id),
-        answer_ms=_millis(properties, "request.timeout.ms", USUAL.answer_ms),
+        client_id=properties.get("client.id", DEFAULTS.client_id),
+        request_timeout_ms=_millis(properties, "request.timeout.ms", DEFAULTS.request_timeout_ms),
         tls=_tls(properties) if with_tls else None,
         login=_login(properties) if with_login else None,
     )
 
 
-def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same for librdkafka: security by its names, and everything else as it stands."""
-    link = settings_from(properties)
-    rest = {name: value for name, value in properties.items() if name not in _KNOWN_SECURITY}
-    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    told: dict[str, str | None] = {"security.protocol": protocol}
-    if link.login is not None:
-        told["sasl.mechanism"] = link.login.mechanism
-        told["sasl.username"] = link.login.username
-        told["sasl.password"] = link.login.password
-    if (tls := link.tls) is not None:
-        told["ssl.ca.location"] = tls.ca_file
-        told["ssl.certificate.location"] = tls.certificate_file
-        # librdkafka does not look for the key beside the certificate by itself
-        told["ssl.key.location"] = tls.key_file or tls.certificate_file
-        told["ssl.key.password"] = tls.key_password
-        told["ssl.endpoint.identification.algorithm"] = "https" if tls.checks_hostname else "none"
-    return {**rest, **{name: value for name, value in told.items() if value is not None}}
-
-
 def read_properties(path: str) -> dict[str, str]:
-    """A properties file, as Kafka's own tools take one: `key=value` lines, `#` before a remark."""
+    """A properties file, as Kafka's own tools take it: `key=value` lines, `#` before a comment."""
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line.strip() for line in file]
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(f"{path} cannot be read: {error}") from None
+        raise _refused(f"cannot read {path}: {error}") from None
     properties: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith(("#", "!")):
             continue
-        name, found, value = line.partition("=")
-        if not found:
+        name, separator, value = line.partition("=")
+        if not separator:
             raise _refused(f"{path}, line {number}: {line!r} is not key=value")
         properties[name.strip()] = value.strip()
     for name in properties:
-        if name not in _KNOWN_SECURITY | _REACHING:
+        if name not in _SECURITY_PROPERTIES | _CONNECTION_PROPERTIES:
             raise _refused(
-                f"{path}: {name} is not understood here; the file says how a cluster is reached,"
+                f"{path}: {name} is not supported here; the file says how to connect to a cluster,"
                 " and nothing else"
             )
-    settings_from(properties)  # so that what is wrong in it is said here
+    link_settings(properties)  # reports what is invalid
     return properties
 
 
@@ -242,16 +217,89 @@ def _login(properties: Mapping[str, str]) -> Login:
 
 
 def _quoted(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.search(text)
-    return None if found is None else re.sub(r"\\(.)", r"\1", found[1])
+    match = pattern.search(text)
+    return None if match is None else re.sub(r"\\(.)", r"\1", match[1])
 
 
 def _millis(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name, str(default))
     if not text.isdecimal() or not int(text):
-        raise _refused(f"{name} {text!r} is no number of milliseconds")
+        raise _refused(f"{name} {text!r} is not a number of milliseconds")
     return int(text)
 
 
-def _refused(why: str) -> Refused:
-    return Refused(ErrorCode.invalid_config, why)
+def _refused(reason: str) -> Refused:
+    return Refused(ErrorCode.invalid_config, reason)
+
+
+# --- librdkafka ---
+
+IDEMPOTENT_PRODUCER: Final[Mapping[str, Any]] = {
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",  # the Java client's: a key has one partition
+    "linger.ms": 5,
+}
+_CONNECTION_PREFIXES: Final = (
+    "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "socket.",
+)  # fmt: skip
+_CONNECTION_NAMES: Final = (
+    "client.id", "client.rack", "client.dns.lookup", "broker.address.family", "oauth_cb",
+)  # fmt: skip
+
+
+class ClientReports(Protocol):
+    """Receives what librdkafka reports about a client."""
+
+    def on_error(self, error: Any) -> None:
+        """librdkafka's `error_cb`."""
+
+    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        """librdkafka's `logger`."""
+
+
+def client_settings(
+    bootstrap: str,
+    settings: Mapping[str, Any] | None = None,
+    reports: ClientReports | None = None,
+) -> dict[str, Any]:
+    """All settings of one client of librdkafka; without `reports` it logs nothing."""
+    if reports is None:
+        own: dict[str, Any] = {"log_level": 0, "error_cb": _ignore}
+    else:
+        own = {"error_cb": reports.on_error, "logger": reports}
+    return {"bootstrap.servers": bootstrap, **own, **(settings or {})}
+
+
+def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties of any Kafka client for librdkafka: security by its names, the rest unchanged."""
+    link = link_settings(properties)
+    rest = {name: value for name, value in properties.items() if name not in _SECURITY_PROPERTIES}
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    security: dict[str, str | None] = {"security.protocol": protocol}
+    if link.login is not None:
+        security["sasl.mechanism"] = link.login.mechanism
+        security["sasl.username"] = link.login.username
+        security["sasl.password"] = link.login.password
+    if (tls := link.tls) is not None:
+        security["ssl.ca.location"] = tls.ca_file
+        security["ssl.certificate.location"] = tls.certificate_file
+        # librdkafka does not look for the key in the certificate's file.
+        security["ssl.key.location"] = tls.key_file or tls.certificate_file
+        security["ssl.key.password"] = tls.key_password
+        security["ssl.endpoint.identification.algorithm"] = (
+            "https" if tls.checks_hostname else "none"
+        )
+    return rest | {name: value for name, value in security.items() if value is not None}
+
+
+def connection_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Those of a client's librdkafka settings that another client can use to connect."""
+    return {
+        name: value
+        for name, value in (settings or {}).items()
+        if name.startswith(_CONNECTION_PREFIXES) or name in _CONNECTION_NAMES
+    }
+
+
+def _ignore(error: object) -> None:
+    """The caller reports errors."""

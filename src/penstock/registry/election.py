@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from penstock.link.aio import Cluster
-from penstock.link.group_member import GroupSettings, Joined, Membership
-from penstock.link.settings import settings_from
+from penstock.link.aio import AsyncCluster
+from penstock.link.group_member import GroupGeneration, GroupMember, GroupSettings
+from penstock.link.settings import link_settings
 from penstock.registry.kafka_journal import OutcomeUnknown
 from penstock.registry.node import Registry
 from penstock.registry.topic_reader import CannotWrite
@@ -113,8 +113,8 @@ class Election:
         self._registry = registry
         self._candidate = candidate
         self._known = asyncio.Event()
-        self._membership = Membership(
-            Cluster(kafka["bootstrap.servers"], settings_from(kafka)),
+        self._membership = GroupMember(
+            AsyncCluster(kafka["bootstrap.servers"], link_settings(kafka)),
             GroupSettings(
                 group,
                 PROTOCOL_TYPE,
@@ -147,7 +147,7 @@ class Election:
         is_primary = self._registry.was_primary
         return self._candidate._replace(is_primary=is_primary).to_json()
 
-    async def _on_joined(self, joined: Joined) -> None:
+    async def _on_joined(self, joined: GroupGeneration) -> None:
         verdict = json.loads(joined.assignment)
         if verdict.get("error") == DUPLICATE_URLS:
             logger.error("two nodes say they are %s: set an address for each", self._candidate.url)

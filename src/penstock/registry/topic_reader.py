@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
     NewTopic,
 )
 
+from penstock.link import settings as link
 from penstock.link.settings import librdkafka_settings
 from penstock.model import Millis, Offset
 
@@ -172,15 +173,13 @@ class TopicReader(Generic[_Item]):
 
 
 def client_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """What all clients of the registry share, and how this cluster is reached."""
-    return {
+    """What all clients of the registry share, and how to connect to this cluster."""
+    own = {
         "client.id": "penstock-registry",
-        "log_level": 2,
         "socket.timeout.ms": 10_000,
         "reconnect.backoff.max.ms": 1000,
-        "error_cb": lambda error: None,
-        **librdkafka_settings(kafka),
     }
+    return link.client_settings(kafka["bootstrap.servers"], {**own, **librdkafka_settings(kafka)})
 
 
 def ensure_topic(

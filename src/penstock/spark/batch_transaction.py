@@ -30,11 +30,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import committed_offsets, partitions_of
 from penstock.link.transactions import (
-    ActiveProducer,
-    Handle,
+    PartitionProducer,
+    TransactionHandle,
     add_offsets,
     describe_producers,
     describe_transaction,
@@ -96,7 +96,7 @@ class Superseded(Refused):
 class Instance:
     """One start of a query: the handle that its last batch has left. Of one thread at a time."""
 
-    handle: Handle | None = None
+    handle: TransactionHandle | None = None
 
 
 class Written(NamedTuple):
@@ -121,7 +121,7 @@ class OpenTransaction:
     """What has been put into a transaction so far."""
 
     name: BatchName
-    handle: Handle
+    handle: TransactionHandle
     sequences: dict[TopicPartition, SequenceNumber] = field(
         default_factory=dict
     )  # the next of each
@@ -176,7 +176,7 @@ class OpenTransaction:
 
 
 def transact(
-    cluster: Cluster,
+    cluster: BlockingCluster,
     name: BatchName,
     write: Callable[[OpenTransaction], object],
     *,
@@ -237,13 +237,13 @@ def _stopping_if_fenced(name: BatchName) -> Iterator[None]:
 
 
 def take(
-    cluster: Cluster,
+    cluster: BlockingCluster,
     transactional_id: str,
     topics: list[str],
     *,
     timeout_ms: int,
-    previous: Handle | None = None,
-) -> Handle:
+    previous: TransactionHandle | None = None,
+) -> TransactionHandle:
     """Be the one who writes under an id; what its last holder has left is ended and mended.
 
     With `previous`, go on as who wrote under that handle last, unless somebody else has taken the
@@ -254,7 +254,7 @@ def take(
     return cluster.run(taking)
 
 
-def commit(cluster: Cluster, transaction: OpenTransaction) -> Handle:
+def commit(cluster: BlockingCluster, transaction: OpenTransaction) -> TransactionHandle:
     """End it for good, and see that readers can see it; the handle for the next transaction."""
     ended = cluster.run(end_transaction(transaction.handle, commit=True))
     _see_marked(
@@ -263,7 +263,7 @@ def commit(cluster: Cluster, transaction: OpenTransaction) -> Handle:
     return ended
 
 
-def abort(cluster: Cluster, handle: Handle) -> None:
+def abort(cluster: BlockingCluster, handle: TransactionHandle) -> None:
     """Give it up; what cannot be aborted now is when the id is taken again."""
     with suppress(Refused, OSError):
         cluster.run(end_transaction(handle, commit=False))
@@ -279,7 +279,7 @@ def two_writers(place: TopicPartition, one: str, other: str) -> Refused:
     )
 
 
-def is_written(cluster: Cluster, name: BatchName) -> bool:
+def is_written(cluster: BlockingCluster, name: BatchName) -> bool:
     """Whether the marker says so; to be asked by who has taken the id."""
     committed = cluster.run(committed_offsets(name.transactional_id))
     checkpoint = name.checkpoint
@@ -295,7 +295,7 @@ def is_written(cluster: Cluster, name: BatchName) -> bool:
     return marker == name.batch_id + 1
 
 
-def add_marker(cluster: Cluster, transaction: OpenTransaction, topics: list[str]) -> None:
+def add_marker(cluster: BlockingCluster, transaction: OpenTransaction, topics: list[str]) -> None:
     """Put the offsets, and the fact that the batch is written, into the transaction."""
     name, handle = transaction.name, transaction.handle
     for group, offsets in transaction.offsets.items():
@@ -321,7 +321,7 @@ def _checkpoint_of(metadata: str) -> str:
     return metadata.partition(" ")[0]
 
 
-def check_sequences(cluster: Cluster, transaction: OpenTransaction) -> None:
+def check_sequences(cluster: BlockingCluster, transaction: OpenTransaction) -> None:
     """The brokers must have taken exactly what the tasks that ended well have sent.
 
     A task that was given up may still have written: then there is more than was told, or less
@@ -339,7 +339,9 @@ def check_sequences(cluster: Cluster, transaction: OpenTransaction) -> None:
             )
 
 
-def sequence_of(producers: Iterable[ActiveProducer], handle: Handle) -> SequenceNumber:
+def sequence_of(
+    producers: Iterable[PartitionProducer], handle: TransactionHandle
+) -> SequenceNumber:
     """The next sequence of a handle in a partition, by what the partition tells; 0 at first."""
     for row in producers:
         if row.producer_id == handle.producer_id and row.producer_epoch == handle.producer_epoch:
@@ -347,7 +349,9 @@ def sequence_of(producers: Iterable[ActiveProducer], handle: Handle) -> Sequence
     return SequenceNumber(0)
 
 
-def _see_marked(cluster: Cluster, ended: Handle, places: Iterable[TopicPartition]) -> None:
+def _see_marked(
+    cluster: BlockingCluster, ended: TransactionHandle, places: Iterable[TopicPartition]
+) -> None:
     """Wait until the end of the transaction is in every log; write it where it was forgotten."""
     started, pause_s = time.monotonic(), _POLL_FIRST_S
     while unmarked := cluster.run(unmarked_partitions(ended, places)):
@@ -364,7 +368,7 @@ def _see_marked(cluster: Cluster, ended: Handle, places: Iterable[TopicPartition
         pause_s = min(2 * pause_s, _POLL_LAST_S)
 
 
-def _mend(cluster: Cluster, transactional_id: str, topics: list[str]) -> None:
+def _mend(cluster: BlockingCluster, transactional_id: str, topics: list[str]) -> None:
     """Before an id is taken: see that the end of its last transaction is in every log.
 
     Afterwards nobody could tell any longer how it ended (KAFKA-20734).
@@ -372,12 +376,14 @@ def _mend(cluster: Cluster, transactional_id: str, topics: list[str]) -> None:
     state = cluster.run(describe_transaction(transactional_id))
     if state is None or state.state not in _DECIDED:
         return
-    ended = Handle(transactional_id, state.producer_id, state.producer_epoch)
+    ended = TransactionHandle(transactional_id, state.producer_id, state.producer_epoch)
     places = list(cluster.run(partitions_of(topics))) if topics else []
     _mend_places(cluster, ended, [*places, *_offsets_logs(cluster, [transactional_id])])
 
 
-def _mend_places(cluster: Cluster, ended: Handle, places: list[TopicPartition]) -> None:
+def _mend_places(
+    cluster: BlockingCluster, ended: TransactionHandle, places: list[TopicPartition]
+) -> None:
     assert ended.transactional_id is not None, "a transaction has an id"
     state = cluster.run(describe_transaction(ended.transactional_id))
     if state is None or state.state not in _DECIDED or state.producer_id != ended.producer_id:
@@ -389,11 +395,11 @@ def _mend_places(cluster: Cluster, ended: Handle, places: list[TopicPartition]) 
             ended.transactional_id,
             ", ".join(map(str, unmarked)),
         )
-        decided = Handle(ended.transactional_id, state.producer_id, state.producer_epoch)
+        decided = TransactionHandle(ended.transactional_id, state.producer_id, state.producer_epoch)
         cluster.run(write_markers(decided, unmarked, commit=_DECIDED[state.state]))
 
 
-def _offsets_logs(cluster: Cluster, groups: Iterable[str]) -> set[TopicPartition]:
+def _offsets_logs(cluster: BlockingCluster, groups: Iterable[str]) -> set[TopicPartition]:
     """The partitions that keep these groups' offsets."""
     wanted = list(groups)
     if not wanted:

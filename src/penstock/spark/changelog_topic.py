@@ -24,9 +24,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.link.offsets import Isolation
+from penstock.link.settings import client_settings, librdkafka_settings
 from penstock.model import Offset, TopicPartition
 from penstock.spark import positions
-from penstock.spark.connections import cluster
+from penstock.spark.connections import BOOTSTRAP, cluster
 from penstock.spark.partial_aggregates import CLOCK, END, KIND, NEWEST, OFFSET, PLACE, STATE, WINDOW
 from penstock.spark.read_options import Topics
 
@@ -51,7 +52,7 @@ class Known:
 
 def make_topic(properties: Mapping[str, str], topic: str, partitions: int) -> None:
     """Make the topic unless it is there."""
-    admin = AdminClient(dict(properties))
+    admin = AdminClient(client_settings(properties[BOOTSTRAP], librdkafka_settings(properties)))
     if topic in admin.list_topics(timeout=_ADMIN_S).topics:
         return
     wanted = NewTopic(topic, num_partitions=partitions, config={"cleanup.policy": "compact"})

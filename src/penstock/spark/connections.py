@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster, kept_cluster
+from penstock.link.blocking import BlockingCluster, thread_cluster
 from penstock.link.offsets import commit_offsets
 from penstock.link.operation import Steps
 from penstock.link.routing import Routes
-from penstock.link.settings import LINK_PROPERTIES, LinkSettings, Unreachable, settings_from
+from penstock.link.settings import LINK_PROPERTIES, LinkSettings, UnreachableError, link_settings
 from penstock.spark.planning import Position
 
 if TYPE_CHECKING:
@@ -78,16 +78,16 @@ def _report_unused(names: frozenset[str]) -> None:
         logger.warning("option kafka.%s has no effect in Penstock's source and sink%s", name, hint)
 
 
-def cluster(properties: Mapping[str, str]) -> Cluster:
+def cluster(properties: Mapping[str, str]) -> BlockingCluster:
     """This thread's connections to the brokers of these properties, kept between tasks.
 
     A driver runs each streaming query's `foreachBatch` in its own thread.
     """
-    return kept_cluster(properties[BOOTSTRAP], settings_from(properties))
+    return thread_cluster(properties[BOOTSTRAP], link_settings(properties))
 
 
-def reached(properties: Mapping[str, str]) -> Cluster:
-    """The same on a driver, once a broker has answered; Unreachable if none does in time.
+def reached(properties: Mapping[str, str]) -> BlockingCluster:
+    """The same on a driver, once a broker has answered; UnreachableError if none does in time.
 
     An outage later on is waited for as long as the link's settings say. Before the first answer the
     usual cause is a wrong address, and waiting does not help.
@@ -97,7 +97,7 @@ def reached(properties: Mapping[str, str]) -> Cluster:
         try:
             brokers.run(_first_contact)
         except OSError as failure:
-            raise Unreachable(
+            raise UnreachableError(
                 f"no broker answered within {FIRST_CONTACT_MS} ms: {failure.__cause__ or failure}."
                 f" Is kafka.bootstrap.servers={properties[BOOTSTRAP]} right?"
                 ' "penstock up" starts a broker on 127.0.0.1:9092'
@@ -107,20 +107,23 @@ def reached(properties: Mapping[str, str]) -> Cluster:
 
 def _first_contact(routes: Routes) -> Steps[object]:
     return (
-        yield from routes.patiently(
-            "connect", lambda: routes.describe([]), lambda: None, retry_ms=FIRST_CONTACT_MS
+        yield from routes.with_retries(
+            "connect",
+            lambda: routes.request_metadata([]),
+            lambda: None,
+            retry_timeout_ms=FIRST_CONTACT_MS,
         )
     )
 
 
-def cluster_apart(properties: Mapping[str, str]) -> Cluster:
+def cluster_apart(properties: Mapping[str, str]) -> BlockingCluster:
     """The same for another thread, because connections are of one: that which works beside."""
-    return _kept_apart(properties[BOOTSTRAP], settings_from(properties))
+    return _kept_apart(properties[BOOTSTRAP], link_settings(properties))
 
 
 @lru_cache(maxsize=_CLUSTERS_MAX)
-def _kept_apart(bootstrap: str, settings: LinkSettings) -> Cluster:
-    kept = Cluster(bootstrap, settings)
+def _kept_apart(bootstrap: str, settings: LinkSettings) -> BlockingCluster:
+    kept = BlockingCluster(bootstrap, settings)
     atexit.register(kept.close)
     return kept
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import partitions_of
-from penstock.link.transactions import Handle
+from penstock.link.transactions import TransactionHandle
 from penstock.model import Offset, TopicPartition
 from penstock.serde.contract import Contract
 from penstock.spark.batch_transaction import (
@@ -72,7 +72,7 @@ class TransactionalBatch:
         self._transaction = transaction
 
     @property
-    def handle(self) -> Handle:
+    def handle(self) -> TransactionHandle:
         """What a process must know to write in this transaction."""
         return self._transaction.handle
 

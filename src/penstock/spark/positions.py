@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.fetch_range import FetchSettings, fetch_range
 from penstock.link.offsets import (
     EARLIEST,
@@ -21,7 +21,7 @@ from penstock.link.offsets import (
     start_offsets,
 )
 from penstock.link.operation import Steps
-from penstock.link.routing import Routes, Topic
+from penstock.link.routing import Routes, TopicMetadata
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.spark.planning import OffsetRange, Position, known_id
 from penstock.spark.read_options import (
@@ -43,7 +43,7 @@ _BY_NAME: Final = {EARLIEST_OFFSET: EARLIEST, LATEST_OFFSET: LATEST}
 
 
 def selected(
-    cluster: Cluster, selection: Selection, *, skips_missing: bool = False
+    cluster: BlockingCluster, selection: Selection, *, skips_missing: bool = False
 ) -> list[TopicPartition]:
     """The partitions to read, as the cluster says now.
 
@@ -70,7 +70,7 @@ def selected(
             assert_never(other)
 
 
-def _those_there(cluster: Cluster, selection: Topics | Partitions) -> Selection:
+def _those_there(cluster: BlockingCluster, selection: Topics | Partitions) -> Selection:
     topics = cluster.run(_all_topics)
     if isinstance(selection, Topics):
         return Topics(tuple(name for name in selection.names if name in topics))
@@ -83,12 +83,12 @@ def _those_there(cluster: Cluster, selection: Topics | Partitions) -> Selection:
     )
 
 
-def topic_names(cluster: Cluster) -> list[str]:
+def topic_names(cluster: BlockingCluster) -> list[str]:
     """All topics but internal ones, sorted."""
     return sorted(name for name in cluster.run(_all_topics) if not name.startswith(_INTERNAL))
 
 
-def check_exist(cluster: Cluster, names: Sequence[str]) -> None:
+def check_exist(cluster: BlockingCluster, names: Sequence[str]) -> None:
     """Refused names the first of these topics that does not exist, and the nearest that does."""
     topics = cluster.run(_all_topics)
     for name in names:
@@ -100,16 +100,22 @@ def check_exist(cluster: Cluster, names: Sequence[str]) -> None:
             )
 
 
-def _all_topics(routes: Routes) -> Steps[dict[str, Topic]]:
-    return (yield from routes.patiently("list topics", lambda: routes.describe(None), lambda: None))
+def _all_topics(routes: Routes) -> Steps[dict[str, TopicMetadata]]:
+    return (
+        yield from routes.with_retries(
+            "list topics", lambda: routes.request_metadata(None), lambda: None
+        )
+    )
 
 
-def ends(cluster: Cluster, partitions: list[TopicPartition], isolation: Isolation) -> Position:
+def ends(
+    cluster: BlockingCluster, partitions: list[TopicPartition], isolation: Isolation
+) -> Position:
     """The end of each, as far as this isolation lets one read."""
     return at(cluster, cluster.run(end_offsets(partitions, isolation=isolation)))
 
 
-def at(cluster: Cluster, offsets: Mapping[TopicPartition, Offset]) -> Position:
+def at(cluster: BlockingCluster, offsets: Mapping[TopicPartition, Offset]) -> Position:
     """These offsets, of the topics as they were described last."""
     ids = {}
     for name in dict.fromkeys(place.topic for place in offsets):
@@ -121,7 +127,7 @@ def at(cluster: Cluster, offsets: Mapping[TopicPartition, Offset]) -> Position:
 
 
 def resolve(
-    cluster: Cluster, partitions: list[TopicPartition], bound: Bound, isolation: Isolation
+    cluster: BlockingCluster, partitions: list[TopicPartition], bound: Bound, isolation: Isolation
 ) -> Position:
     """Where a bound lies in each of these partitions."""
     match bound:
@@ -140,7 +146,7 @@ def resolve(
 
 
 def _at_offsets(
-    cluster: Cluster,
+    cluster: BlockingCluster,
     partitions: list[TopicPartition],
     given: Mapping[TopicPartition, int],
     isolation: Isolation,
@@ -155,7 +161,7 @@ def _at_offsets(
 
 
 def _at_times(
-    cluster: Cluster,
+    cluster: BlockingCluster,
     times: Mapping[TopicPartition, Millis],
     latest_if_none: bool,
     isolation: Isolation,
@@ -182,7 +188,9 @@ def _same_partitions(
         raise Refused(ErrorCode.invalid_config, f"the JSON of offsets or times {what}")
 
 
-def offset_bytes(cluster: Cluster, ranges: list[OffsetRange], isolation: Isolation) -> float:
+def offset_bytes(
+    cluster: BlockingCluster, ranges: list[OffsetRange], isolation: Isolation
+) -> float:
     """About how many bytes of log an offset takes, from the first few batches of each range."""
     settings = FetchSettings(isolation=isolation, chunk_bytes=_SAMPLE_BYTES)
     size_bytes = offsets = 0

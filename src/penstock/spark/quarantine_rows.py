@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.client.quarantine import Origin, Verdict
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.errors import ErrorCode, Refused
-from penstock.link.settings import LinkSettings, settings_from
+from penstock.link.settings import connection_settings, librdkafka_settings
 from penstock.model import Millis, Offset
 from penstock.serde.errors import Reason
 from penstock.serde.frame import Side
@@ -78,7 +78,7 @@ def _check_columns(frame: "DataFrame", needed: Iterable[str]) -> None:
 
 def _put(batches: Iterable[pa.RecordBatch], properties: Mapping[str, str], client: str) -> int:
     """In a worker: every row is in quarantine when this returns."""
-    settings = rdkafka_settings(settings_from(properties))
+    settings = connection_settings(librdkafka_settings(properties))
     writer = QuarantineWriter(properties[BOOTSTRAP], settings)
     try:
         count = 0
@@ -119,26 +119,3 @@ def _verdict(row: Mapping[str, Any], client: str) -> Verdict:
         client=client,
         at=Millis(int(time.time() * 1000)),
     )
-
-
-def rdkafka_settings(settings: LinkSettings) -> dict[str, str]:
-    """The security that link settings say, in librdkafka's words."""
-    words: dict[str, str | None] = {"client.id": settings.client_id}
-    tls, login = settings.tls, settings.login
-    protocol = ("SASL_" if login else "") + ("SSL" if tls else "PLAINTEXT")
-    words["security.protocol"] = protocol
-    if tls is not None:
-        words |= {
-            "ssl.ca.location": tls.ca_file,
-            "ssl.certificate.location": tls.certificate_file,
-            "ssl.key.location": tls.key_file,
-            "ssl.key.password": tls.key_password,
-            "ssl.endpoint.identification.algorithm": "https" if tls.checks_hostname else "none",
-        }
-    if login is not None:
-        words |= {
-            "sasl.mechanism": login.mechanism,
-            "sasl.username": login.username,
-            "sasl.password": login.password,
-        }
-    return {name: word for name, word in words.items() if word is not None}

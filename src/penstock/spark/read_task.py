@@ -16,7 +16,13 @@ from penstock.columns.open_batches import Limits, open_pages
 from penstock.columns.record_columns import RecordColumns
 from penstock.columns.vm.slots import OutputTooLarge
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.fetch_range import Chunk, FetchSettings, OffsetGone, TopicRecreated, fetch_range
+from penstock.link.fetch_range import (
+    Chunk,
+    FetchSettings,
+    OffsetOutOfRange,
+    TopicRecreated,
+    fetch_range,
+)
 from penstock.link.offsets import Isolation
 from penstock.link.routing import StreamOperation
 from penstock.model import Offset
@@ -101,7 +107,7 @@ def _read_range(task: ReadTask, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
                 left = left._replace(start=chunk.end_offset)
                 del chunk  # or two of them would be held while the next comes
             return
-        except OffsetGone as gone:
+        except OffsetOutOfRange as gone:
             left = _after_loss(task, left, gone)
 
 
@@ -114,7 +120,7 @@ def _fetching(task: ReadTask, asked: OffsetRange) -> StreamOperation[Chunk]:
     )
 
 
-def _after_loss(task: ReadTask, asked: OffsetRange, gone: OffsetGone) -> OffsetRange | None:
+def _after_loss(task: ReadTask, asked: OffsetRange, gone: OffsetOutOfRange) -> OffsetRange | None:
     """What is left of a range whose start is not there; None: nothing."""
     _report_loss(task, gone)
     if gone.start_offset <= asked.start or gone.start_offset >= asked.end:

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import Isolation, commit_offsets, committed_offsets, partitions_of
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.serde.contract import Contract, SubjectNames, subject_name
@@ -130,7 +130,7 @@ class Replay:
         self.job = job or _fingerprint(source, target, bounds)
         self._run = uuid.uuid4().hex  # a second start of the same job supersedes this one
         self._properties = kafka_properties(source.options)
-        self._brokers: Cluster = reached(self._properties)
+        self._brokers: BlockingCluster = reached(self._properties)
         self._places = self._brokers.run(partitions_of([source.topic]))
         self._request = self._write_request()
         self.start, self.end = self._settled(bounds)

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.transactions import Handle
+from penstock.link.transactions import TransactionHandle
 from penstock.spark.batch_transaction import (
     TIMEOUT_MS,
     BatchName,
@@ -60,7 +60,7 @@ class Told(WriterCommitMessage):
     """What a task tells the driver."""
 
     written: tuple[Written, ...]
-    handle: Handle
+    handle: TransactionHandle
     checkpoint: str = ""
     batch_id: int = -1
     is_skipped: bool = False  # the batch was written before
@@ -74,7 +74,9 @@ class Job:
     plan: WritePlan | None  # None: the rows are packed
     topics: tuple[str, ...]
 
-    def write(self, rows: Iterator[pa.RecordBatch], handle: Handle) -> tuple[Written, ...]:
+    def write(
+        self, rows: Iterator[pa.RecordBatch], handle: TransactionHandle
+    ) -> tuple[Written, ...]:
         """The rows of one task."""
         context = TaskContext.get()
         assert context is not None, "tasks have a context"
@@ -88,7 +90,7 @@ class Job:
 class BatchWriter(DataSourceArrowWriter):
     """One job, one transaction."""
 
-    def __init__(self, job: Job, handle: Handle) -> None:
+    def __init__(self, job: Job, handle: TransactionHandle) -> None:
         self._job = job
         self._handle = handle
 
@@ -125,7 +127,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._job = job
         self._query = query
         self._timeout_ms = timeout_ms
-        self._handle: Handle | None = None
+        self._handle: TransactionHandle | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """On its way to the tasks: they write under a handle that is taken now."""

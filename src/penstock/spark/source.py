@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.blocking import Cluster
+from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import Isolation
 from penstock.spark import positions
 from penstock.spark.connections import Progress, cluster, reached
@@ -205,7 +205,7 @@ def _partitions(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[Inp
 
 
 def _start_within(
-    brokers: Cluster, options: ReadOptions, bound: Bound, start: Position
+    brokers: BlockingCluster, options: ReadOptions, bound: Bound, start: Position
 ) -> Position:
     """Not past the end of a log; behind an open transaction is no error, it only waits there."""
     if not isinstance(bound, AtOffsets):
@@ -214,7 +214,7 @@ def _start_within(
     return _within(options, start, there, "startingOffsets")
 
 
-def _end_within(brokers: Cluster, options: ReadOptions, end: Position) -> Position:
+def _end_within(brokers: BlockingCluster, options: ReadOptions, end: Position) -> Position:
     """Not past what can be read: waiting for more could take for ever."""
     if options.ending is Anchor.LATEST:
         return end

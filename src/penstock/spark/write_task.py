@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.columns.build_batches import PartitionBatches
 from penstock.errors import ErrorCode, Refused
-from penstock.link.send_batches import produce
-from penstock.link.transactions import Handle, describe_producers
+from penstock.link.send_batches import send_batches
+from penstock.link.transactions import TransactionHandle, describe_producers
 from penstock.model import SequenceNumber, TopicPartition
 from penstock.protocol.batch import TRANSACTIONAL, read_header, seal, write_header
 from penstock.spark.batch_transaction import (
@@ -47,7 +47,7 @@ class WriteTarget:
     """All that a writing task must know."""
 
     properties: Mapping[str, str]
-    handle: Handle
+    handle: TransactionHandle
     sequences: Mapping[TopicPartition, SequenceNumber] = field(
         default_factory=dict
     )  # 0 where absent
@@ -115,7 +115,7 @@ class PartitionWriter:
         self._check_first(waiting)
         transactional_id = self._target.handle.transactional_id
         try:
-            self._cluster.run(produce(waiting, transactional_id=transactional_id))
+            self._cluster.run(send_batches(waiting, transactional_id=transactional_id))
         except Refused as refusal:
             if refusal.code is ErrorCode.out_of_order_sequence_number:
                 raise self._already_written(refusal.message) from refusal
@@ -179,7 +179,7 @@ class TurnWriter:
             stamped = {place: self._stamped(some, first[place]) for place, some in batches.items()}
             try:
                 transactional_id = self._handle.transactional_id
-                self._cluster.run(produce(stamped, transactional_id=transactional_id))
+                self._cluster.run(send_batches(stamped, transactional_id=transactional_id))
             except Refused as refusal:
                 if refusal.code is ErrorCode.out_of_order_sequence_number:
                     told = f"{self._writer}: {ALREADY_WRITTEN} {refusal.message}; {AGAIN}"
@@ -198,7 +198,7 @@ class TurnWriter:
 
 
 def stamp(
-    batch: bytearray | memoryview, handle: Handle, sequence: SequenceNumber
+    batch: bytearray | memoryview, handle: TransactionHandle, sequence: SequenceNumber
 ) -> SequenceNumber:
     """Make a batch one of a transaction, and seal it; the sequence after it."""
     header = read_header(batch)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.client.registry import Registry
-from penstock.link.blocking import Cluster
-from penstock.link.fetch_range import Chunk, FetchSettings, OffsetGone, fetch_range
+from penstock.link.blocking import BlockingCluster
+from penstock.link.fetch_range import Chunk, FetchSettings, OffsetOutOfRange, fetch_range
 from penstock.link.offsets import Isolation, end_offsets, partitions_of, start_offsets
 from penstock.model import Offset
 from penstock.serde.errors import DecodeError
@@ -31,7 +31,7 @@ class _Record(NamedTuple):
 
 
 def written_messages(
-    brokers: Cluster, registry: Registry, topic: str, side: Side, isolation: Isolation
+    brokers: BlockingCluster, registry: Registry, topic: str, side: Side, isolation: Isolation
 ) -> list[str]:
     """The full names of the messages among a topic's last events, the latest event's first."""
     read = Deserializer(registry, topic, side=side)
@@ -47,7 +47,7 @@ def written_messages(
 
 
 def _last_records(
-    brokers: Cluster, topic: str, side: Side, isolation: Isolation
+    brokers: BlockingCluster, topic: str, side: Side, isolation: Isolation
 ) -> Iterator[_Record]:
     places = brokers.run(partitions_of([topic]))
     starts = brokers.run(start_offsets(places))
@@ -58,7 +58,7 @@ def _last_records(
         try:
             for chunk in brokers.stream(fetch_range(place, start, ends[place], settings=settings)):
                 yield from _opened(chunk, start, ends[place], side)
-        except OffsetGone:
+        except OffsetOutOfRange:
             continue  # retention passed it just now
 
 
