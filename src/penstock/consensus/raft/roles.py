@@ -1,0 +1,173 @@
+"""The roles of a replica: what each remembers, and which may follow which.
+
+Observers, which have no vote, are unattached or followers. Only data is here; the rules are in
+`following`, `leading` and `voting`.
+"""
+
+from enum import Enum
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+from penstock.consensus.raft.messages import QuorumFetch, Request
+from penstock.consensus.raft.quorum_state import OffsetAndEpoch
+from penstock.consensus.raft.voters import ReplicaKey
+from penstock.machine import CallerId
+from penstock.model import Millis, NodeId, Offset
+
+NEVER: Final = Millis(2**62)
+
+
+class Role(Enum):
+    UNATTACHED = "unattached"  # knows no leader that works
+    PROSPECTIVE = "prospective"  # asks whether it could win, without raising the epoch
+    CANDIDATE = "candidate"  # raised the epoch, voted for itself and requests votes
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"  # led this epoch and never will again
+
+
+TRANSITIONS: Final = {
+    Role.UNATTACHED: {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER},
+    Role.PROSPECTIVE: {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER},
+    Role.CANDIDATE: {Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER, Role.LEADER},
+    Role.LEADER: {Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED},
+    Role.FOLLOWER: {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER},
+    Role.RESIGNED: {Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER},
+}
+
+
+class Unattached:
+    """Waits for a leader; a voter until its deadline, an observer by searching for one."""
+
+    role: ClassVar = Role.UNATTACHED
+    __slots__ = ("deadline", "resend_at", "search")
+
+    def __init__(self, deadline: Millis, resend_at: Millis) -> None:
+        self.deadline = deadline
+        self.search: Request | None = None  # a fetch whose reply will name the leader
+        self.resend_at = resend_at  # when an observer searches, again or at all
+
+
+class Campaign:
+    """One round of votes or pre-votes."""
+
+    __slots__ = ("deadline", "granted", "refused", "resend_at")
+
+    def __init__(self, deadline: Millis) -> None:
+        self.deadline = deadline
+        self.granted: dict[NodeId, bool] = {}
+        self.refused: dict[NodeId, bool] = {}
+        self.resend_at: dict[NodeId, Millis] = {}  # of requests without a reply
+
+
+class Prospective(Campaign):
+    role: ClassVar = Role.PROSPECTIVE
+    __slots__ = ()
+
+
+class Candidate(Campaign):
+    role: ClassVar = Role.CANDIDATE
+    __slots__ = ()
+
+
+class ParkedFetch(NamedTuple):
+    """A fetch that waits for news."""
+
+    caller: CallerId
+    fetch: QuorumFetch
+    deadline: Millis
+
+
+class ReplicaProgress:
+    """What a leader knows of another replica."""
+
+    __slots__ = ("caught_up_at", "end_at_fetch", "fetched_at", "key", "offset", "parked", "sent")
+
+    def __init__(self, key: ReplicaKey) -> None:
+        self.key = key
+        self.offset = Offset(-1)  # everything below is synced there; -1: nothing is known
+        self.fetched_at = Millis(-1)  # -1: not since this replica leads
+        self.end_at_fetch = Offset(-1)  # of the leader's log when this replica fetched last
+        self.caught_up_at = Millis(-1)  # when it last had all that the leader had; -1: never
+        self.sent = Offset(-1)  # the high watermark in the last reply
+        self.parked: ParkedFetch | None = None
+
+    @property
+    def has_fetched(self) -> bool:
+        return self.fetched_at >= 0
+
+
+class Leading:
+    """Commits what a majority has synced; resigns when it no longer hears from one."""
+
+    role: ClassVar = Role.LEADER
+    __slots__ = ("begin_at", "has_committed", "observers", "since", "start_offset", "voters")
+
+    def __init__(self, start_offset: Offset, now: Millis, begin_at: Millis) -> None:
+        self.start_offset = start_offset  # of the epoch: where its first record is
+        self.since = now
+        self.has_committed = False  # a record of this epoch
+        self.begin_at = begin_at  # when voters that do not fetch are called again
+        self.voters: dict[NodeId, ReplicaProgress] = {}  # without the leader
+        self.observers: dict[ReplicaKey, ReplicaProgress] = {}
+
+    def parked(self) -> list[ReplicaProgress]:
+        """The replicas with a parked fetch."""
+        return [
+            progress
+            for progress in (*self.voters.values(), *self.observers.values())
+            if progress.parked is not None
+        ]
+
+
+class Following:
+    """Fetches from its leader, one request at a time."""
+
+    role: ClassVar = Role.FOLLOWER
+    __slots__ = (
+        "deadline",
+        "has_fetched",
+        "in_flight",
+        "is_leader_lost",
+        "leader_high_watermark",
+        "leader_id",
+        "resend_at",
+        "update_at",
+    )
+
+    def __init__(self, leader_id: NodeId, deadline: Millis, update_at: Millis) -> None:
+        self.leader_id = leader_id
+        self.deadline = deadline
+        self.has_fetched = False  # once from this leader since it follows it
+        self.is_leader_lost = False  # the connection to it ended
+        self.in_flight: Request | None = None
+        self.resend_at = NEVER  # of the request in flight, or the end of a backoff
+        self.leader_high_watermark = Offset(0)
+        self.update_at = update_at  # when a voter whose entry is outdated tells its leader
+
+
+class Resigned:
+    """Tells the voters that its epoch has ended."""
+
+    role: ClassVar = Role.RESIGNED
+    __slots__ = ("deadline", "resend_at", "successors")
+
+    def __init__(self, deadline: Millis, successors: tuple[ReplicaKey, ...]) -> None:
+        self.deadline = deadline
+        self.successors = successors
+        self.resend_at: dict[NodeId, Millis] = {}
+
+
+RoleState: TypeAlias = Unattached | Prospective | Candidate | Leading | Following | Resigned
+
+
+class SnapshotDownload:
+    """A snapshot on its way here. Until it is installed no records are fetched."""
+
+    __slots__ = ("is_complete", "is_stored", "leader_id", "position", "snapshot")
+
+    def __init__(self, snapshot: OffsetAndEpoch, leader_id: NodeId) -> None:
+        self.snapshot = snapshot
+        self.leader_id = leader_id  # chunks of different leaders do not make one file
+        self.position = 0
+        self.is_complete = False  # all chunks were given to the shell
+        self.is_stored = False  # and are synced
