@@ -54,7 +54,7 @@ def test_a_history_does_not_depend_on_the_process() -> None:
     assert len(digests) == 1
 
 
-def is_found(seeds: int = 2_000) -> bool:
+def is_detected(seeds: int = 2_000) -> bool:
     """Whether one of the seeds of the fast suite fails, by an invariant or by standing still."""
     for seed in range(seeds):
         try:
@@ -114,8 +114,8 @@ def plant_endless_referrals(patch: pytest.MonkeyPatch) -> None:
         plant_endless_referrals,
     ],
 )
-def test_a_planted_bug_is_found(
+def test_a_planted_bug_is_detected(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert is_found()
+    assert is_detected()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Checker:
-    """Knows everything at once, as no replica does."""
+    """Sees the whole cluster, as no replica does."""
 
     def __init__(self, hosts: dict[NodeId, Host]) -> None:
         self.hosts = hosts
@@ -81,7 +81,7 @@ class Checker:
         before = {voter.key.node_id for voter in previous.voters}
         after = {voter.key.node_id for voter in voters.voters}
         assert len(before ^ after) <= 1, f"{previous} to {voters}"
-        assert previous_offset < host.node.high_watermark, "two changes at once"
+        assert previous_offset < host.node.high_watermark, "two changes in progress"
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Two snapshots of one offset hold the same."""

@@ -79,15 +79,15 @@ class Disk:
     def truncate(self, offset: Offset) -> None:
         assert self.start_offset <= offset <= self.end_offset
         if offset < self.synced_offset:
-            kept = self._uncut or (self.synced_offset, [])
-            removed = self.entries[offset - self.start_offset : kept[0] - self.start_offset]
-            self._uncut = (offset, removed + kept[1])
+            before = self._uncut or (self.synced_offset, [])
+            removed = self.entries[offset - self.start_offset : before[0] - self.start_offset]
+            self._uncut = (offset, removed + before[1])
             self.synced_offset = offset
         self._rebuild(self.entries[: offset - self.start_offset])
         self.cuts += 1
 
     def on_synced(self, end_offset: Offset, cuts: int) -> None:
-        """A sync that started at this end, and after so many cuts, has ended."""
+        """A sync has ended that started with this end and this number of cuts."""
         if cuts == self.cuts:
             self.synced_offset = max(self.synced_offset, end_offset)
             self._uncut = None

@@ -37,7 +37,7 @@ def lose_connection(world: World, host: Host, lost: Host) -> None:
 
 
 def _pick(world: World) -> Host:
-    """Any host; leaders and those that would be more often, for most goes wrong there."""
+    """Any host; leaders and candidates more often, because most rules are about them."""
     hosts = list(world.hosts.values())
     if world.rng.random() < 0.5:
         role = world.rng.choice((Role.LEADER, Role.LEADER, Role.CANDIDATE, Role.UNATTACHED))
@@ -198,7 +198,7 @@ def _lose_connection(world: World) -> None:
 
 def _wipe_disk(world: World) -> None:
     """Once per history, and only when every log knows every voter's disk: before that a wiped disk
-    cannot be told from the one it replaces.
+    cannot be distinguished from the one it replaces.
     """
     host = _pick(world)
     if world.checker.lost_disks or world.options.voters < 3:
@@ -272,15 +272,17 @@ def _break(world: World, host: Host, healed: list[NodeId]) -> None:
     inward = [(other, node_id) for other in healed]
     for link in outward + inward:
         world.network.unclog(link)
-    match world.rng.choice(("dead", "cut", "deaf", "mute", "paused", "stuck disk")):
+    match world.rng.choice(
+        ("dead", "cut", "cannot receive", "cannot send", "paused", "stuck disk")
+    ):
         case "dead":
             crash(world, host, is_power=True)
             host.is_dead = True
         case "cut":
             world.network.cut(outward + inward)
-        case "deaf":
+        case "cannot receive":
             world.network.cut(inward)
-        case "mute":
+        case "cannot send":
             world.network.cut(outward)
         case "paused":
             host.paused_until = 2**60

@@ -1,4 +1,4 @@
-"""Links between simulated hosts, each direction by itself: open, cut or clogged."""
+"""Links between simulated hosts, each direction separately: open, cut or clogged."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Scenario:
         host.voter = make_voter(host.voter.key.node_id, life=1)
         host.disk = Disk()
 
-    def step_forget(self, name: str, end_offset: str) -> None:
+    def step_roll_back(self, name: str, end_offset: str) -> None:
         """A disk loses what it had promised to keep; no checker could agree with what follows."""
         self.checker.committed.clear()
         self.checker.commit_ends.clear()

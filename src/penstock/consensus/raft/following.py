@@ -187,7 +187,7 @@ def on_leader_reply(
     reply: QuorumFetchReply | SnapshotFetchReply,
     now: Millis,
 ) -> None:
-    """Only the reply to the request in flight counts, told by identity.
+    """Only the reply to the request in flight counts, compared by identity.
 
     If an equal earlier request were taken for it, two fetches would replace each other without end.
     """

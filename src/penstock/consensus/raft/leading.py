@@ -129,10 +129,10 @@ def on_fetch(replica: Replica, fetch: QuorumFetch, caller: CallerId, now: Millis
     progress.parked = ParkedFetch(caller, fetch, Millis(now + wait_ms))
     advance_commit(replica, leading, now)
     if replica.role is leading and progress.parked is not None:
-        has_news = (
+        has_more = (
             fetch.position.offset < replica.log.end_offset or progress.sent < replica.high_watermark
         )
-        if has_news or wait_ms <= 0:
+        if has_more or wait_ms <= 0:
             _reply_to(replica, progress, caller, fetch)
 
 

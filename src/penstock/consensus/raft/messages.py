@@ -16,7 +16,7 @@ from penstock.model import LeaderEpoch, Millis, NodeId, Offset
 class Vote(NamedTuple):
     """A candidate, or before that a prospective one (`is_pre_vote`), requests a vote."""
 
-    epoch: LeaderEpoch  # of a pre-vote: the current one, which nobody raises for it
+    epoch: LeaderEpoch  # of a pre-vote: the current one, which it does not raise
     candidate: ReplicaKey
     voter: ReplicaKey  # the disk that the candidate's voter set names
     log_end: OffsetAndEpoch

@@ -107,7 +107,7 @@ class Replica:
     def may_stand(self) -> bool:
         """A voter; also one that was removed by a record which is not known to be committed.
 
-        It may have the longest log, so that nobody else can win, and leads only to commit that.
+        It may have the longest log, so that no other replica can win; it leads only to commit that.
         """
         if self.is_voter:
             return True

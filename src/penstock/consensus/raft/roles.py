@@ -70,7 +70,7 @@ class Candidate(Campaign):
 
 
 class ParkedFetch(NamedTuple):
-    """A fetch that waits for news."""
+    """A fetch that waits for records, or for a higher high watermark."""
 
     caller: CallerId
     fetch: QuorumFetch
@@ -97,7 +97,7 @@ class ReplicaProgress:
 
 
 class Leading:
-    """Commits what a majority has synced; resigns when it no longer hears from one."""
+    """Commits what a majority has synced; resigns when a majority stops fetching."""
 
     role: ClassVar = Role.LEADER
     __slots__ = ("begin_at", "has_committed", "observers", "since", "start_offset", "voters")

@@ -38,7 +38,7 @@ def on_vote(replica: Replica, vote: Vote, caller: CallerId, now: Millis) -> None
         is_granted = _is_long_enough(replica, vote.log_end) and may_grant(replica, vote)
         if is_granted and not vote.is_pre_vote:
             _cast_vote(replica, vote, now)
-    # Who grants a vote does not rely on the leader it knows, so it refers nobody to it.
+    # A replica that grants a vote does not rely on the leader it knows, so it names none.
     leader_id = None if is_granted else replica.leader_id
     replica.reply(caller, VoteReply(error, replica.epoch, leader_id, is_granted))
 
@@ -81,9 +81,9 @@ def on_end_quorum_epoch(
         error = ErrorCode.fenced_leader_epoch
         replica.reply(caller, EpochReply(error, replica.epoch, replica.leader_id))
         return
-    is_news = request.epoch > replica.epoch or replica.leader_id == request.leader_id
+    is_first = request.epoch > replica.epoch or replica.leader_id == request.leader_id
     replica.reply(caller, EpochReply(ErrorCode.none, request.epoch, None))
-    if is_news and request.leader_id != replica.node_id:
+    if is_first and request.leader_id != replica.node_id:
         become_unattached(replica, request.epoch, now)
         if replica.is_voter and request.successors and request.successors[0] == replica.key:
             become_candidate(replica, now)
