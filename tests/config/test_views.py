@@ -17,7 +17,7 @@ from penstock.broker.settings import (
 from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
 from penstock.config.resolve import Row
 from penstock.config.topic_keys import TOPIC_KEYS
-from penstock.coordination.controller.settings import ControllerRules
+from penstock.coordination.controller.settings import ControllerSettings
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.log.settings import LogSettings, RetentionSettings
@@ -27,7 +27,7 @@ from tests.support.settings import default_settings
 OF_A_TOPIC = (AdmissionSettings, CompactionSettings, LogSettings, RetentionSettings)
 OF_A_BROKER = (
     BrokerSettings,
-    ControllerRules,
+    ControllerSettings,
     GroupSettings,
     NetworkSettings,
     OffsetsTopicSettings,

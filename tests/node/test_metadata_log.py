@@ -15,7 +15,8 @@ from penstock.coordination.controller.commands import (
     NewTopic,
     ResourceChange,
 )
-from penstock.coordination.controller.state import Cluster, ConfigScope
+from penstock.coordination.controller.events import ConfigScope
+from penstock.coordination.controller.state import ClusterState
 from penstock.model import NodeId
 from penstock.node import run_broker
 from penstock.node.run_broker import RunningBroker, open_folder
@@ -24,7 +25,7 @@ from penstock.node.settings import node_settings
 CHANGES = 300
 
 
-def picture(state: Cluster) -> tuple[object, ...]:
+def picture(state: ClusterState) -> tuple[object, ...]:
     topics = {name: (topic.topic_id, topic.partitions) for name, topic in state.topics.items()}
     return state.cluster_id, topics, state.configs, state.end_producer_id
 

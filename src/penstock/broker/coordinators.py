@@ -21,7 +21,7 @@ from penstock.broker.metadata_image import ClusterController
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.settings import GroupConfig
-from penstock.coordination.controller.state import ConfigScope
+from penstock.coordination.controller.events import ConfigScope
 from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
 from penstock.coordination.groups.commands import Command, DropTopics, ListGroups
 from penstock.coordination.groups.events import Event

@@ -30,7 +30,7 @@ from penstock.broker.settings import (
 )
 from penstock.config.broker_keys import broker_values, group_values
 from penstock.config.resolve import Layers, view
-from penstock.coordination.controller import Cluster, ControllerMachine
+from penstock.coordination.controller import ClusterState, ControllerMachine
 from penstock.coordination.controller.commands import (
     AllocateProducerIds,
     Command,
@@ -38,8 +38,7 @@ from penstock.coordination.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
-from penstock.coordination.controller.settings import ControllerRules
-from penstock.coordination.controller.state import (
+from penstock.coordination.controller.events import (
     METADATA_TOPIC,
     ConfigScope,
     ConfigSet,
@@ -50,6 +49,7 @@ from penstock.coordination.controller.state import (
     TopicDeleted,
     TopicSet,
 )
+from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import ErrorCode, Refused
 from penstock.log.scan import DamagedLog
 from penstock.machine import CallerId, Deferred
@@ -91,7 +91,7 @@ class ClusterController:
         partitions: Partitions,
         quotas: Quotas,
         *,
-        rules: ControllerRules,
+        rules: ControllerSettings,
         features: Mapping[str, int],
         clock: Callable[[], Moment],
         mint_id: Callable[[], UUID] = uuid4,
@@ -103,7 +103,7 @@ class ClusterController:
         self._quotas = quotas
         self._mint_id = mint_id
         self._machine = ControllerMachine(rules, dict(features))
-        self._hosted: HostedMachine[Cluster, Command, Event] = HostedMachine(
+        self._hosted: HostedMachine[ClusterState, Command, Event] = HostedMachine(
             self._machine, metadata, clock=clock, on_events=self._on_committed
         )
         self._hosted.load()
@@ -121,7 +121,7 @@ class ClusterController:
         self._reopening: asyncio.TimerHandle | None = None
 
     @property
-    def state(self) -> Cluster:
+    def state(self) -> ClusterState:
         """Everything that is committed. For reading only, between two commands."""
         return self._image
 
@@ -142,7 +142,7 @@ class ClusterController:
                 endpoint.port,
                 endpoint.rack,
                 stopped_cleanly=stopped_cleanly,
-                fresh_cluster_id=cluster_id or kafka_id(self._mint_id()),
+                new_cluster_id=cluster_id or kafka_id(self._mint_id()),
             )
         )
         # No other broker can undo what is in this log, so all of it counts from the start.

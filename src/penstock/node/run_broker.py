@@ -41,7 +41,7 @@ from penstock.broker.quotas import Quotas
 from penstock.broker.settings import topic_settings
 from penstock.broker.transaction_coordinators import Transactions
 from penstock.config.resolve import NO_LAYERS, view
-from penstock.coordination.controller import Cluster
+from penstock.coordination.controller import ClusterState
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.transactions import TransactionSettings
 from penstock.log import FolderIdentity, FolderUnusable, LogFolder, OpenFiles
@@ -312,7 +312,7 @@ def _report_recovery(folder: LogFolder) -> None:
         )  # fmt: skip
 
 
-def _set_strays_aside(folder: LogFolder, cluster: Cluster) -> None:
+def _set_strays_aside(folder: LogFolder, cluster: ClusterState) -> None:
     """A partition on disk that the controller never knew is kept, under another name.
 
     One whose topic it has deleted goes: the deletion was interrupted. One with another id than the

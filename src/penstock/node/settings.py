@@ -13,7 +13,7 @@ from typing import Final
 from penstock.broker.settings import BrokerSettings, NetworkSettings
 from penstock.config.broker_keys import BROKER_KEYS, broker_values
 from penstock.config.resolve import Layers, Values, view
-from penstock.coordination.controller.settings import ControllerRules
+from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
 from penstock.model import NodeId
 from penstock.node.listen_address import NotAllowed, check_exposure
@@ -200,6 +200,6 @@ def broker_view(settings: NodeSettings) -> BrokerSettings:
     return view(BrokerSettings, values, node_id=settings.node_id, network=network)
 
 
-def controller_view(settings: NodeSettings) -> ControllerRules:
+def controller_view(settings: NodeSettings) -> ControllerSettings:
     values = settings.values
-    return view(ControllerRules, values, node_id=settings.node_id, static=settings.static)
+    return view(ControllerSettings, values, node_id=settings.node_id, static=settings.static)

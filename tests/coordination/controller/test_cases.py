@@ -1,4 +1,4 @@
-"""The controller, told in case files: `<verb> …` lines in, answers and events out."""
+"""The controller's rules as case files: a line per command in, results and records out."""
 
 import json
 import shlex
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config.resolve import ChangeKind, ConfigChange
-from penstock.coordination.controller import Cluster, ControllerMachine
+from penstock.coordination.controller import ClusterState, ControllerMachine
 from penstock.coordination.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -22,17 +22,17 @@ from penstock.coordination.controller.commands import (
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
     QuotaChange,
     ReassignPartitions,
     RegisterBroker,
     ResourceChange,
 )
-from penstock.coordination.controller.settings import ControllerRules
-from penstock.coordination.controller.state import ConfigScope
+from penstock.coordination.controller.events import ConfigScope
+from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
-from penstock.machine import CallerId, JournalRecord
+from penstock.machine import CallerId, JournalRecord, Story
 from penstock.model import Millis, Moment, NodeId, TopicId
 from tests.support.settings import default_settings
 
@@ -40,23 +40,26 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 CALLER = CallerId(1)
 
 
-class World:
-    """A controller with its log; `say` does one step of a case file."""
+class Scenario:
+    """A controller with its log; `step` does one step of a case file."""
 
     def __init__(self) -> None:
         self.machine = ControllerMachine(
-            default_settings(ControllerRules, node_id=NodeId(1), static={}), {"group.version": 1}
+            default_settings(ControllerSettings, node_id=NodeId(1), static={}), {"group.version": 1}
         )
-        self.state: Cluster = self.machine.fresh()
+        self.state: ClusterState = self.machine.fresh()
         self.log: list[JournalRecord] = []
-        self.ids_minted = 0
+        self.last_topic_id = 0
+        self.story = Story()
 
-    def say(self, step: str) -> str:
-        verb, *words = shlex.split(step)
+    def step(self, line: str) -> str:
+        verb, *words = shlex.split(line)
         if verb in ("replay", "compact"):
             return self.replay(compacted=verb == "compact")
         if verb == "show":
             return self.show()
+        if verb == "story":
+            return "\n".join(text for _, text in self.story.of(words[0]))
         return "\n".join(self.submit(getattr(self, f"parse_{verb.replace('-', '_')}")(words)))
 
     def submit(self, command: Command) -> Iterable[str]:
@@ -68,14 +71,14 @@ class World:
             self.log.append(self.machine.write_event(event))
             self.machine.apply(self.state, event)
         self.machine.validate(self.state)
-        answers = outcome.replies[0].body
-        shown = answers if isinstance(answers, list) else [answers]
-        lines = [f"> {_short(answer)}" for answer in shown]
-        records = [
-            f"{record.key.decode()} = {'gone' if record.value is None else record.value.decode()}"
-            for record in self.log[len(self.log) - len(outcome.events) :]
+        self.story.add(outcome.story, Millis(0))
+        body = outcome.replies[0].body
+        lines = [f"> {_short(each)}" for each in (body if isinstance(body, list) else [body])]
+        written = self.log[len(self.log) - len(outcome.events) :]
+        return lines + [
+            f"{key.decode()} = {'deleted' if value is None else value.decode()}"
+            for key, value in written
         ]
-        return lines + records
 
     def replay(self, *, compacted: bool) -> str:
         """A second machine reads the log, whole or with only the last record of each key."""
@@ -96,15 +99,15 @@ class World:
     def show(self) -> str:
         return json.dumps(_picture(self.state), default=str)
 
-    def mint(self) -> TopicId:
-        self.ids_minted += 1
-        return TopicId(UUID(int=self.ids_minted))
+    def new_topic_id(self) -> TopicId:
+        self.last_topic_id += 1
+        return TopicId(UUID(int=self.last_topic_id))
 
     def parse_register(self, words: list[str]) -> Command:
         options = _options(words[1:])
         return RegisterBroker(
             CALLER, NodeId(int(words[0])), "localhost", 9092, options.get("rack"),
-            stopped_cleanly=options.get("clean", "yes") == "yes", fresh_cluster_id="the-id",
+            stopped_cleanly=options.get("clean", "yes") == "yes", new_cluster_id="the-id",
         )  # fmt: skip
 
     def parse_create(self, words: list[str]) -> Command:
@@ -117,7 +120,7 @@ class World:
             topics.append(
                 NewTopic(
                     part[0],
-                    self.mint(),
+                    self.new_topic_id(),
                     None if count is None else int(count),
                     None if factor is None else int(factor),
                     () if rows is None else tuple(enumerate(_rows(rows))),
@@ -148,8 +151,8 @@ class World:
     def parse_widen(self, words: list[str]) -> Command:
         options = _options(words[2:])
         rows = options.get("assign")
-        more = MorePartitions(words[0], int(words[1]), None if rows is None else _rows(rows))
-        return CreatePartitions(CALLER, (more,), validate_only=self.validating)
+        requested = NewPartitions(words[0], int(words[1]), None if rows is None else _rows(rows))
+        return CreatePartitions(CALLER, (requested,), validate_only=self.validating)
 
     def parse_alter(self, words: list[str]) -> Command:
         """alter topic|broker|group <name> set k=v / append k=v / subtract k=v / delete k"""
@@ -182,8 +185,10 @@ class World:
         return AlterQuotas(CALLER, (QuotaChange(entity, limits),))
 
     def parse_elect(self, words: list[str]) -> Command:
-        wanted = tuple((name, int(index)) for name, _, index in (w.rpartition("-") for w in words))
-        return ElectLeaders(CALLER, wanted)
+        partitions = tuple(
+            (name, int(index)) for name, _, index in (w.rpartition("-") for w in words)
+        )
+        return ElectLeaders(CALLER, partitions)
 
     def parse_reassign(self, words: list[str]) -> Command:
         name, _, index = words[0].rpartition("-")
@@ -212,17 +217,17 @@ def _rows(text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(node) for node in row.split(",") if node) for row in text.split(";"))
 
 
-def _short(answer: object) -> str:
-    match answer:
+def _short(result: object) -> str:
+    match result:
         case Refused():
-            return f"refused {answer}"
+            return f"refused {result}"
         case tuple():
-            return " ".join(str(part.int if isinstance(part, UUID) else part) for part in answer)
+            return " ".join(str(part.int if isinstance(part, UUID) else part) for part in result)
         case _:
-            return str(answer).replace("None", "ok")
+            return str(result).replace("None", "ok")
 
 
-def _picture(state: Cluster) -> dict[str, Any]:
+def _picture(state: ClusterState) -> dict[str, Any]:
     return {
         "cluster": state.cluster_id,
         "topics": {
@@ -248,7 +253,7 @@ def _picture(state: Cluster) -> dict[str, Any]:
 def test_the_controller_does_what_the_case_file_says(
     path: Path, run_cases: Callable[[Path, Callable[[str], str]], None]
 ) -> None:
-    run_cases(path, World().say)
+    run_cases(path, Scenario().step)
 
 
 STEPS = [
@@ -279,21 +284,21 @@ STEPS = [
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
 def test_any_history_replays_to_the_same_state_also_from_a_compacted_log(steps: list[str]) -> None:
-    world = World()
+    scenario = Scenario()
     for step in ["register 1", "register 2", *steps]:
-        world.say(step)
-    assert world.say("replay") == "same"
-    assert world.say("compact") == "same"
+        scenario.step(step)
+    assert scenario.step("replay") == "same"
+    assert scenario.step("compact") == "same"
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
-def test_a_compacted_log_keeps_nothing_of_topics_that_are_gone(steps: list[str]) -> None:
-    world = World()
+def test_a_compacted_log_keeps_nothing_of_deleted_topics(steps: list[str]) -> None:
+    scenario = Scenario()
     for step in ["register 1", "register 2", *steps]:
-        world.say(step)
-    for name in tuple(world.state.topics):
-        world.say(f"delete {name}")
-    last = {record.key.decode(): record.value for record in world.log}
+        scenario.step(step)
+    for name in tuple(scenario.state.topics):
+        scenario.step(f"delete {name}")
+    last = {record.key.decode(): record.value for record in scenario.log}
     left = [key for key, value in last.items() if value is not None]
     assert not [key for key in left if key.startswith(("topic/", "partition/", "config/topic/"))]

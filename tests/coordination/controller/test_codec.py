@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.coordination.controller.codec import read_events, write_event
-from penstock.coordination.controller.state import (
+from penstock.coordination.controller.events import (
     BrokerSet,
-    ClusterNamed,
+    ClusterIdSet,
     ConfigScope,
     ConfigSet,
     Event,
     FeatureSet,
     PartitionSet,
     PartitionState,
-    ProducerIdsTaken,
+    ProducerIdsAllocated,
     QuotaSet,
     TopicDeleted,
     TopicSet,
@@ -47,8 +47,8 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(QuotaSet, entities, rates),
     st.builds(BrokerSet, nodes, names, st.integers(0, 65535), st.none() | names),
     st.builds(FeatureSet, names, st.integers(0, 100)),
-    st.builds(ProducerIdsTaken, st.integers(0, 2**62)),
-    st.builds(ClusterNamed, names),
+    st.builds(ProducerIdsAllocated, st.integers(0, 2**62)),
+    st.builds(ClusterIdSet, names),
 )
 
 

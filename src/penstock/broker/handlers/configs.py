@@ -32,7 +32,7 @@ from penstock.config.resolve import (
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import AlterConfigs, ResourceChange
 from penstock.coordination.controller.decide_topics import check_topic_name
-from penstock.coordination.controller.state import ConfigScope
+from penstock.coordination.controller.events import ConfigScope
 from penstock.errors import ErrorCode, Refused
 from penstock.model import NodeId
 

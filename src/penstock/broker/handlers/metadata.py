@@ -11,7 +11,7 @@ from penstock.broker.metadata_image import INTERNAL_TOPICS, ClusterController, K
 from penstock.broker.partition import Leadership
 from penstock.coordination.controller.commands import CreateTopics
 from penstock.coordination.controller.decide_topics import check_topic_name
-from penstock.coordination.controller.state import NO_LEADER
+from penstock.coordination.controller.events import NO_LEADER
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import TopicId

@@ -15,7 +15,7 @@ from penstock.broker.handlers.replies import (
     when_controller_decided,
 )
 from penstock.coordination.controller.commands import AlterQuotas, QuotaChange
-from penstock.coordination.controller.state import QuotaEntity
+from penstock.coordination.controller.events import QuotaEntity
 from penstock.errors import ErrorCode, Refused
 
 DESCRIBE_CLIENT_QUOTAS: Final = 48

@@ -21,11 +21,11 @@ from penstock.broker.handlers.replies import (
 from penstock.config.resolve import ConfigSource
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import (
+    CreatedTopic,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
-    MadeTopic,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
 )
 from penstock.errors import ErrorCode, Refused
@@ -46,7 +46,7 @@ def create_topics(context: Context, request: Any) -> Answer:
         lambda caller: CreateTopics(caller, wanted, validate_only=request.validate_only)
     )
 
-    def answer(results: Sequence[MadeTopic | Refused]) -> Entity:
+    def answer(results: Sequence[CreatedTopic | Refused]) -> Entity:
         seen: set[str] = set()
         rows = []
         settings: _Described = {}
@@ -74,7 +74,7 @@ _Described = dict[tuple[tuple[str, str | None], ...], list[dict[str, Any]]]
 
 
 def _made_fields(
-    context: Context, topic: NewTopic, result: MadeTopic | Refused, settings: _Described
+    context: Context, topic: NewTopic, result: CreatedTopic | Refused, settings: _Described
 ) -> dict[str, Any]:
     """What became of one topic; `settings` are those already described for others like it."""
     if isinstance(result, Refused):
@@ -149,7 +149,7 @@ def _deleted_fields(wanted: str | TopicId, result: tuple[str, TopicId] | Refused
 def create_partitions(context: Context, request: Any) -> Answer:
     """Widen topics; each is widened or refused by itself."""
     wanted = tuple(
-        MorePartitions(
+        NewPartitions(
             topic.name,
             topic.count,
             None

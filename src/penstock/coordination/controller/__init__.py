@@ -1,10 +1,9 @@
 """The controller: which brokers, topics, partitions, settings and quotas the cluster has.
 
-A machine over `__cluster_metadata`. `state` holds what is known and the events that change it,
-`commands` what may be asked, `codec` how an event is stored, `machine` ties them together.
+A machine over `__cluster_metadata`. One command is one batch of events.
 """
 
 from penstock.coordination.controller.machine import ControllerMachine
-from penstock.coordination.controller.state import Cluster
+from penstock.coordination.controller.state import ClusterState
 
-__all__ = ["Cluster", "ControllerMachine"]
+__all__ = ["ClusterState", "ControllerMachine"]

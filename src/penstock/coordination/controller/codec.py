@@ -1,7 +1,7 @@
 """How events are stored in `__cluster_metadata`: keyed JSON, with a version in each value.
 
-A key is `<kind>/<name>`; a null value says that the thing is gone. A kind or version that this
-code does not know is passed over, so that an older broker can read what a newer one wrote.
+A key is `<kind>/<name>`; a null value is a tombstone. An unknown kind or version is skipped, as an
+older broker must when a newer one wrote it.
 """
 
 import json
@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 from uuid import UUID
 
-from penstock.coordination.controller.state import (
+from penstock.coordination.controller.events import (
     BrokerSet,
-    ClusterNamed,
+    ClusterIdSet,
     ConfigScope,
     ConfigSet,
     Event,
     FeatureSet,
-    PartitionForgotten,
+    PartitionRemoved,
     PartitionSet,
     PartitionState,
-    ProducerIdsTaken,
+    ProducerIdsAllocated,
     QuotaSet,
     TopicDeleted,
     TopicEvent,
@@ -35,7 +35,7 @@ _write_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 def write_event(event: Event) -> JournalRecord:
     """The record an event is stored as."""
     match event:
-        case TopicSet() | TopicDeleted() | PartitionSet() | PartitionForgotten():
+        case TopicSet() | TopicDeleted() | PartitionSet() | PartitionRemoved():
             return _write_topic_event(event)
         case ConfigSet():
             values = {"overrides": event.overrides} if event.overrides else None
@@ -48,9 +48,9 @@ def write_event(event: Event) -> JournalRecord:
             return _record("broker", str(event.node_id), fields)
         case FeatureSet():
             return _record("feature", event.name, {"level": event.level})
-        case ProducerIdsTaken():
+        case ProducerIdsAllocated():
             return _record("cluster", "producer-ids", {"end": event.end_producer_id})
-        case ClusterNamed():
+        case ClusterIdSet():
             return _record("cluster", "id", {"id": event.cluster_id})
         case _:
             assert_never(event)
@@ -66,7 +66,7 @@ def _write_topic_event(event: TopicEvent) -> JournalRecord:
         case PartitionSet():
             value = {"index": event.partition_index, "partition": _partition_row(event.partition)}
             return _record("partition", _partition_name(event), {"topic": event.topic, **value})
-        case PartitionForgotten():
+        case PartitionRemoved():
             return _record("partition", _partition_name(event), None)
         case _:
             assert_never(event)
@@ -90,7 +90,7 @@ def _record(kind: str, name: str, fields: dict[str, Any] | None) -> JournalRecor
     return JournalRecord(key, _write_json({"version": VERSION, **fields}).encode())
 
 
-def _partition_name(event: PartitionSet | PartitionForgotten) -> str:
+def _partition_name(event: PartitionSet | PartitionRemoved) -> str:
     return f"{event.topic_id}/{event.partition_index}"
 
 
@@ -116,7 +116,7 @@ def _read_topic(name: str, fields: _Fields) -> Event:
 
 
 def _read_partition_set(name: str, fields: _Fields) -> Event | None:
-    if fields is None:  # its topic went, and has a record of its own to say so
+    if fields is None:  # its topic was deleted, and has a tombstone of its own
         return None
     topic_id = TopicId(UUID(name.partition("/")[0]))
     partition = _read_partition(fields["partition"])
@@ -132,7 +132,7 @@ def _read_config(name: str, fields: _Fields) -> Event | None:
 
 
 def _read_quota(name: str, fields: _Fields) -> Event:
-    entity = tuple((kind, who) for kind, who in json.loads(name))
+    entity = tuple((kind, entity_name) for kind, entity_name in json.loads(name))
     return QuotaSet(entity, {} if fields is None else fields["limits"])
 
 
@@ -150,8 +150,8 @@ def _read_cluster(name: str, fields: _Fields) -> Event | None:
     if fields is None:
         return None
     if name == "producer-ids":
-        return ProducerIdsTaken(fields["end"])
-    return ClusterNamed(fields["id"]) if name == "id" else None
+        return ProducerIdsAllocated(fields["end"])
+    return ClusterIdSet(fields["id"]) if name == "id" else None
 
 
 _READERS: Final[dict[str, Callable[[str, _Fields], Event | None]]] = {

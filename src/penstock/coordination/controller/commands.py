@@ -1,19 +1,19 @@
-"""What may be asked of the controller, and what it answers.
+"""The commands of the controller and its replies.
 
-A command that names several things is answered thing by thing: each with what became of it or with
-the `Refused` that says why not.
+A command that names several things gets a result for each: what became of it, or the `Refused` that
+says why not. Ids are made by the shell and come with the command.
 """
 
 from typing import NamedTuple, TypeAlias
 
 from penstock.config.resolve import ConfigChange
-from penstock.coordination.controller.state import ConfigScope, QuotaEntity
+from penstock.coordination.controller.events import ConfigScope, QuotaEntity
 from penstock.machine import CallerId
 from penstock.model import NodeId, TopicId
 
 
 class NewTopic(NamedTuple):
-    """A topic to make. The id is minted by the shell. None takes the cluster's default."""
+    """A topic to create. None takes the cluster's default."""
 
     name: str
     topic_id: TopicId
@@ -23,8 +23,8 @@ class NewTopic(NamedTuple):
     overrides: tuple[tuple[str, str | None], ...] = ()
 
 
-class MadeTopic(NamedTuple):
-    """A topic as it was made, or would be."""
+class CreatedTopic(NamedTuple):
+    """A topic as it was created, or would be."""
 
     topic_id: TopicId
     partition_count: int
@@ -32,7 +32,7 @@ class MadeTopic(NamedTuple):
 
 
 class CreateTopics(NamedTuple):
-    """Answered with MadeTopic or Refused for each, in order."""
+    """Reply: CreatedTopic or Refused for each, in order."""
 
     caller: CallerId
     topics: tuple[NewTopic, ...]
@@ -40,14 +40,14 @@ class CreateTopics(NamedTuple):
 
 
 class DeleteTopics(NamedTuple):
-    """By name or by id. Answered with (name, id) or Refused for each, in order."""
+    """By name or by id. Reply: (name, id) or Refused for each, in order."""
 
     caller: CallerId
     topics: tuple[str | TopicId, ...]
 
 
-class MorePartitions(NamedTuple):
-    """A topic to widen to `total_count` partitions; `assignments` are those of the new ones."""
+class NewPartitions(NamedTuple):
+    """A topic that shall have `total_count` partitions; `assignments` are those of the new ones."""
 
     name: str
     total_count: int
@@ -55,10 +55,10 @@ class MorePartitions(NamedTuple):
 
 
 class CreatePartitions(NamedTuple):
-    """Answered with None or Refused for each, in order."""
+    """Reply: None or Refused for each, in order."""
 
     caller: CallerId
-    topics: tuple[MorePartitions, ...]
+    topics: tuple[NewPartitions, ...]
     validate_only: bool = False
 
 
@@ -72,7 +72,7 @@ class ResourceChange(NamedTuple):
 
 
 class AlterConfigs(NamedTuple):
-    """Answered with None or Refused for each, in order."""
+    """Reply: None or Refused for each, in order."""
 
     caller: CallerId
     resources: tuple[ResourceChange, ...]
@@ -80,14 +80,14 @@ class AlterConfigs(NamedTuple):
 
 
 class QuotaChange(NamedTuple):
-    """Limits to set (a number) or to take away (None) for one entity."""
+    """Limits to set (a number) or to remove (None) for one entity."""
 
     entity: QuotaEntity
     limits: tuple[tuple[str, float | None], ...]
 
 
 class AlterQuotas(NamedTuple):
-    """Answered with None or Refused for each, in order."""
+    """Reply: None or Refused for each, in order."""
 
     caller: CallerId
     changes: tuple[QuotaChange, ...]
@@ -95,7 +95,7 @@ class AlterQuotas(NamedTuple):
 
 
 class ElectLeaders(NamedTuple):
-    """Let preferred replicas lead. Answered with None or Refused for each, in order."""
+    """Let preferred replicas lead. Reply: None or Refused for each, in order."""
 
     caller: CallerId
     partitions: tuple[tuple[str, int], ...]
@@ -103,14 +103,14 @@ class ElectLeaders(NamedTuple):
 
 
 class ReassignPartitions(NamedTuple):
-    """New replicas, or None to end a move. Answered with None or Refused for each, in order."""
+    """New replicas, or None to cancel a move. Reply: None or Refused for each, in order."""
 
     caller: CallerId
     partitions: tuple[tuple[str, int, tuple[int, ...] | None], ...]
 
 
 class RegisterBroker(NamedTuple):
-    """A broker starts. After an unclean stop the partitions it leads begin a new leader epoch."""
+    """A broker starts. After an unclean stop the partitions it leads get a new leader epoch."""
 
     caller: CallerId
     node_id: NodeId
@@ -118,11 +118,11 @@ class RegisterBroker(NamedTuple):
     port: int
     rack: str | None
     stopped_cleanly: bool
-    fresh_cluster_id: str  # taken if the cluster has none yet
+    new_cluster_id: str  # taken by a cluster that has none yet
 
 
 class AllocateProducerIds(NamedTuple):
-    """Answered with the first id of a block of `id_count`."""
+    """Reply: the first id of a block of `id_count`."""
 
     caller: CallerId
     id_count: int

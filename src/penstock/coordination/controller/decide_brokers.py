@@ -1,33 +1,34 @@
-"""The rules of brokers and leaders: who registers, who leads, who replicates."""
+"""The rules of brokers, leaders and replicas."""
 
 from penstock.coordination.controller.commands import (
     ElectLeaders,
     ReassignPartitions,
     RegisterBroker,
 )
-from penstock.coordination.controller.decide_topics import partition_of
-from penstock.coordination.controller.state import (
+from penstock.coordination.controller.decide_topics import find_partition
+from penstock.coordination.controller.each import Accepted, decide_each
+from penstock.coordination.controller.events import (
     BrokerSet,
-    Cluster,
-    ClusterNamed,
+    ClusterIdSet,
     Event,
     FeatureSet,
     PartitionSet,
     PartitionState,
     TopicSet,
 )
+from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Outcome, Reply
+from penstock.machine import Outcome, Reply, Step
 from penstock.model import LeaderEpoch, NodeId
 
 
 def decide_register_broker(
-    state: Cluster, command: RegisterBroker, features: dict[str, int]
+    state: ClusterState, command: RegisterBroker, features: dict[str, int]
 ) -> Outcome[Event]:
-    """A broker is there. Its first start also gives the cluster its id and its features."""
+    """Register a broker. The first one also gives the cluster its id and its features."""
     events: list[Event] = []
     if not state.cluster_id:
-        events.append(ClusterNamed(command.fresh_cluster_id))
+        events.append(ClusterIdSet(command.new_cluster_id))
     events += [
         FeatureSet(name, level)
         for name, level in features.items()
@@ -36,13 +37,19 @@ def decide_register_broker(
     broker = BrokerSet(command.node_id, command.host, command.port, command.rack)
     if state.brokers.get(command.node_id) != broker:
         events.append(broker)
-    if not command.stopped_cleanly:
-        events += _new_epochs(state, command.node_id)
-    return Outcome(events=tuple(events), replies=(Reply(command.caller, None),))
+    topics = [] if command.stopped_cleanly else _new_epochs(state, command.node_id)
+    return Outcome(
+        events=(*events, *topics),
+        replies=(Reply(command.caller, None),),
+        story=tuple(
+            Step(topic.name, "new leader epochs: broker {} stopped uncleanly", (command.node_id,))
+            for topic in topics
+        ),
+    )
 
 
-def _new_epochs(state: Cluster, node_id: NodeId) -> list[Event]:
-    """A leader that may have lost its tail leads anew, so that clients can find out."""
+def _new_epochs(state: ClusterState, node_id: NodeId) -> list[TopicSet]:
+    """A leader that may have lost its tail leads in a new epoch, so that clients can find out."""
     return [
         TopicSet(
             topic.name,
@@ -65,26 +72,24 @@ def _led_by(partition: PartitionState, leader: NodeId) -> PartitionState:
     )
 
 
-def decide_elect_leaders(state: Cluster, command: ElectLeaders) -> Outcome[Event]:
+def decide_elect_leaders(state: ClusterState, command: ElectLeaders) -> Outcome[Event]:
     """Let the preferred replica lead where it does not."""
-    events: list[Event] = []
-    answers: list[Refused | None] = []
-    for topic, index in command.partitions:
-        try:
-            topic_id, partition = partition_of(state, topic, index)
-            leader = _elected(partition, unclean=command.unclean)
-        except Refused as refusal:
-            answers.append(refusal)
-            continue
-        answers.append(None)
-        events.append(PartitionSet(topic, topic_id, index, _led_by(partition, leader)))
-    return Outcome(events=tuple(events), replies=(Reply(command.caller, answers),))
+
+    def elect(item: tuple[str, int]) -> Accepted:
+        topic, index = item
+        topic_id, partition = find_partition(state, topic, index)
+        leader = _elected(partition, unclean=command.unclean)
+        event = PartitionSet(topic, topic_id, index, _led_by(partition, leader))
+        step = Step(topic, "partition {}: broker {} elected as leader", (index, leader))
+        return Accepted((event,), story=(step,))
+
+    return decide_each(command.caller, command.partitions, elect)
 
 
 def _elected(partition: PartitionState, *, unclean: bool) -> NodeId:
     preferred = partition.replicas[0]
     if unclean or partition.leader == preferred:
-        # a partition without any leader would be the controller's own business at once
+        # the controller elects a leader for a partition without one by itself
         raise Refused(ErrorCode.election_not_needed, "The partition has a leader it can keep.")
     if preferred not in partition.isr:
         raise Refused(
@@ -93,33 +98,33 @@ def _elected(partition: PartitionState, *, unclean: bool) -> NodeId:
     return preferred
 
 
-def decide_reassign(state: Cluster, command: ReassignPartitions) -> Outcome[Event]:
+def decide_reassign(state: ClusterState, command: ReassignPartitions) -> Outcome[Event]:
     """Give partitions other replicas. Another order of the same changes the preferred leader."""
-    events: list[Event] = []
-    answers: list[Refused | None] = []
-    for topic, index, replicas in command.partitions:
-        try:
-            topic_id, partition = partition_of(state, topic, index)
-            after = _reassigned(state, partition, replicas)
-        except Refused as refusal:
-            answers.append(refusal)
-            continue
-        answers.append(None)
-        if after != partition:
-            events.append(PartitionSet(topic, topic_id, index, after))
-    return Outcome(events=tuple(events), replies=(Reply(command.caller, answers),))
+
+    def reassign(item: tuple[str, int, tuple[int, ...] | None]) -> Accepted:
+        topic, index, replicas = item
+        topic_id, partition = find_partition(state, topic, index)
+        after = _reassigned(state, partition, replicas)
+        if after == partition:
+            return Accepted()
+        step = Step(topic, "partition {}: replicas are now {}", (index, after.replicas))
+        return Accepted((PartitionSet(topic, topic_id, index, after),), story=(step,))
+
+    return decide_each(command.caller, command.partitions, reassign)
 
 
 def _reassigned(
-    state: Cluster, partition: PartitionState, replicas: tuple[int, ...] | None
+    state: ClusterState, partition: PartitionState, replicas: tuple[int, ...] | None
 ) -> PartitionState:
     if replicas is None:
         raise Refused(
-            ErrorCode.no_reassignment_in_progress, "No move of this partition is under way."
+            ErrorCode.no_reassignment_in_progress,
+            "No reassignment of this partition is in progress.",
         )
     if not replicas or len(set(replicas)) != len(replicas):
         raise Refused(
-            ErrorCode.invalid_replica_assignment, "A partition has at least one replica, each once."
+            ErrorCode.invalid_replica_assignment,
+            "A partition has at least one replica, and each broker at most once.",
         )
     unknown = [node for node in replicas if node not in state.brokers]
     if unknown:

@@ -1,4 +1,4 @@
-"""The rules of settings and quotas: who may set what, and to which values."""
+"""The rules of settings and quotas: which keys a resource has, and which values are legal."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,16 +21,12 @@ from penstock.coordination.controller.commands import (
     ResourceChange,
 )
 from penstock.coordination.controller.decide_topics import check_topic_name
-from penstock.coordination.controller.settings import ControllerRules
-from penstock.coordination.controller.state import (
-    Cluster,
-    ConfigScope,
-    ConfigSet,
-    Event,
-    QuotaSet,
-)
+from penstock.coordination.controller.each import Accepted, decide_each
+from penstock.coordination.controller.events import ConfigScope, ConfigSet, Event, QuotaSet
+from penstock.coordination.controller.settings import ControllerSettings
+from penstock.coordination.controller.state import ClusterState
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Outcome, Reply
+from penstock.machine import Outcome, Step
 from penstock.model import NodeId
 
 _KEYS: Final[Mapping[ConfigScope, Mapping[str, Key]]] = {
@@ -56,31 +52,34 @@ _WHOLE_RATES_MAX: Final = {
 
 
 def decide_alter_configs(
-    state: Cluster, command: AlterConfigs, rules: ControllerRules
+    state: ClusterState, command: AlterConfigs, settings: ControllerSettings
 ) -> Outcome[Event]:
-    """Change what can be changed; a resource changes whole or not at all."""
+    """Change what can be changed; all changes to a resource are accepted, or none."""
     named = Counter((resource.scope, resource.name) for resource in command.resources)
-    events: list[Event] = []
-    answers: list[Refused | None] = []
-    for resource in command.resources:
-        try:
-            if named[resource.scope, resource.name] > 1:
-                raise Refused(ErrorCode.invalid_request, "A resource is named twice.")
-            events.append(_altered(state, resource, rules))
-            answers.append(None)
-        except Refused as refusal:
-            answers.append(refusal)
-    reply = Reply(command.caller, answers)
-    return Outcome(events=() if command.validate_only else tuple(events), replies=(reply,))
+
+    def alter(resource: ResourceChange) -> Accepted:
+        if named[resource.scope, resource.name] > 1:
+            raise Refused(ErrorCode.invalid_request, "A resource is named twice.")
+        after = _altered(state, resource, settings)
+        if resource.scope is not ConfigScope.TOPIC:
+            return Accepted((after,))
+        keys = ", ".join(change.name for change in resource.changes)
+        return Accepted((after,), story=(Step(resource.name, "settings changed: {}", (keys,)),))
+
+    return decide_each(
+        command.caller, command.resources, alter, validate_only=command.validate_only
+    )
 
 
-def _altered(state: Cluster, resource: ResourceChange, rules: ControllerRules) -> ConfigSet:
+def _altered(
+    state: ClusterState, resource: ResourceChange, settings: ControllerSettings
+) -> ConfigSet:
     _check_resource(state, resource)
     names = [change.name for change in resource.changes]
     if len(set(names)) != len(names):
         raise Refused(ErrorCode.invalid_request, "A key is changed twice.")
     overrides = {} if resource.replace else state.overrides(resource.scope, resource.name)
-    layers = state.layers(rules.node_id, rules.static)
+    layers = state.layers(settings.node_id, settings.static)
     scope = resource.scope.name.lower()
     after = apply_changes(
         _KEYS[resource.scope], overrides, resource.changes, scope=scope, inherited=layers
@@ -89,7 +88,7 @@ def _altered(state: Cluster, resource: ResourceChange, rules: ControllerRules) -
     return ConfigSet(resource.scope, resource.name, after)
 
 
-def _check_resource(state: Cluster, resource: ResourceChange) -> None:
+def _check_resource(state: ClusterState, resource: ResourceChange) -> None:
     if resource.scope is not ConfigScope.BROKER and not resource.name:
         raise Refused(ErrorCode.invalid_request, "Only the settings of brokers have a default.")
     if resource.scope is ConfigScope.TOPIC and resource.name not in state.topics:
@@ -98,8 +97,8 @@ def _check_resource(state: Cluster, resource: ResourceChange) -> None:
             ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist."
         )
     if resource.scope is ConfigScope.BROKER and resource.name:
-        known = resource.name.isdecimal() and NodeId(int(resource.name)) in state.brokers
-        if not known:
+        is_known = resource.name.isdecimal() and NodeId(int(resource.name)) in state.brokers
+        if not is_known:
             raise Refused(ErrorCode.invalid_request, f"There is no broker '{resource.name}'.")
 
 
@@ -116,24 +115,19 @@ def _check_after(resource: ResourceChange, after: Mapping[str, str], layers: Lay
             check_broker_overrides(after, touched)
 
 
-def decide_alter_quotas(state: Cluster, command: AlterQuotas) -> Outcome[Event]:
-    """Change what can be changed; an entity changes whole or not at all."""
+def decide_alter_quotas(state: ClusterState, command: AlterQuotas) -> Outcome[Event]:
+    """Change what can be changed; all changes to an entity are accepted, or none."""
     named = Counter(change.entity for change in command.changes)
-    events: list[Event] = []
-    answers: list[Refused | None] = []
-    for change in command.changes:
-        try:
-            if named[change.entity] > 1:
-                raise Refused(ErrorCode.invalid_request, "An entity is named twice.")
-            events.append(_altered_quota(state, change))
-            answers.append(None)
-        except Refused as refusal:
-            answers.append(refusal)
-    reply = Reply(command.caller, answers)
-    return Outcome(events=() if command.validate_only else tuple(events), replies=(reply,))
+
+    def alter(change: QuotaChange) -> Accepted:
+        if named[change.entity] > 1:
+            raise Refused(ErrorCode.invalid_request, "An entity is named twice.")
+        return Accepted((_altered_quota(state, change),))
+
+    return decide_each(command.caller, command.changes, alter, validate_only=command.validate_only)
 
 
-def _altered_quota(state: Cluster, change: QuotaChange) -> QuotaSet:
+def _altered_quota(state: ClusterState, change: QuotaChange) -> QuotaSet:
     kinds = {kind for kind, _ in change.entity}
     if kinds not in ({USER}, {CLIENT_ID}, {USER, CLIENT_ID}, {IP}) or len(kinds) != len(
         change.entity
@@ -152,7 +146,7 @@ def _altered_quota(state: Cluster, change: QuotaChange) -> QuotaSet:
     rates = _IP_RATES if kinds == {IP} else _RATES
     limits = dict(state.quotas.get(change.entity, {}))
     for name, limit in change.limits:
-        if limit is None:  # of any name: what was never set is gone already
+        if limit is None:  # of any name: removing what was never set is no error
             limits.pop(name, None)
             continue
         if name not in rates:
@@ -165,7 +159,7 @@ def _altered_quota(state: Cluster, change: QuotaChange) -> QuotaSet:
 
 
 def _check_address(address: str | None) -> None:
-    """Names of hosts are not looked up here: the same name means another address tomorrow."""
+    """Host names are not accepted: what they resolve to may change."""
     try:
         if address is not None:
             ip_address(address)
@@ -176,8 +170,8 @@ def _check_address(address: str | None) -> None:
 def _check_limit(name: str, limit: float) -> None:
     if not 0 < limit < float("inf"):
         raise Refused(ErrorCode.invalid_request, f"Quota {name} must be above 0")
-    most = _WHOLE_RATES_MAX.get(name, limit)
-    if limit > most:
-        raise Refused(ErrorCode.invalid_request, f"Quota {name} is {most:.0f} at most")
+    maximum = _WHOLE_RATES_MAX.get(name, limit)
+    if limit > maximum:
+        raise Refused(ErrorCode.invalid_request, f"Quota {name} must be at most {maximum:.0f}")
     if name in _WHOLE_RATES_MAX and limit != int(limit):
         raise Refused(ErrorCode.invalid_request, f"Quota {name} must be a whole number")

@@ -11,29 +11,28 @@ from typing import Final
 
 from penstock.config.topic_keys import check_topic_overrides
 from penstock.coordination.controller.commands import (
+    CreatedTopic,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
-    MadeTopic,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
 )
-from penstock.coordination.controller.settings import ControllerRules
-from penstock.coordination.controller.state import (
+from penstock.coordination.controller.each import Accepted, decide_each
+from penstock.coordination.controller.events import (
     METADATA_TOPIC,
-    Cluster,
     ConfigScope,
     ConfigSet,
     Event,
-    PartitionForgotten,
+    PartitionRemoved,
     PartitionState,
-    Topic,
     TopicDeleted,
     TopicSet,
-    folded,
 )
+from penstock.coordination.controller.settings import ControllerSettings
+from penstock.coordination.controller.state import ClusterState, TopicState, folded
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Outcome, Reply
+from penstock.machine import Outcome, Step
 from penstock.model import LeaderEpoch, NodeId, TopicId
 
 NAME_CHARS_MAX: Final = 249
@@ -45,123 +44,110 @@ FIRST_EPOCH: Final = LeaderEpoch(0)
 def check_topic_name(name: str) -> None:
     """Refuse what cannot be a topic's name."""
     if not name:
-        wrong = "the empty string is not allowed"
+        reason = "the empty string is not allowed"
     elif name in (".", ".."):
-        wrong = f"'{name}' is not allowed"
+        reason = f"'{name}' is not allowed"
     elif len(name) > NAME_CHARS_MAX:
-        wrong = f"it has {len(name)} characters, and {NAME_CHARS_MAX} is the most"
+        reason = f"it has {len(name)} characters, the maximum is {NAME_CHARS_MAX}"
     elif not _LEGAL.fullmatch(name):
-        wrong = f"'{name}' may only hold ASCII letters, digits, '.', '_' and '-'"
+        reason = f"'{name}' may only hold ASCII letters, digits, '.', '_' and '-'"
     else:
         return
-    raise Refused(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {wrong}")
+    raise Refused(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
 
 
 def decide_create_topics(
-    state: Cluster, command: CreateTopics, rules: ControllerRules
+    state: ClusterState, command: CreateTopics, settings: ControllerSettings
 ) -> Outcome[Event]:
-    """Make what can be made, and say of the rest why not."""
+    """Create what can be created; the others are refused one by one."""
     named = Counter(topic.name for topic in command.topics)
-    made: dict[str, TopicSet] = {}
-    answers: list[MadeTopic | Refused] = []
-    events: list[Event] = []
+    created: dict[str, TopicSet] = {}  # by folded name
     partitions_left = PARTITIONS_PER_REQUEST_MAX
-    for topic in command.topics:
-        try:
-            _check_new_name(state, topic.name, named, made)
-            created = _new_topic(state, topic, rules, partitions_left)
-            overrides = _checked_overrides(state, topic, rules)
-        except Refused as refusal:
-            answers.append(refusal)
-            continue
-        partitions_left -= len(created.partitions)
-        made[folded(topic.name)] = created
-        replicas = created.partitions[0].replicas
-        answers.append(MadeTopic(topic.topic_id, len(created.partitions), len(replicas)))
-        # settings first: whoever hears of the topic finds them in place
-        if overrides:
-            events.append(ConfigSet(ConfigScope.TOPIC, topic.name, overrides))
-        events.append(created)
-    return _answered(command, events, answers)
+
+    def create(topic: NewTopic) -> Accepted:
+        nonlocal partitions_left
+        _check_new_name(state, topic.name, named, created)
+        event = _new_topic(state, topic, settings, partitions_left)
+        overrides = _checked_overrides(state, topic, settings)
+        count, factor = len(event.partitions), len(event.partitions[0].replicas)
+        partitions_left -= count
+        created[folded(topic.name)] = event
+        # The settings come first: they are in effect when the topic is.
+        configs = (ConfigSet(ConfigScope.TOPIC, topic.name, overrides),) if overrides else ()
+        step = Step(topic.name, "created with {} partitions and {} replicas", (count, factor))
+        return Accepted(
+            (*configs, event), CreatedTopic(topic.topic_id, count, factor), story=(step,)
+        )
+
+    return decide_each(command.caller, command.topics, create, validate_only=command.validate_only)
 
 
-def decide_delete_topics(state: Cluster, command: DeleteTopics) -> Outcome[Event]:
-    """Delete what there is. A topic may be meant once, be it by its name or by its id."""
-    found = [
-        state.topics.get(wanted) if isinstance(wanted, str) else state.topics_by_id.get(wanted)
-        for wanted in command.topics
+def decide_delete_topics(state: ClusterState, command: DeleteTopics) -> Outcome[Event]:
+    """Delete what exists. A topic may be named once, be it by its name or by its id."""
+    topics = [
+        state.topics.get(key) if isinstance(key, str) else state.topics_by_id.get(key)
+        for key in command.topics
     ]
-    named = Counter(
-        wanted if topic is None else topic.topic_id
-        for wanted, topic in zip(command.topics, found, strict=True)
-    )
-    events: list[Event] = []
-    answers: list[object] = []
-    for wanted, topic in zip(command.topics, found, strict=True):
-        if named[wanted if topic is None else topic.topic_id] > 1:
-            answers.append(Refused(ErrorCode.invalid_request, "The topic is named twice."))
-        elif topic is None:
-            by_name = isinstance(wanted, str)
+    items = list(zip(command.topics, topics, strict=True))
+    named = Counter(key if topic is None else topic.topic_id for key, topic in items)
+
+    def delete(item: tuple[str | TopicId, TopicState | None]) -> Accepted:
+        key, topic = item
+        if named[key if topic is None else topic.topic_id] > 1:
+            raise Refused(ErrorCode.invalid_request, "The topic is named twice.")
+        if topic is None:
+            by_name = isinstance(key, str)
             code = ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
-            answers.append(Refused(code, "This server does not host this topic."))
-        else:
-            answers.append((topic.name, topic.topic_id))
-            events += _gone(state, topic)
-    return Outcome(events=tuple(events), replies=(Reply(command.caller, answers),))
+            raise Refused(code, "This server does not host this topic.")
+        return Accepted(
+            tuple(_deletion(state, topic)),
+            (topic.name, topic.topic_id),
+            story=(Step(topic.name, "deleted"),),
+        )
+
+    return decide_each(command.caller, items, delete)
 
 
-def _gone(state: Cluster, topic: Topic) -> list[Event]:
-    """A topic's end, and the end of every record that was about it."""
+def _deletion(state: ClusterState, topic: TopicState) -> list[Event]:
+    """A tombstone for every record about the topic."""
     events: list[Event] = [TopicDeleted(topic.name)]
     if state.overrides(ConfigScope.TOPIC, topic.name):
         events.append(ConfigSet(ConfigScope.TOPIC, topic.name, {}))
     events += [
-        PartitionForgotten(topic.topic_id, index)
+        PartitionRemoved(topic.topic_id, index)
         for index, partition in enumerate(topic.partitions)
-        if partition.partition_epoch > 0  # only such a one can have a record of its own
+        if partition.partition_epoch > 0  # only then it can have a record of its own
     ]
     return events
 
 
-def decide_create_partitions(
-    state: Cluster, command: CreatePartitions, rules: ControllerRules
-) -> Outcome[Event]:
-    """Widen topics. Partitions that are there stay as they are."""
-    named = Counter(more.name for more in command.topics)
-    events: list[Event] = []
-    answers: list[Refused | None] = []
-    for more in command.topics:
-        try:
-            if named[more.name] > 1:
-                raise Refused(ErrorCode.invalid_request, "The topic is named twice.")
-            events.append(_widened(state, more, rules))
-            answers.append(None)
-        except Refused as refusal:
-            answers.append(refusal)
-    return _answered(command, events, answers)
+def decide_create_partitions(state: ClusterState, command: CreatePartitions) -> Outcome[Event]:
+    """Add partitions to topics. Existing partitions stay as they are."""
+    named = Counter(topic.name for topic in command.topics)
 
+    def add(requested: NewPartitions) -> Accepted:
+        if named[requested.name] > 1:
+            raise Refused(ErrorCode.invalid_request, "The topic is named twice.")
+        event = _with_partitions(state, requested)
+        step = Step(requested.name, "has {} partitions now", (len(event.partitions),))
+        return Accepted((event,), story=(step,))
 
-def _answered(
-    command: CreateTopics | CreatePartitions, events: Sequence[Event], answers: Sequence[object]
-) -> Outcome[Event]:
-    reply = Reply(command.caller, list(answers))
-    return Outcome(events=() if command.validate_only else tuple(events), replies=(reply,))
+    return decide_each(command.caller, command.topics, add, validate_only=command.validate_only)
 
 
 def _check_new_name(
-    state: Cluster, name: str, named: Mapping[str, int], made: dict[str, TopicSet]
+    state: ClusterState, name: str, named: Mapping[str, int], created: Mapping[str, TopicSet]
 ) -> None:
     if named[name] > 1:
         raise Refused(ErrorCode.invalid_request, "The topic is named twice in one request.")
     check_topic_name(name)
     if name == METADATA_TOPIC:
-        raise Refused(
-            ErrorCode.invalid_request, f"{name} is the cluster's own and cannot be created."
-        )
+        raise Refused(ErrorCode.invalid_request, f"{name} is reserved and cannot be created.")
     if name in state.topics:
         raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     alike = set(state.topics_by_folded_name.get(folded(name), ()))
-    alike.update(each.name for each in (made.get(folded(name)),) if each is not None)
+    if folded(name) in created:
+        alike.add(created[folded(name)].name)
     if alike:
         raise Refused(
             ErrorCode.invalid_topic_exception,
@@ -170,30 +156,32 @@ def _check_new_name(
         )
 
 
-def _checked_overrides(state: Cluster, topic: NewTopic, rules: ControllerRules) -> dict[str, str]:
+def _checked_overrides(
+    state: ClusterState, topic: NewTopic, settings: ControllerSettings
+) -> dict[str, str]:
     overrides: dict[str, str] = {}
     for name, value in topic.overrides:
         if value is None:
             raise Refused(ErrorCode.invalid_config, f"{name} is set to null")
         overrides[name] = value
-    check_topic_overrides(overrides, state.layers(rules.node_id, rules.static))
+    check_topic_overrides(overrides, state.layers(settings.node_id, settings.static))
     return overrides
 
 
 def _new_topic(
-    state: Cluster, topic: NewTopic, rules: ControllerRules, partitions_left: int
+    state: ClusterState, topic: NewTopic, settings: ControllerSettings, partitions_left: int
 ) -> TopicSet:
     if topic.assignments:
         if topic.partition_count is not None or topic.replication_factor is not None:
             raise Refused(
                 ErrorCode.invalid_request,
-                "Replicas were assigned by hand, so the counts must both be -1.",
+                "Replicas are assigned explicitly, so the counts must both be -1.",
             )
         rows = _assigned(state, topic.assignments)
     else:
         count, factor = topic.partition_count, topic.replication_factor
-        count = rules.default_partition_count if count is None else count
-        factor = rules.default_replication_factor if factor is None else factor
+        count = settings.default_partition_count if count is None else count
+        factor = settings.default_replication_factor if factor is None else factor
         if count <= 0:
             raise Refused(
                 ErrorCode.invalid_partitions, "The number of partitions must be at least 1, or -1."
@@ -208,12 +196,12 @@ def _check_partition_count(count: int, partitions_left: int) -> None:
     if count > partitions_left:
         raise Refused(
             ErrorCode.policy_violation,
-            "The request asks for more partitions than one request may make.",
+            f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions.",
         )
 
 
 def _assigned(
-    state: Cluster, assignments: Sequence[tuple[int, tuple[int, ...]]]
+    state: ClusterState, assignments: Sequence[tuple[int, tuple[int, ...]]]
 ) -> list[tuple[NodeId, ...]]:
     by_partition = dict(assignments)
     if sorted(by_partition) != list(range(len(assignments))):
@@ -226,25 +214,25 @@ def _assigned(
     return [_checked_replicas(state, row, factor) for row in rows]
 
 
-def _checked_replicas(state: Cluster, row: Sequence[int], factor: int) -> tuple[NodeId, ...]:
-    """Replicas assigned by hand, if such replicas can be."""
+def _checked_replicas(state: ClusterState, row: Sequence[int], factor: int) -> tuple[NodeId, ...]:
+    """Replicas that were assigned explicitly, or a refusal."""
     if not row:
-        wrong = "it has no replicas"
+        reason = "it has no replicas"
     elif len(set(row)) != len(row):
-        wrong = "it names a broker twice"
+        reason = "it names a broker twice"
     elif len(row) != factor:
-        wrong = f"it has {len(row)} replicas where others have {factor}"
+        reason = f"it has {len(row)} replicas where others have {factor}"
     elif unknown := [node for node in row if node not in state.brokers]:
-        wrong = f"it includes broker {unknown[0]}, and no such broker is registered"
+        reason = f"broker {unknown[0]} is not registered"
     else:
         return tuple(NodeId(node) for node in row)
-    raise Refused(ErrorCode.invalid_replica_assignment, f"The assignment {list(row)}: {wrong}.")
+    raise Refused(ErrorCode.invalid_replica_assignment, f"The assignment {list(row)}: {reason}.")
 
 
 def _placed(
-    state: Cluster, factor: int, *, first: int, count: int, shift: int
+    state: ClusterState, factor: int, *, first: int, count: int, shift: int
 ) -> list[tuple[NodeId, ...]]:
-    """Replicas spread over the brokers in turn; `shift` lets topics begin at different brokers."""
+    """Replicas on the brokers in turn; `shift` lets topics begin at different brokers."""
     if factor <= 0:
         raise Refused(
             ErrorCode.invalid_replication_factor,
@@ -266,43 +254,44 @@ def _new_partition(replicas: tuple[NodeId, ...]) -> PartitionState:
     return PartitionState(replicas[0], FIRST_EPOCH, 0, replicas, replicas)
 
 
-def _widened(state: Cluster, more: MorePartitions, rules: ControllerRules) -> TopicSet:
-    topic = state.topics.get(more.name)
+def _with_partitions(state: ClusterState, requested: NewPartitions) -> TopicSet:
+    topic = state.topics.get(requested.name)
     if topic is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, "This server does not host this topic.")
-    added = more.total_count - len(topic.partitions)
+    added = requested.total_count - len(topic.partitions)
     if added <= 0:
         raise Refused(
             ErrorCode.invalid_partitions,
-            f"The topic {more.name} has {len(topic.partitions)} partition(s); "
-            f"{more.total_count} would not be an increase.",
+            f"The topic {requested.name} has {len(topic.partitions)} partition(s); "
+            f"{requested.total_count} would not be an increase.",
         )
     _check_partition_count(added, PARTITIONS_PER_REQUEST_MAX)
-    rows = _added_replicas(state, topic, more, added)
+    rows = _added_replicas(state, topic, requested, added)
     partitions = (*topic.partitions, *(_new_partition(row) for row in rows))
     return TopicSet(topic.name, topic.topic_id, partitions)
 
 
 def _added_replicas(
-    state: Cluster, topic: Topic, more: MorePartitions, added: int
+    state: ClusterState, topic: TopicState, requested: NewPartitions, added: int
 ) -> list[tuple[NodeId, ...]]:
     factor = len(topic.partitions[0].replicas)
-    if more.assignments is None:
+    if requested.assignments is None:
         first = len(topic.partitions)
         return _placed(state, factor, first=first, count=added, shift=topic.topic_id.int)
-    if len(more.assignments) != added:
+    given = len(requested.assignments)
+    if given != added:
         raise Refused(
             ErrorCode.invalid_replica_assignment,
-            f"{added} partition(s) are added, but {len(more.assignments)} assignment(s) given.",
+            f"{added} partition(s) are added, but {given} assignment(s) given.",
         )
-    return [_checked_replicas(state, row, factor) for row in more.assignments]
+    return [_checked_replicas(state, row, factor) for row in requested.assignments]
 
 
-def partition_of(state: Cluster, topic: str, index: int) -> tuple[TopicId, PartitionState]:
-    """A partition that must be there."""
-    found = state.topics.get(topic)
-    if found is None or not 0 <= index < len(found.partitions):
+def find_partition(state: ClusterState, topic: str, index: int) -> tuple[TopicId, PartitionState]:
+    """An existing partition with its topic's id, or a refusal."""
+    known = state.topics.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
         raise Refused(
             ErrorCode.unknown_topic_or_partition, f"There is no partition {topic}-{index}."
         )
-    return found.topic_id, found.partitions[index]
+    return known.topic_id, known.partitions[index]

@@ -1,9 +1,10 @@
-"""The controller as a machine: each command to its rules, each event to the state and the log."""
+"""The controller as a machine: commands to rules, events to the state and to the log."""
 
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from penstock.coordination.controller import codec, state
+from penstock.coordination.controller import codec
+from penstock.coordination.controller.apply import apply
 from penstock.coordination.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -30,8 +31,9 @@ from penstock.coordination.controller.decide_topics import (
     decide_create_topics,
     decide_delete_topics,
 )
-from penstock.coordination.controller.settings import ControllerRules
-from penstock.coordination.controller.state import Cluster, Event, ProducerIdsTaken
+from penstock.coordination.controller.events import Event, ProducerIdsAllocated
+from penstock.coordination.controller.settings import ControllerSettings
+from penstock.coordination.controller.state import ClusterState
 from penstock.coordination.controller.validate import validate
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import JournalRecord, Outcome, Reply, TransactionMark
@@ -43,25 +45,25 @@ PRODUCER_IDS_END: Final = 1 << 63
 class ControllerMachine:
     """Implements `penstock.machine.Machine`."""
 
-    def __init__(self, rules: ControllerRules, features: dict[str, int]) -> None:
-        self.rules = rules
+    def __init__(self, settings: ControllerSettings, features: dict[str, int]) -> None:
+        self.settings = settings
         self.features = features
 
-    def fresh(self) -> Cluster:
-        """A cluster without anything."""
-        return Cluster()
+    def fresh(self) -> ClusterState:
+        """A cluster without an id, brokers or topics."""
+        return ClusterState()
 
-    def decide(self, state: Cluster, command: Command, now: Moment) -> Outcome[Event]:
-        """All rules live behind here. May raise Refused; changes nothing."""
+    def decide(self, state: ClusterState, command: Command, now: Moment) -> Outcome[Event]:
+        """All rules. May raise Refused; changes nothing."""
         match command:
             case CreateTopics():
-                return decide_create_topics(state, command, self.rules)
+                return decide_create_topics(state, command, self.settings)
             case DeleteTopics():
                 return decide_delete_topics(state, command)
             case CreatePartitions():
-                return decide_create_partitions(state, command, self.rules)
+                return decide_create_partitions(state, command)
             case AlterConfigs():
-                return decide_alter_configs(state, command, self.rules)
+                return decide_alter_configs(state, command, self.settings)
             case AlterQuotas():
                 return decide_alter_quotas(state, command)
             case ElectLeaders():
@@ -75,19 +77,19 @@ class ControllerMachine:
             case _:
                 assert_never(command)
 
-    def apply(self, cluster: Cluster, event: Event) -> None:
+    def apply(self, state: ClusterState, event: Event) -> None:
         """Change the state. Cannot fail."""
-        state.apply(cluster, event)
+        apply(state, event)
 
-    def wake_at(self, state: Cluster) -> Millis | None:
-        """Nothing here depends on time: sessions of brokers come with more than one broker."""
+    def wake_at(self, state: ClusterState) -> Millis | None:
+        """Nothing here depends on time."""
         return None
 
-    def tick(self, state: Cluster, now: Moment) -> Outcome[Event]:
+    def tick(self, state: ClusterState, now: Moment) -> Outcome[Event]:
         """Nothing to do."""
         return Outcome()
 
-    def validate(self, state: Cluster) -> None:
+    def validate(self, state: ClusterState) -> None:
         """Assert the invariants."""
         validate(state)
 
@@ -96,15 +98,15 @@ class ControllerMachine:
         return codec.write_event(event)
 
     def read_events(self, record: JournalRecord, mark: TransactionMark | None) -> Sequence[Event]:
-        """What a stored record stands for."""
+        """The events a stored record stands for."""
         return codec.read_events(record)
 
 
-def _decide_allocate(state: Cluster, command: AllocateProducerIds) -> Outcome[Event]:
+def _decide_allocate(state: ClusterState, command: AllocateProducerIds) -> Outcome[Event]:
     first = state.end_producer_id
     if first + command.id_count >= PRODUCER_IDS_END:
-        raise Refused(ErrorCode.unknown_server_error, "All producer ids are given out.")
+        raise Refused(ErrorCode.unknown_server_error, "All producer ids were given out.")
     return Outcome(
-        events=(ProducerIdsTaken(first + command.id_count),),
+        events=(ProducerIdsAllocated(first + command.id_count),),
         replies=(Reply(command.caller, first),),
     )

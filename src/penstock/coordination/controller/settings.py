@@ -8,7 +8,7 @@ from penstock.model import NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRules:
+class ControllerSettings:
     """Defaults of new topics; `static` is what this broker was started with, by key."""
 
     node_id: NodeId

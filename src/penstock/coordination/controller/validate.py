@@ -1,15 +1,10 @@
 """The controller's invariants, for tests and simulations."""
 
-from penstock.coordination.controller.state import (
-    DELETED_TOPICS_MAX,
-    NO_LEADER,
-    Cluster,
-    PartitionState,
-    folded,
-)
+from penstock.coordination.controller.events import NO_LEADER, PartitionState
+from penstock.coordination.controller.state import DELETED_TOPICS_MAX, ClusterState, folded
 
 
-def validate(state: Cluster) -> None:
+def validate(state: ClusterState) -> None:
     """Assert what must be true between two events of one batch and after each."""
     assert {topic.topic_id: topic for topic in state.topics.values()} == state.topics_by_id
     alike: dict[str, set[str]] = {}
@@ -29,7 +24,7 @@ def validate(state: Cluster) -> None:
     assert state.end_producer_id >= 0
 
 
-def _validate_partition(state: Cluster, partition: PartitionState) -> None:
+def _validate_partition(state: ClusterState, partition: PartitionState) -> None:
     replicas, isr = partition.replicas, partition.isr
     assert replicas, "a partition has at least one replica"
     assert len(set(replicas)) == len(replicas), "each replica is on another broker"
