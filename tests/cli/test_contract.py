@@ -69,7 +69,7 @@ def test_exit_status_0_is_compatible_and_1_is_breaking(folder: Path) -> None:
     ran = Ran("check", "--proposed", str(folder))
     assert ran.status == 1
     assert "counter-example (version 1 writes, the proposed schema reads)" in ran.out
-    assert "passes under NONE, FORWARD, FORWARD_TRANSITIVE" in ran.out
+    assert "allowed by NONE, FORWARD, FORWARD_TRANSITIVE" in ran.out
     assert "consumers first" in ran.out
 
 

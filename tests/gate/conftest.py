@@ -47,7 +47,7 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def shelve(write: Write) -> Callable[[dict[str, str]], ContractFolder]:
+def make_folder(write: Write) -> Callable[[dict[str, str]], ContractFolder]:
     return lambda files: ContractFolder(write(files))
 
 
@@ -59,5 +59,5 @@ def api(registry_url: str) -> Iterator[RegistryApi]:
 
 @pytest.fixture
 def subject(penstock: Platform) -> str:
-    """A name nobody used before."""
+    """A new subject name."""
     return f"{penstock.name('orders')}-value"

@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.gate.check import CheckResult, CheckStatus, Gate, UpgradeOrder, exit_status
+from penstock.gate.check import CheckOptions
 from penstock.gate.folder import ContractFolder
 from penstock.gate.proposals import CheckRequest, check_proposed
 from penstock.gate.reports import as_github, as_json, as_junit, as_text
+from penstock.gate.results import CheckResult, CheckStatus, UpgradeOrder, exit_status
 from penstock.schemas.compatibility import Level
 
 Write = Callable[..., Path]
@@ -20,8 +21,8 @@ MakeOrder = Callable[..., str]
 TODAY = date(2026, 6, 1)
 
 
-def ask(proposed: Path, **more: Any) -> list[CheckResult]:
-    return check_proposed(CheckRequest(proposed, **more), Gate(TODAY))
+def check(proposed: Path, **more: Any) -> list[CheckResult]:
+    return check_proposed(CheckRequest(proposed, **more), CheckOptions(TODAY))
 
 
 def test_a_folder_is_checked_against_its_own_earlier_versions(
@@ -35,11 +36,11 @@ def test_a_folder_is_checked_against_its_own_earlier_versions(
             "bad/v2.avsc": order("a:int", "b:int"),
         }
     )
-    bad, good = ask(folder)
+    bad, good = check(folder)
     assert (bad.status, good.status) == (CheckStatus.BREAKING, CheckStatus.COMPATIBLE)
     assert exit_status([bad, good]) == 1
-    (finding,) = bad.findings
-    assert (finding.path, finding.before, finding.after) == ("/fields/1", None, 'b: "int"')
+    (change,) = bad.breaking_changes
+    assert (change.path, change.before, change.after) == ("/fields/1", None, 'b: "int"')
     assert bad.passes == (Level.NONE, Level.FORWARD, Level.FORWARD_TRANSITIVE)
     assert (bad.forced_order, bad.safe_order) == (
         UpgradeOrder.CONSUMERS_FIRST,
@@ -48,16 +49,16 @@ def test_a_folder_is_checked_against_its_own_earlier_versions(
     assert good.safe_order is UpgradeOrder.ANY
 
 
-def test_a_break_comes_with_an_event_that_fails(write: Write, order: MakeOrder) -> None:
+def test_a_break_has_an_event_that_fails(write: Write, order: MakeOrder) -> None:
     folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("a:int", "b:int")})
-    (result,) = ask(folder)
-    (showing,) = result.showings
-    assert (showing.writer, showing.reader) == ("version 1", "the proposed schema")
-    assert showing.evidence.fails is not None
-    assert json.loads(showing.evidence.fails.event).keys() == {"a"}
+    (result,) = check(folder)
+    (proof,) = result.proofs
+    assert (proof.writer, proof.reader) == ("version 1", "the proposed schema")
+    assert proof.evidence.fails is not None
+    assert json.loads(proof.evidence.fails.event).keys() == {"a"}
 
 
-def test_a_fit_comes_with_events_that_were_read(write: Write, order: MakeOrder) -> None:
+def test_a_compatible_change_has_events_that_are_read(write: Write, order: MakeOrder) -> None:
     folder = write(
         {
             "a/v1.avsc": order("a:int"),
@@ -65,36 +66,38 @@ def test_a_fit_comes_with_events_that_were_read(write: Write, order: MakeOrder) 
             "a/contract.toml": 'compatibility = "FULL"',
         }
     )
-    (result,) = ask(folder)
-    assert [one.evidence.fails for one in result.showings] == [None, None]
-    assert all(one.evidence.reads for one in result.showings)
+    (result,) = check(folder)
+    assert [proof.evidence.fails for proof in result.proofs] == [None, None]
+    assert all(proof.evidence.reads for proof in result.proofs)
 
 
-def test_a_transitive_level_looks_at_all_versions(write: Write, order: MakeOrder) -> None:
+def test_a_transitive_level_compares_all_versions(write: Write, order: MakeOrder) -> None:
     files = {
         "a/v1.avsc": order("a:int", "c:string"),
         "a/v2.avsc": order("a:int"),
         "a/v3.avsc": order("a:int", "c:int=0"),
     }
-    assert ask(write(files))[0].status is CheckStatus.COMPATIBLE
+    assert check(write(files))[0].status is CheckStatus.COMPATIBLE
     files["a/contract.toml"] = 'compatibility = "BACKWARD_TRANSITIVE"'
-    (result,) = ask(write(files))
+    (result,) = check(write(files))
     assert (result.status, result.against) == (CheckStatus.BREAKING, 1)
 
 
-def test_a_file_is_checked_for_a_subject_of_a_folder(
+def test_a_file_is_checked_against_a_subject_of_a_folder(
     write: Write, order: MakeOrder, tmp_path: Path
 ) -> None:
     folder = write({"a/v1.avsc": order("a:int"), "b/v1.avsc": "{"})
     proposed = tmp_path / "new.avsc"
     proposed.write_text(order("a:string"))
-    (result,) = ask(proposed, subject="a", base=ContractFolder(folder))
+    (result,) = check(proposed, subject="a", base=ContractFolder(folder))
     assert result.status is CheckStatus.BREAKING
-    (result,) = ask(proposed, subject="a", base=ContractFolder(folder), level=Level.NONE)
+    (result,) = check(proposed, subject="a", base=ContractFolder(folder), level=Level.NONE)
     assert result.status is CheckStatus.COMPATIBLE
 
 
-def test_a_file_in_a_folder_of_contracts_says_what_it_is(write: Write, order: MakeOrder) -> None:
+def test_a_file_in_a_folder_of_contracts_identifies_its_subject_and_version(
+    write: Write, order: MakeOrder
+) -> None:
     folder = write(
         {
             "a/v1.avsc": order("a:int"),
@@ -102,56 +105,54 @@ def test_a_file_in_a_folder_of_contracts_says_what_it_is(write: Write, order: Ma
             "a/v3.avsc": order("a:string", "b:int"),
         }
     )
-    (result,) = ask(folder / "a" / "v2.avsc")
+    (result,) = check(folder / "a" / "v2.avsc")
     assert (result.subject, result.against) == ("a", 1)
     assert result.status is CheckStatus.BREAKING
 
 
-def test_a_file_without_a_place_cannot_be_checked(tmp_path: Path) -> None:
-    lonely = tmp_path / "new.avsc"
-    lonely.write_text('"int"')
-    (result,) = ask(lonely)
+def test_a_file_without_a_subject_cannot_be_checked(tmp_path: Path) -> None:
+    file = tmp_path / "new.avsc"
+    file.write_text('"int"')
+    (result,) = check(file)
     assert result.status is CheckStatus.UNCHECKED
     assert "--subject" in result.error
     assert exit_status([result]) == 2
 
 
-def test_what_cannot_be_read_does_not_keep_the_rest_from_being_checked(
+def test_an_invalid_subject_does_not_prevent_checking_the_others(
     write: Write, order: MakeOrder
 ) -> None:
     folder = write({"a/v1.avsc": "{", "b/v1.avsc": order("a:int")})
-    wrong, right = ask(folder)
-    assert (wrong.status, right.status) == (CheckStatus.UNCHECKED, CheckStatus.COMPATIBLE)
-    assert "a/v1.avsc is not a valid AVRO schema" in wrong.error
+    invalid, valid = check(folder)
+    assert (invalid.status, valid.status) == (CheckStatus.UNCHECKED, CheckStatus.COMPATIBLE)
+    assert "a/v1.avsc is not a valid AVRO schema" in invalid.error
 
 
-def test_another_reference_of_a_published_version_is_a_break(write: Write) -> None:
+def test_a_changed_reference_of_a_published_version_is_a_break(write: Write) -> None:
     money = '{"type": "record", "name": "Money", "fields": []}'
     order = '{"type": "record", "name": "Order", "fields": [{"name": "a", "type": "Money"}]}'
     entry = '[[references]]\nname = "Money"\nsubject = "money"\nversion = '
     files = {"money/v1.avsc": money, "money/v2.avsc": money, "order/v1.avsc": order}
     published = write({**files, "order/contract.toml": entry + "1"}, "published")
     proposed = write({**files, "order/contract.toml": entry + "2"}, "proposed")
-    result = ask(proposed, base=ContractFolder(published))[1]
-    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+    result = check(proposed, base=ContractFolder(published))[1]
+    assert [one.kind for one in result.breaking_changes] == ["VERSION_REWRITTEN"]
 
 
-def test_a_published_version_that_was_changed_is_a_break(write: Write, order: MakeOrder) -> None:
+def test_an_edited_published_version_is_a_break(write: Write, order: MakeOrder) -> None:
     published = write({"a/v1.avsc": order("a:int")}, "published")
     proposed = write({"a/v1.avsc": order("a:long")}, "proposed")
-    (result,) = ask(proposed, base=ContractFolder(published))
+    (result,) = check(proposed, base=ContractFolder(published))
     assert result.status is CheckStatus.BREAKING
-    assert [one.kind for one in result.findings] == ["VERSION_REWRITTEN"]
+    assert [one.kind for one in result.breaking_changes] == ["VERSION_REWRITTEN"]
     assert "v2" in as_text([result])
 
 
-def test_a_schema_that_is_there_already_is_no_change(
-    write: Write, order: MakeOrder, tmp_path: Path
-) -> None:
+def test_a_registered_schema_is_no_change(write: Write, order: MakeOrder, tmp_path: Path) -> None:
     folder = write({"a/v1.avsc": order("a:int"), "a/v2.avsc": order("b:int=0")})
     again = tmp_path / "again.avsc"
     again.write_text(order("a:int"))
-    (result,) = ask(again, subject="a", base=ContractFolder(folder))
+    (result,) = check(again, subject="a", base=ContractFolder(folder))
     assert (result.status, result.is_known) == (CheckStatus.COMPATIBLE, True)
 
 
@@ -166,28 +167,26 @@ def readers_files(order: MakeOrder) -> dict[str, str]:
 
 
 def test_removing_a_field_breaks_the_reader_that_uses_it(write: Write, order: MakeOrder) -> None:
-    (result,) = ask(write(readers_files(order)))
-    assert result.findings == ()  # BACKWARD allows it
+    (result,) = check(write(readers_files(order)))
+    assert result.breaking_changes == ()  # BACKWARD allows it
     fraud, shipping = result.readers
     assert result.status is CheckStatus.BREAKING
     assert (fraud.status, shipping.status) == (CheckStatus.BREAKING, CheckStatus.COMPATIBLE)
     assert "removing `coupon` breaks fraud-scorer 7" in as_text([result])
 
 
-def test_a_reader_that_expired_counts_no_more(write: Write, order: MakeOrder) -> None:
+def test_an_expired_reader_is_ignored(write: Write, order: MakeOrder) -> None:
     files = readers_files(order)
     files["orders-value/readers/fraud-scorer.toml"] += "\nexpires = 2026-05-31"
-    (result,) = ask(write(files))
+    (result,) = check(write(files))
     assert result.status is CheckStatus.COMPATIBLE
     assert "expired on 2026-05-31" in as_text([result])
     reader = "orders-value/readers/fraud-scorer.toml"
     files[reader] = files[reader].replace("05-31", "06-01")
-    assert ask(write(files))[0].status is CheckStatus.BREAKING
+    assert check(write(files))[0].status is CheckStatus.BREAKING
 
 
-def test_a_reader_with_its_own_old_schema_is_checked_though_the_latest_would_do(
-    write: Write, order: MakeOrder
-) -> None:
+def test_a_reader_is_checked_with_its_own_schema(write: Write, order: MakeOrder) -> None:
     folder = write(
         {
             "a/v1.avsc": order("a:int"),
@@ -197,27 +196,27 @@ def test_a_reader_with_its_own_old_schema_is_checked_though_the_latest_would_do(
             "a/contract.toml": 'compatibility = "FULL"',
         }
     )
-    (result,) = ask(folder)
-    assert result.findings == ()
+    (result,) = check(folder)
+    assert result.breaking_changes == ()
     (reader,) = result.readers
-    assert [one.kind for one in reader.findings] == ["READER_FIELD_MISSING_DEFAULT_VALUE"]
-    assert reader.showing is not None
-    assert reader.showing.evidence.fails is not None
+    assert [one.kind for one in reader.breaking_changes] == ["READER_FIELD_MISSING_DEFAULT_VALUE"]
+    assert reader.proof is not None
+    assert reader.proof.evidence.fails is not None
 
 
-def test_a_reader_of_some_fields_does_not_mind_the_others(write: Write, order: MakeOrder) -> None:
+def test_a_reader_of_some_fields_ignores_changes_of_others(write: Write, order: MakeOrder) -> None:
     files = {
         "a/v1.avsc": order("a:int", "b:int"),
         "a/v2.avsc": order("a:int", "b:string"),
         "a/contract.toml": 'compatibility = "NONE"',
         "a/readers/r.toml": 'fields = ["a"]',
     }
-    assert ask(write(files))[0].status is CheckStatus.COMPATIBLE
+    assert check(write(files))[0].status is CheckStatus.COMPATIBLE
     files["a/readers/r.toml"] = 'fields = ["b"]'
-    assert ask(write(files))[0].status is CheckStatus.BREAKING
+    assert check(write(files))[0].status is CheckStatus.BREAKING
 
 
-def test_the_other_languages_are_checked_alike(write: Write) -> None:
+def test_protobuf_and_json_are_checked_too(write: Write) -> None:
     proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
     folder = write(
         {
@@ -227,27 +226,27 @@ def test_the_other_languages_are_checked_alike(write: Write) -> None:
             "j/v2.json": '{"type": "integer", "maximum": 10}',
         }
     )
-    for result in ask(folder):
+    for result in check(folder):
         assert result.status is CheckStatus.BREAKING
-        assert result.showings[0].evidence.fails is not None
+        assert result.proofs[0].evidence.fails is not None
 
 
 def test_another_language_is_a_break(write: Write) -> None:
     folder = write({"a/v1.avsc": '"int"', "a/v2.json": "{}"})
-    (result,) = ask(folder)
-    assert [one.kind for one in result.findings] == ["DIFFERENT_SCHEMA_TYPE"]
+    (result,) = check(folder)
+    assert [one.kind for one in result.breaking_changes] == ["DIFFERENT_SCHEMA_TYPE"]
     assert result.safe_order is UpgradeOrder.NONE
 
 
-def test_what_the_rules_allow_and_no_reader_reads_is_told(write: Write) -> None:
+def test_an_allowed_change_that_loses_values_gets_a_warning(write: Write) -> None:
     proto = 'syntax = "proto3"; message M {{ {} a = 1; }}'
     folder = write({"p/v1.proto": proto.format("int64"), "p/v2.proto": proto.format("int32")})
-    (result,) = ask(folder)
+    (result,) = check(folder)
     assert result.status is CheckStatus.COMPATIBLE
     assert "beware" in as_text([result])
 
 
-def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
+def test_a_version_is_checked_with_its_own_references(write: Write) -> None:
     money = 'syntax = "proto3"; message Money {{ {} cents = 1; }}'
     order = 'syntax = "proto3"; import "money.proto"; message Order { Money total = 2; }'
     entry = '[[references]]\nname = "money.proto"\nsubject = "money"\n'
@@ -261,9 +260,9 @@ def test_a_version_is_checked_with_the_references_it_has(write: Write) -> None:
             "order/contract.toml": f"{entry}version = 1\n{entry}version = 2\nsince = 2\n",
         }
     )
-    result = next(one for one in ask(folder) if one.subject == "order")
+    result = next(one for one in check(folder) if one.subject == "order")
     assert result.status is CheckStatus.BREAKING
-    assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.findings]
+    assert "FIELD_SCALAR_KIND_CHANGED" in [one.kind for one in result.breaking_changes]
 
 
 def test_a_renumbered_enum_is_reported_although_the_rules_allow_it(write: Write) -> None:
@@ -274,31 +273,31 @@ def test_a_renumbered_enum_is_reported_although_the_rules_allow_it(write: Write)
             "p/v2.proto": proto.format("SENT = 1; PAID = 2;"),
         }
     )
-    (result,) = ask(folder)
+    (result,) = check(folder)
     assert result.status is CheckStatus.COMPATIBLE, "the registry's rules allow it"
-    shown = as_text([result])
-    assert "beware" in shown
-    assert "written as PAID, read as SENT" in shown
+    report = as_text([result])
+    assert "beware" in report
+    assert "written as PAID, read as SENT" in report
     assert "ENUM_VALUE_RENUMBERED" in [one.kind for one in result.lints]
 
 
-def test_a_rule_that_is_stricter_than_the_data_says_so(write: Write) -> None:
+def test_the_report_says_if_a_rule_is_stricter_than_the_data(write: Write) -> None:
     folder = write(
         {
             "j/v1.json": '{"type": "number", "exclusiveMinimum": 5}',
             "j/v2.json": '{"type": "number", "minimum": 5}',
         }
     )
-    (result,) = ask(folder)
+    (result,) = check(folder)
     assert result.status is CheckStatus.BREAKING
-    shown = as_text([result])
-    assert "the rules refuse this, and no event was found that breaks" in shown
-    assert "counter-example" not in shown
-    (showing,) = json.loads(as_json([result]))["results"][0]["events"]
-    assert (showing["refused"], showing["fails"]) == (True, None)
+    report = as_text([result])
+    assert "the rules are stricter than the data" in report
+    assert "counter-example" not in report
+    (proof,) = json.loads(as_json([result]))["results"][0]["events"]
+    assert (proof["refused"], proof["fails"]) == (True, None)
 
 
-def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
+def test_an_alias_of_an_enum_value_is_the_same_value(write: Write) -> None:
     proto = 'syntax = "proto3"; message M {{ S s = 1; }} enum S {{ {} }}'
     folder = write(
         {
@@ -308,7 +307,7 @@ def test_an_alias_of_an_enum_value_is_no_other_value(write: Write) -> None:
             ),
         }
     )
-    (result,) = ask(folder)
+    (result,) = check(folder)
     assert "beware" not in as_text([result])
 
 
@@ -317,10 +316,10 @@ def results(write: Write, order: MakeOrder) -> list[CheckResult]:
     files = readers_files(order)
     files["broken/v1.avsc"] = "{"
     files["fine/v1.avsc"] = order("a:int")
-    return ask(write(files))
+    return check(write(files))
 
 
-def test_json_says_everything(results: list[CheckResult]) -> None:
+def test_json_contains_the_whole_result(results: list[CheckResult]) -> None:
     document = json.loads(as_json(results))
     assert document["status"] == 1
     by_subject = {one["subject"]: one for one in document["results"]}
@@ -352,6 +351,6 @@ def test_formats_are_asserted_in_events_on_request(write: Write) -> None:
         }
     )
     for asserts_formats in (False, True):
-        gate = Gate(TODAY, asserts_formats=asserts_formats)
-        (result,) = check_proposed(CheckRequest(folder), gate)
+        options = CheckOptions(TODAY, asserts_formats=asserts_formats)
+        (result,) = check_proposed(CheckRequest(folder), options)
         assert ("beware" in as_text([result])) is asserts_formats

@@ -1,4 +1,4 @@
-"""Contracts in a folder: what is read, and what is said about mistakes."""
+"""Contracts in a folder: what is read, and the errors."""
 
 import json
 from collections.abc import Callable
@@ -13,45 +13,45 @@ from penstock.gate.folder import ContractFolder
 from penstock.schemas.compatibility import Level
 from penstock.schemas.model import Policy, Reference
 
-Shelve = Callable[[dict[str, str]], ContractFolder]
+MakeFolder = Callable[[dict[str, str]], ContractFolder]
 Order = Callable[..., str]
 
 
-def test_versions_come_in_the_order_of_their_numbers(shelve: Shelve, order: Order) -> None:
-    shelf = shelve(
+def test_versions_are_sorted_by_number(make_folder: MakeFolder, order: Order) -> None:
+    folder = make_folder(
         {
             "orders-value/v10.avsc": order("a:int"),
             "orders-value/v2.avsc": order("b:int"),
             "orders-value/notes.md": "",
         }
     )
-    assert shelf.subjects() == ["orders-value"]
-    assert [one.number for one in shelf.versions("orders-value")] == [2, 10]
-    assert shelf.versions("nobody") == []
+    assert folder.subjects() == ["orders-value"]
+    assert [one.number for one in folder.versions("orders-value")] == [2, 10]
+    assert folder.versions("unknown") == []
 
 
-def test_a_folder_name_is_the_subject_as_in_an_address(shelve: Shelve, order: Order) -> None:
-    shelf = shelve({"shop%2Forder.proto/v1.proto": 'syntax = "proto3"; message M { }'})
-    assert shelf.subjects() == ["shop/order.proto"]
+def test_a_folder_name_is_the_percent_encoded_subject(make_folder: MakeFolder) -> None:
+    folder = make_folder({"shop%2Forder.proto/v1.proto": 'syntax = "proto3"; message M { }'})
+    assert folder.subjects() == ["shop/order.proto"]
 
 
-def test_terms_are_backward_and_strict_unless_told(shelve: Shelve, order: Order) -> None:
-    shelf = shelve(
+def test_settings_default_to_backward_and_strict(make_folder: MakeFolder, order: Order) -> None:
+    folder = make_folder(
         {
             "a/v1.avsc": order("a:int"),
             "b/v1.avsc": order("a:int"),
             "b/contract.toml": 'compatibility = "full_transitive"\npolicy = "LENIENT"',
         }
     )
-    assert shelf.terms("a") == (Level.BACKWARD, Policy.STRICT, None)
-    assert shelf.own_terms("a") is None
-    assert shelf.terms("b") == (Level.FULL_TRANSITIVE, Policy.LENIENT, None)
+    assert folder.settings("a") == (Level.BACKWARD, Policy.STRICT, None)
+    assert folder.own_settings("a") is None
+    assert folder.settings("b") == (Level.FULL_TRANSITIVE, Policy.LENIENT, None)
 
 
-def test_references_lead_to_other_folders(shelve: Shelve, order: Order) -> None:
+def test_references_are_to_other_folders(make_folder: MakeFolder, order: Order) -> None:
     money = '{"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}'
     reference = '[[references]]\nname = "Money"\nsubject = "money"\nversion = 1\nsince = 2'
-    shelf = shelve(
+    folder = make_folder(
         {
             "money/v1.avsc": money,
             "orders/v1.avsc": order("a:int"),
@@ -59,7 +59,7 @@ def test_references_lead_to_other_folders(shelve: Shelve, order: Order) -> None:
             "orders/contract.toml": reference,
         }
     )
-    first, second = shelf.versions("orders")
+    first, second = folder.versions("orders")
     assert first.source.references == ()
     assert second.source.references == (Reference("Money", "money", 1),)
 
@@ -72,7 +72,7 @@ def reference(version: int, since: int | None = None) -> str:
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
 def test_of_references_with_one_name_the_latest_since_counts(
-    shelve: Shelve, order: Order, is_newest_first: bool
+    make_folder: MakeFolder, order: Order, is_newest_first: bool
 ) -> None:
     money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
     entries = [reference(1), reference(2, since=2), reference(3, since=4)]
@@ -80,12 +80,16 @@ def test_of_references_with_one_name_the_latest_since_counts(
     files |= {f"orders/v{number}.avsc": order('total:"Money"') for number in (1, 2, 3, 4)}
     entries = entries[::-1] if is_newest_first else entries
     files["orders/contract.toml"] = "\n".join(entries)
-    found = [one.source.references for one in shelve(files).versions("orders")]
-    assert found == [(Reference("Money", "money", number),) for number in (1, 2, 2, 3)]
+    versions = make_folder(files).versions("orders")
+    assert [version.source.references for version in versions] == [
+        (Reference("Money", "money", number),) for number in (1, 2, 2, 3)
+    ]
 
 
-def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(shelve: Shelve, order: Order) -> None:
-    shelf = shelve(
+def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(
+    make_folder: MakeFolder, order: Order
+) -> None:
+    folder = make_folder(
         {
             "orders/v1.avsc": order("a:int", "b:int"),
             "orders/readers/by-fields.toml": 'fields = ["a"]\nversion = "7"\nowner = "risk"',
@@ -93,23 +97,23 @@ def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(shelve: Shelve, order:
             "orders/readers/by-version.toml": "reads = 1\nexpires = 2030-01-31",
         }
     )
-    by_fields, by_schema, by_version = shelf.readers("orders")
+    by_fields, by_schema, by_version = folder.readers("orders")
     assert (by_fields.title, by_fields.owner) == ("by-fields 7", "risk")
     assert by_fields.only_fields
     assert by_fields.schema is None
     assert by_schema.schema is not None
     assert by_version.last_day == date(2030, 1, 31)
-    assert by_version.schema is shelf.versions("orders")[0].schema
+    assert by_version.schema is folder.versions("orders")[0].schema
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"a/v1.avsc": "{"}, "is not a valid AVRO schema"),
         ({"a/v1.avsc": '"int"', "a/v1.json": "{}"}, "a version has one file"),
-        ({"a/v1.avsc": '"int"', "a/contract.toml": "compatibility = 1"}, "is one of NONE"),
-        ({"a/v1.avsc": '"int"', "a/contract.toml": 'mode = "FULL"'}, "nobody knows 'mode'"),
-        ({"a/v1.avsc": '"int"', "a/contract.toml": "x"}, "is not TOML"),
+        ({"a/v1.avsc": '"int"', "a/contract.toml": "compatibility = 1"}, "must be one of NONE"),
+        ({"a/v1.avsc": '"int"', "a/contract.toml": 'mode = "FULL"'}, "unknown key 'mode'"),
+        ({"a/v1.avsc": '"int"', "a/contract.toml": "x"}, "is not valid TOML"),
         (
             {
                 "a/v1.avsc": '"int"',
@@ -130,25 +134,30 @@ def test_a_reader_is_a_schema_or_a_list_of_fields_or_both(shelve: Shelve, order:
         ({"a/v1.avsc": '"int"', "a/readers/r.toml": 'fields = "a"'}, "a list of names"),
     ],
 )
-def test_a_mistake_is_named_with_its_file(files: dict[str, str], said: str, shelve: Shelve) -> None:
-    shelf = shelve(files)
-    with pytest.raises(CannotCheckError) as wrong:
-        ask_all(shelf)
-    assert said in str(wrong.value)
+def test_an_error_names_the_file(
+    files: dict[str, str], message: str, make_folder: MakeFolder
+) -> None:
+    folder = make_folder(files)
+    with pytest.raises(CannotCheckError) as error:
+        read_all(folder)
+    assert message in str(error.value)
 
 
-def ask_all(shelf: ContractFolder) -> list[Any]:
-    return [(shelf.versions(one), shelf.terms(one), shelf.readers(one)) for one in shelf.subjects()]
+def read_all(folder: ContractFolder) -> list[Any]:
+    return [
+        (folder.versions(subject), folder.settings(subject), folder.readers(subject))
+        for subject in folder.subjects()
+    ]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotCheckError, match="is not a folder"):
         ContractFolder(tmp_path / "nothing")
 
 
-def test_references_that_form_a_cycle_are_refused(shelve: Shelve) -> None:
+def test_references_that_form_a_cycle_are_refused(make_folder: MakeFolder) -> None:
     reference = '[[references]]\nname = "{0}"\nsubject = "{0}"\nversion = 1'
-    shelf = shelve(
+    folder = make_folder(
         {
             "a/v1.json": "{}",
             "a/contract.toml": reference.format("b"),
@@ -157,4 +166,4 @@ def test_references_that_form_a_cycle_are_refused(shelve: Shelve) -> None:
         }
     )
     with pytest.raises(CannotCheckError, match="form a cycle"):
-        shelf.versions("a")
+        folder.versions("a")

@@ -13,8 +13,8 @@ def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "namespace": "n", "fields": list(fields), **more}
 
 
-def field(type: Any, **more: Any) -> dict[str, Any]:
-    return {"name": "x", "type": type, **more}
+def field(type_: Any, **more: Any) -> dict[str, Any]:
+    return {"name": "x", "type": type_, **more}
 
 
 def logical(base: str, name: str, **more: Any) -> dict[str, Any]:
@@ -98,14 +98,12 @@ def decimal(precision: int, scale: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_change_that_resolves_and_misleads_is_told(
-    old: Any, new: Any, kind: str, path: str
-) -> None:
+def test_a_misleading_change_gets_a_warning(old: Any, new: Any, kind: str, path: str) -> None:
     earlier = None if old is None else parse(json.dumps(old))
-    found = lint(parse(json.dumps(new)), earlier)
-    assert [(one.kind, one.path) for one in found] == [(kind, path)]
-    assert found[0].message
-    assert found[0].remedy
+    lints = lint(parse(json.dumps(new)), earlier)
+    assert [(one.kind, one.path) for one in lints] == [(kind, path)]
+    assert lints[0].message
+    assert lints[0].remedy
 
 
 @pytest.mark.parametrize(
@@ -120,5 +118,5 @@ def test_a_change_that_resolves_and_misleads_is_told(
         (record(field(["null", "R"])), record(field(["null", "R"], default=None))),
     ],
 )
-def test_an_honest_change_is_not_told(old: Any, new: Any) -> None:
+def test_a_harmless_change_gets_no_warning(old: Any, new: Any) -> None:
     assert lint(parse(json.dumps(new)), parse(json.dumps(old))) == ()

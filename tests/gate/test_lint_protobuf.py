@@ -1,4 +1,4 @@
-"""What is compatible and still a bad idea."""
+"""Lints of Protobuf schemas."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def kinds(old: str | None, new: str, syntax: str = "proto3") -> list[tuple[str, 
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "found"),
+    ("old", "new", "expected"),
     [
         ("message M { int32 a = 1; }", "message M { int32 a = 1; int32 b = 2; }", []),
         (
@@ -74,11 +74,11 @@ def kinds(old: str | None, new: str, syntax: str = "proto3") -> list[tuple[str, 
         ),
     ],
 )
-def test_changes_that_surprise_are_said(old: str, new: str, found: list[tuple[str, str]]) -> None:
-    assert kinds(old, new) == found
+def test_a_risky_change_gets_a_warning(old: str, new: str, expected: list[tuple[str, str]]) -> None:
+    assert kinds(old, new) == expected
 
 
-def test_required_is_warned_of_once() -> None:
+def test_a_required_field_gets_one_warning() -> None:
     required = "message M { required int32 a = 1; }"
     assert kinds(None, required, "proto2") == [("REQUIRED_FIELD", "#/M/1")]
     assert kinds(required, required, "proto2") == []
@@ -87,7 +87,7 @@ def test_required_is_warned_of_once() -> None:
     ]
 
 
-def test_each_says_how_to_mend_it() -> None:
+def test_a_warning_has_a_remedy() -> None:
     old = parse('syntax = "proto3"; message M { int32 a = 1; string b = 2; }')
-    (found,) = lint(parse('syntax = "proto3"; message M { int32 a = 1; }'), old)
-    assert found.remedy == 'add: reserved 2; reserved "b";'
+    (warning,) = lint(parse('syntax = "proto3"; message M { int32 a = 1; }'), old)
+    assert warning.remedy == 'add: reserved 2; reserved "b";'

@@ -1,4 +1,4 @@
-"""Events made from schemas: they show what the rules say, on the tables of compatibility cases."""
+"""Proofs by example: generated events agree with the tables of compatibility cases."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from penstock.schemas.protobuf import parse as parse_protobuf
 
 HERE = Path(__file__).parents[1] / "schemas"
 AVRO_CASES = json.loads((HERE / "avro" / "cases.json").read_text())
-# The rules do not look at logical types; readers do, and some events are beyond the new type.
+# The rules ignore logical types; readers do not, and some events are outside of the new type.
 BEWARE = {
     ("a long becomes a timestamp", "backward"),
     ("the scale of a decimal changes", "backward"),
@@ -27,8 +27,8 @@ BEWARE = {
     ("the precision of a decimal grows", "forward"),
     ("a string becomes a uuid", "backward"),
 }
-# Our readers match full names before short ones.
-READ_BY_US = ("a namesake from another namespace joins a union", "backward")
+# Penstock's readers match full names before short names.
+READ_BY_PENSTOCK = ("a namesake from another namespace joins a union", "backward")
 AVRO_NAMES = [case["name"] for case in AVRO_CASES]
 
 
@@ -46,26 +46,26 @@ def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("direction", ["backward", "forward"])
 @pytest.mark.parametrize("case", AVRO_CASES, ids=AVRO_NAMES)
-def test_a_break_has_an_event_that_fails_and_a_fit_has_none(
+def test_incompatible_schemas_have_an_event_that_fails_and_compatible_ones_have_none(
     case: dict[str, Any], direction: str
 ) -> None:
     old, new = parse_avro(json.dumps(case["old"])), parse_avro(json.dumps(case["new"]))
     writer, reader = (old, new) if direction == "backward" else (new, old)
-    found = evidence(writer, reader)
+    proof = evidence(writer, reader)
     has_own_values = ("old" if direction == "backward" else "new") + "_values" in case
     deviation = "" if has_own_values else case.get("reality", {}).get(direction, "")
     is_compatible = not case[direction]
-    assert found.trials, found.missing
-    if is_compatible and found.fails and "UTF-8" in str(found.fails.failure):
-        return  # bytes that are no text: the table's own values are
+    assert proof.trials, proof.missing
+    if is_compatible and proof.fails and "UTF-8" in str(proof.fails.failure):
+        return  # bytes that are not UTF-8; the values of the table are
     if (case["name"], direction) in BEWARE:
         assert is_compatible
-        assert found.fails
+        assert proof.fails
         return
-    if (case["name"], direction) == READ_BY_US:
-        assert found.fails is None
+    if (case["name"], direction) == READ_BY_PENSTOCK:
+        assert proof.fails is None
         return
-    assert (found.fails is None) is (is_compatible if not deviation else not is_compatible)
+    assert (proof.fails is None) is (is_compatible if not deviation else not is_compatible)
 
 
 LOGICAL_CHANGES: dict[str, tuple[Any, Any, str | None, str | None]] = {
@@ -104,15 +104,15 @@ def test_events_are_read_with_the_logical_types_of_their_reader(name: str) -> No
     before, after, seen, failure = LOGICAL_CHANGES[name]
     old, new = (parse_avro(record(field("x", kind))) for kind in (before, after))
     assert not new.incompatibilities(old)  # the rules allow it
-    found = evidence(old, new)
-    assert (found.fails.failure if found.fails else None) == failure
+    proof = evidence(old, new)
+    assert (proof.fails.failure if proof.fails else None) == failure
     if seen is not None:
-        assert found.reads is not None
-        assert found.reads.seen == seen
+        assert proof.reads is not None
+        assert proof.reads.seen == seen
 
 
 def protobuf_cases() -> list[tuple[str, str]]:
-    """Step and answer of each case of the Protobuf table."""
+    """Step and result of each case of the Protobuf table."""
     lines = (HERE / "protobuf" / "cases.case").read_text().splitlines()
     return [
         (lines[index - 1].split(" #")[0].strip(), "\n".join(lines[index + 1 : index + 3]))
@@ -126,24 +126,24 @@ def protobuf(text: str, syntax: str) -> ParsedSchema:
     return parse_protobuf(f'syntax = "{syntax}"; {body}')
 
 
-RENUMBERED = (  # upb reads the same numbers; they have other names
+RENUMBERED = (  # upb reads the same numbers, which have other names
     "message M { E e = 1; } enum E { Z = 0; A = 1; B = 2; } => "
     "message M { E e = 1; } enum E { Z = 0; A = 2; B = 1; }"
 )
 
 
-@pytest.mark.parametrize(("step", "answer"), protobuf_cases())
-def test_a_protobuf_event_that_is_lost_is_found(step: str, answer: str) -> None:
+@pytest.mark.parametrize(("step", "expected"), protobuf_cases())
+def test_a_lost_protobuf_value_is_found(step: str, expected: str) -> None:
     syntax = "proto2" if step.startswith("2: ") else "proto3"
     old, new = (protobuf(text, syntax) for text in step.removeprefix("2: ").split("=>"))
-    for line, writer, reader in zip(answer.splitlines(), (old, new), (new, old), strict=True):
-        found = evidence(writer, reader)
+    for line, writer, reader in zip(expected.splitlines(), (old, new), (new, old), strict=True):
+        proof = evidence(writer, reader)
         if line.endswith("; no events"):
             continue
         if "loses" in line or "in range" in line or step == RENUMBERED:
-            assert found.fails is not None, line
+            assert proof.fails is not None, line
         elif "compatible; reads" in line:
-            assert found.fails is None, line
+            assert proof.fails is None, line
 
 
 ORDER = record(
@@ -151,52 +151,52 @@ ORDER = record(
 )
 
 
-def test_equal_seeds_make_equal_events_and_others_do_not() -> None:
+def test_equal_seeds_give_equal_events_and_others_do_not() -> None:
     schema = parse_avro(ORDER)
     events = [prove(schema, schema, seed=seed).reads for seed in (1, 1, 2)]
     assert events[0] == events[1] != events[2]
 
 
-def test_the_counter_example_is_aimed_at_the_symbol_the_reader_lacks() -> None:
+def test_the_counter_example_has_the_symbol_that_the_reader_lacks() -> None:
     old = parse_avro(ORDER)
     new = parse_avro(ORDER.replace('["A"]', '["A", "B"]'))
-    found = evidence(new, old)
-    assert found.fails is not None
-    assert json.loads(found.fails.event)["status"] == "B"
-    assert found.trials <= 2
+    proof = evidence(new, old)
+    assert proof.fails is not None
+    assert json.loads(proof.fails.event)["status"] == "B"
+    assert proof.trials <= 2
 
 
-def test_the_counter_example_takes_the_branch_deep_inside_a_large_event() -> None:
+def test_the_counter_example_has_the_changed_branch_deep_inside_a_large_event() -> None:
     wide = [field(f"f{number}", ["null", "string", "int"]) for number in range(300)]
     line = {"type": "record", "name": "Line", "fields": [field("price", ["null", "int"])]}
     lines = field("lines", {"type": "array", "items": line})
     other = json.loads(json.dumps(lines).replace('["null", "int"]', '["null", "int", "string"]'))
     old, new = parse_avro(record(*wide, lines)), parse_avro(record(*wide, other))
-    found = evidence(new, old)
-    assert found.fails is not None
-    assert isinstance(json.loads(found.fails.event)["lines"][0]["price"], str)
-    assert found.trials <= 3
+    proof = evidence(new, old)
+    assert proof.fails is not None
+    assert isinstance(json.loads(proof.fails.event)["lines"][0]["price"], str)
+    assert proof.trials <= 3
 
 
-def test_a_schema_that_holds_itself_has_finite_events() -> None:
+def test_a_recursive_schema_has_finite_events() -> None:
     tree = record(
         field("value", "int"),
         field("left", ["null", "Order"]),
         field("children", {"type": "array", "items": "Order"}),
     )
-    found = evidence(parse_avro(tree), parse_avro(tree.replace('"int"', '"long"')))
-    assert found.trials
-    assert found.fails is None
+    proof = evidence(parse_avro(tree), parse_avro(tree.replace('"int"', '"long"')))
+    assert proof.trials
+    assert proof.fails is None
 
 
-def test_a_schema_without_finite_events_says_so() -> None:
+def test_a_schema_without_finite_events_has_no_proof() -> None:
     endless = parse_avro(record(field("next", "Order")))
-    found = evidence(endless, endless)
-    assert found.trials == 0
-    assert "no finite event" in found.missing
+    proof = evidence(endless, endless)
+    assert proof.trials == 0
+    assert "infinite" in proof.missing
 
 
-def test_types_that_double_at_every_level_do_not_make_endless_work() -> None:
+def test_types_that_double_at_every_level_have_no_proof() -> None:
     text: Any = {"type": "record", "name": "R0", "fields": [field("x", "int")]}
     for level in range(1, 30):
         text = {
@@ -208,14 +208,14 @@ def test_types_that_double_at_every_level_do_not_make_endless_work() -> None:
     assert prove(schema, schema).missing
 
 
-def test_the_payload_is_what_any_reader_of_the_schema_reads() -> None:
+def test_any_reader_of_the_schema_reads_the_payload() -> None:
     schema = parse_avro(ORDER)
-    found = prove(schema, schema, seed=3)
-    assert found.reads is not None
+    proof = prove(schema, schema, seed=3)
+    assert proof.reads is not None
     event = fastavro.schemaless_reader(
-        io.BytesIO(found.reads.payload), json.loads(schema.canonical), None
+        io.BytesIO(proof.reads.payload), json.loads(schema.canonical), None
     )
-    assert event == json.loads(found.reads.event)
+    assert event == json.loads(proof.reads.event)
 
 
 @pytest.mark.parametrize(
@@ -231,16 +231,16 @@ def test_the_payload_is_what_any_reader_of_the_schema_reads() -> None:
         ),
     ],
 )
-def test_a_place_is_what_both_sides_say_there(
+def test_a_location_has_the_elements_of_both_schemas(
     old: list[Any], new: list[Any], writer: str | None, reader: str | None
 ) -> None:
     before, after = parse_avro(record(*old)), parse_avro(record(*new))
     (difference,) = after.incompatibilities(before)
-    place = locate(before, after, difference)
-    assert (place.writer, place.reader) == (writer, reader)
+    location = locate(before, after, difference)
+    assert (location.writer, location.reader) == (writer, reader)
 
 
-def test_a_place_in_protobuf_is_a_field_by_its_number() -> None:
+def test_a_location_in_protobuf_is_a_field_by_its_number() -> None:
     old, new = protobuf("int32 a = 1;", "proto3"), protobuf("string b = 1;", "proto3")
     (difference,) = new.incompatibilities(old)
     assert locate(old, new, difference) == ("int32 a = 1", "string b = 1", ("b",))
@@ -273,19 +273,19 @@ def test_a_narrowed_json_schema_has_an_event_that_fails(old: Any, new: Any, nest
         )
     writer, reader = parse_json(json.dumps(old)), parse_json(json.dumps(new))
     assert reader.incompatibilities(writer)
-    found = evidence(writer, reader)
-    assert found.fails is not None, found
+    proof = evidence(writer, reader)
+    assert proof.fails is not None, proof
     assert evidence(writer, writer).fails is None
 
 
-def test_an_optional_property_added_to_an_open_object_fails_on_what_was_allowed_before() -> None:
+def test_a_property_added_to_an_open_object_fails_on_values_that_were_allowed() -> None:
     old = parse_json('{"type": "object", "properties": {"a": {"type": "string"}}}')
     new = parse_json(
         '{"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}'
     )
-    found = evidence(old, new)
-    assert found.fails is not None
-    assert not isinstance(json.loads(found.fails.event)["b"], int)
+    proof = evidence(old, new)
+    assert proof.fails is not None
+    assert not isinstance(json.loads(proof.fails.event)["b"], int)
 
 
 TEXT = {"type": "string"}
@@ -307,28 +307,28 @@ IS_X = {"properties": {"a": {"const": "x"}}, "required": ["a"]}
         ({**TEXT, "pattern": r"^[^@\s]+@\w+\.(de|fr)$"}, {**TEXT, "pattern": r"\.de$"}),
     ],
 )
-def test_an_event_that_breaks_is_found_behind_not_if_and_patterns(old: Any, new: Any) -> None:
+def test_a_failing_event_is_found_for_not_if_and_patterns(old: Any, new: Any) -> None:
     writer, reader = (parse_json(json.dumps(one)) for one in (old, new))
     assert reader.incompatibilities(writer)
     assert evidence(writer, reader).fails is not None
 
 
-def test_a_member_that_left_its_oneof_is_lost() -> None:
+def test_a_removed_member_of_a_oneof_is_lost() -> None:
     writer = protobuf("oneof k { int32 a = 1; int32 b = 2; }", "proto3")
     reader = protobuf("oneof k { int32 a = 1; }", "proto3")
-    found = evidence(writer, reader).fails
-    assert found is not None
-    assert found.failure == "oneof k: written with b, and the reader sees none set"
+    proof = evidence(writer, reader).fails
+    assert proof is not None
+    assert proof.failure == "oneof k: written with b, but the reader sees it unset"
 
 
 @given(st.text(alphabet="ab^$.*+?{}()[]|\\d1,2-<>:=!p", max_size=12))
-def test_no_pattern_is_too_odd(pattern: str) -> None:
+def test_any_pattern_gives_short_candidates(pattern: str) -> None:
     assert all(len(text) <= 50**3 for text in texts_of(pattern))
 
 
-def test_languages_do_not_read_one_another() -> None:
-    found = prove(parse_avro(ORDER), parse_json("{}"))
-    assert "does not read" in found.missing
+def test_languages_cannot_read_each_other() -> None:
+    proof = prove(parse_avro(ORDER), parse_json("{}"))
+    assert "cannot read" in proof.missing
 
 
 @pytest.mark.parametrize(
@@ -354,14 +354,14 @@ def test_languages_do_not_read_one_another() -> None:
         ),
     ],
 )
-def test_fields_that_somebody_uses_are_missed(
+def test_removed_fields_that_are_used_are_missing(
     parsed: Any, before: str, after: str, lost: tuple[str, ...]
 ) -> None:
-    wanted = ("id", "coupon", "n", "n.x", "never.there")
-    assert missing_fields(parsed(before), parsed(after), wanted) == lost
+    used = ("id", "coupon", "n", "n.x", "never.existed")
+    assert missing_fields(parsed(before), parsed(after), used) == lost
 
 
-JSON_DIALECTS = {
+JSON_DRAFTS = {
     "4": "http://json-schema.org/draft-04/schema#",
     "6": "http://json-schema.org/draft-06/schema#",
     "7": "http://json-schema.org/draft-07/schema#",
@@ -379,33 +379,33 @@ def json_cases() -> list[tuple[str, str]]:
     ]
 
 
-def json_schema(text: str, dialect: str) -> ParsedSchema:
+def json_schema(text: str, draft: str) -> ParsedSchema:
     if text.startswith("{"):
         comma = "," if text != "{}" else ""
-        text = f'{{"$schema":"{JSON_DIALECTS[dialect]}"{comma}{text[1:]}'
+        text = f'{{"$schema":"{JSON_DRAFTS[draft]}"{comma}{text[1:]}'
     return parse_json(text)
 
 
-@pytest.mark.parametrize(("step", "answer"), json_cases())
-def test_a_json_event_that_is_refused_is_found(step: str, answer: str) -> None:
-    dialect, _, change = step.partition(": ")
-    if dialect not in JSON_DIALECTS:
-        dialect, change = "7", step
+@pytest.mark.parametrize(("step", "expected"), json_cases())
+def test_a_refused_json_event_is_found(step: str, expected: str) -> None:
+    draft, _, change = step.partition(": ")
+    if draft not in JSON_DRAFTS:
+        draft, change = "7", step
     change, _, special = change.partition(" with ")
-    old, new = (json_schema(text, dialect) for text in change.split(" => "))
-    for line, writer, reader in zip(answer.splitlines(), (old, new), (new, old), strict=True):
-        found = evidence(writer, reader)
+    old, new = (json_schema(text, draft) for text in change.split(" => "))
+    for line, writer, reader in zip(expected.splitlines(), (old, new), (new, old), strict=True):
+        proof = evidence(writer, reader)
         if "; refuses " in line and not special:
-            assert found.fails is not None, line
+            assert proof.fails is not None, line
         elif "; reads" in line:
-            assert found.fails is None, line
+            assert proof.fails is None, line
 
 
-def test_an_aim_inside_a_type_that_never_ends_is_passed_over() -> None:
+def test_a_difference_inside_an_infinite_type_is_skipped() -> None:
     endless = {"type": "record", "name": "E", "fields": [field("x", "int"), field("next", "E")]}
     items = field("items", {"type": "array", "items": endless})
     old = parse_avro(record(field("id", "int"), items))
     new = parse_avro(old.canonical.replace('"x","type":"int"', '"x","type":"string"'))
-    found = evidence(new, old)
-    assert found.fails is None
-    assert found.reads is not None
+    proof = evidence(new, old)
+    assert proof.fails is None
+    assert proof.reads is not None

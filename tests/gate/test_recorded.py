@@ -1,4 +1,4 @@
-"""A proposed schema tried on what is in a topic."""
+"""A proposed schema tried on the events of a topic."""
 
 import json
 from collections.abc import Callable
@@ -15,10 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 
 from penstock.client.registry import Registry
 from penstock.client.registry_api import RegistryApi
-from penstock.gate.contracts import CannotCheckError, RecordedResult
+from penstock.gate.contracts import CannotCheckError
 from penstock.gate.proposals import CheckRequest, read_proposal
 from penstock.gate.recorded import try_recorded
 from penstock.gate.registry_contracts import RegistryContracts
+from penstock.gate.results import RecordedResult
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form
 from penstock.serde.serializers import Serializer
@@ -37,7 +38,7 @@ def topic(bootstrap: str, subject: str) -> str:
 
 @pytest.fixture
 def fill(bootstrap: str, registry_url: str, topic: str, order: MakeOrder) -> Callable[[], None]:
-    """Ten events without `b`, ten with, one that is no event, and one without a value."""
+    """Ten events without `b`, ten with it, one without a frame, and one without a value."""
 
     def write() -> None:
         producer = Producer({"bootstrap.servers": bootstrap})
@@ -47,22 +48,22 @@ def fill(bootstrap: str, registry_url: str, topic: str, order: MakeOrder) -> Cal
                 for number in range(10):
                     framed = serializer.serialize({"a": 1, **event})
                     producer.produce(topic, framed.content, partition=number % 2)
-        producer.produce(topic, b"plain text", partition=0)
-        producer.produce(topic, None, key=b"gone", partition=1)
+        producer.produce(topic, b"no frame", partition=0)
+        producer.produce(topic, None, key=b"deleted", partition=1)
         assert producer.flush(20) == 0
 
     return write
 
 
-def tried(
-    bootstrap: str, registry_url: str, topic: str, path: Path, most: int = 1000
+def try_file(
+    bootstrap: str, registry_url: str, topic: str, path: Path, events_max: int = 1000
 ) -> RecordedResult:
     with RegistryApi(registry_url) as api, Registry(registry_url) as registry:
         proposal = read_proposal(CheckRequest(path, f"{topic}-value", RegistryContracts(api)))
-        return try_recorded(bootstrap, topic, most, registry, proposal)
+        return try_recorded(bootstrap, topic, events_max, registry, proposal)
 
 
-def test_failures_are_told_by_the_version_that_wrote(
+def test_failures_are_counted_by_the_version_that_wrote(
     bootstrap: str,
     registry_url: str,
     topic: str,
@@ -73,9 +74,9 @@ def test_failures_are_told_by_the_version_that_wrote(
     fill()
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int", "b:int"))
-    tally = tried(bootstrap, registry_url, topic, path)
-    assert (tally.events, tally.failed, tally.empty) == (21, 11, 1)
-    by_writer = {name.partition(" (id")[0]: one for name, one in tally.by_writer.items()}
+    result = try_file(bootstrap, registry_url, topic, path)
+    assert (result.events, result.failed, result.empty) == (21, 11, 1)
+    by_writer = {name.partition(" (id")[0]: one for name, one in result.by_writer.items()}
     assert by_writer["version 1"].failed == 10
     assert by_writer["version 2"].failed == 0
     assert by_writer["(no frame)"].reasons == {"not_framed": 1}
@@ -111,7 +112,7 @@ def send_all(
     assert producer.flush(20) == 0
 
 
-def test_protobuf_events_that_the_proposed_schema_reads_otherwise_fail(
+def test_protobuf_events_that_the_proposed_schema_reads_differently_fail(
     bootstrap: str, registry_url: str, topic: str, tmp_path: Path
 ) -> None:
     first = protobuf("string a = 1; int64 b = 2;")
@@ -123,21 +124,21 @@ def test_protobuf_events_that_the_proposed_schema_reads_otherwise_fail(
     send_all(bootstrap, registry_url, topic, written)
     path = tmp_path / "new.proto"
     path.write_text(str(protobuf("string a = 1; string b = 2;").schema))
-    tally = tried(bootstrap, registry_url, topic, path)
-    assert (tally.events, tally.failed) == (4, 2)
-    by_writer = {name.partition(" (id")[0]: one for name, one in tally.by_writer.items()}
+    result = try_file(bootstrap, registry_url, topic, path)
+    assert (result.events, result.failed) == (4, 2)
+    by_writer = {name.partition(" (id")[0]: one for name, one in result.by_writer.items()}
     assert [by_writer[f"version {number}"].failed for number in (1, 2)] == [1, 1]
     assert by_writer["version 1"].reasons == {"value_lost": 1}
     assert "field 2 (b)" in by_writer["version 1"].first
     path.write_text(str(protobuf("bytes a = 1; int64 b = 2; bool c = 3; string d = 4;").schema))
-    assert tried(bootstrap, registry_url, topic, path).failed == 0
+    assert try_file(bootstrap, registry_url, topic, path).failed == 0
     path.write_text('syntax = "proto3"; package shop; message Bill { string a = 1; }')
-    tally = tried(bootstrap, registry_url, topic, path)
-    assert tally.failed == 4
-    assert all(one.reasons == {"unresolvable": 2} for one in tally.by_writer.values())
+    result = try_file(bootstrap, registry_url, topic, path)
+    assert result.failed == 4
+    assert all(one.reasons == {"unresolvable": 2} for one in result.by_writer.values())
 
 
-def test_events_with_an_enum_value_that_has_another_number_now_fail(
+def test_events_with_a_renumbered_enum_value_fail(
     bootstrap: str, registry_url: str, topic: str, tmp_path: Path
 ) -> None:
     text = """syntax = "proto3"; enum S {{ NEW = 0; {} }}
@@ -152,15 +153,15 @@ def test_events_with_an_enum_value_that_has_another_number_now_fail(
     send_all(bootstrap, registry_url, topic, [(old, events)])
     path = tmp_path / "new.proto"
     path.write_text(text.format("SENT = 1; PAID = 2;"))
-    tally = tried(bootstrap, registry_url, topic, path)
-    (found,) = tally.by_writer.values()
-    assert (tally.failed, found.reasons) == (3, {"value_lost": 3})
-    assert "read as" in found.first
+    result = try_file(bootstrap, registry_url, topic, path)
+    (by_writer,) = result.by_writer.values()
+    assert (result.failed, by_writer.reasons) == (3, {"value_lost": 3})
+    assert "read as" in by_writer.first
     path.write_text(text.format("PAID = 1; SENT = 2; LOST = 3;"))
-    assert tried(bootstrap, registry_url, topic, path).failed == 0
+    assert try_file(bootstrap, registry_url, topic, path).failed == 0
 
 
-def test_a_required_field_of_protobuf_that_was_not_written_fails(
+def test_a_missing_required_field_of_protobuf_fails(
     bootstrap: str, registry_url: str, topic: str, tmp_path: Path
 ) -> None:
     old = 'syntax = "proto2"; message Order { optional string a = 1; }'
@@ -169,8 +170,8 @@ def test_a_required_field_of_protobuf_that_was_not_written_fails(
     path.write_text(
         'syntax = "proto2"; message Order { optional string a = 1; required int32 b = 2; }'
     )
-    (found,) = tried(bootstrap, registry_url, topic, path).by_writer.values()
-    assert found.reasons == {"required_missing": 1}
+    (by_writer,) = try_file(bootstrap, registry_url, topic, path).by_writer.values()
+    assert by_writer.reasons == {"required_missing": 1}
 
 
 def test_json_events_that_the_proposed_schema_forbids_fail(
@@ -183,8 +184,8 @@ def test_json_events_that_the_proposed_schema_forbids_fail(
     send_all(bootstrap, registry_url, topic, written)
     path = tmp_path / "new.json"
     path.write_text(str(json_schema(a="integer", b="integer").schema))
-    tally = tried(bootstrap, registry_url, topic, path)
-    by_writer = {name.partition(" (id")[0]: one for name, one in tally.by_writer.items()}
+    result = try_file(bootstrap, registry_url, topic, path)
+    by_writer = {name.partition(" (id")[0]: one for name, one in result.by_writer.items()}
     assert by_writer["version 1"].reasons == {"rule_violated": 1}
     assert (by_writer["version 2"].events, by_writer["version 2"].failed) == (1, 0)
 
@@ -200,22 +201,22 @@ def test_only_the_last_events_are_read(
     fill()
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    tally = tried(bootstrap, registry_url, topic, path, most=4)
-    assert tally.events + tally.empty == 4
+    result = try_file(bootstrap, registry_url, topic, path, events_max=4)
+    assert result.events + result.empty == 4
 
 
-def test_an_empty_topic_has_nothing_to_object(
+def test_an_empty_topic_has_no_failures(
     bootstrap: str, registry_url: str, topic: str, order: MakeOrder, tmp_path: Path
 ) -> None:
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    assert tried(bootstrap, registry_url, topic, path) == RecordedResult(topic)
+    assert try_file(bootstrap, registry_url, topic, path) == RecordedResult(topic)
 
 
-def test_a_topic_that_is_not_there_cannot_be_tried(
+def test_an_unknown_topic_is_refused(
     bootstrap: str, registry_url: str, order: MakeOrder, tmp_path: Path
 ) -> None:
     path = tmp_path / "new.avsc"
     path.write_text(order("a:int"))
-    with pytest.raises(CannotCheckError, match="no topic nowhere"):
-        tried(bootstrap, registry_url, "nowhere", path)
+    with pytest.raises(CannotCheckError, match="no topic unknown"):
+        try_file(bootstrap, registry_url, "unknown", path)

@@ -15,10 +15,11 @@ from datetime import date
 from random import Random
 from typing import Any, NamedTuple
 
-from penstock.gate.advice import explain
-from penstock.gate.check import Gate, ProposedSchema
-from penstock.gate.contracts import CompatibilitySettings, ContractVersion
+from penstock.gate import check as gate
+from penstock.gate.check import CheckOptions, check_pair
+from penstock.gate.contracts import CompatibilitySettings, ContractVersion, GivenContracts
 from penstock.gate.reader_breaks import find_reader_breaks, reader_break_messages
+from penstock.gate.results import CheckResult
 from penstock.schemas.compatibility import EarlierVersion, Level, check, incompatibility_messages
 from penstock.schemas.model import (
     NO_IMPORTS,
@@ -351,18 +352,18 @@ def registry_check(_case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
 
 def advice(_case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
     """As `penstock schema diff` does."""
-    explanation = explain(new, old)
-    return sum(len(one.sentence) + len(one.path) for one in explanation.changes)
+    return _characters(check_pair(old, new))
 
 
 def gate_check(case: Case, old: ParsedSchema, new: ParsedSchema) -> int:
     """As the contract gate checks it."""
-    proposal = ProposedSchema("s", SchemaText(case.language, case.new), new)
-    terms = CompatibilitySettings(level=Level.FULL)
-    result = Gate(date(2026, 1, 1)).check(
-        proposal, [ContractVersion(1, SchemaText(case.language, case.old), old)], terms
-    )
-    return sum(len(one.sentence) + len(one.path) for one in result.findings)
+    version = ContractVersion(1, SchemaText(case.language, case.old), old)
+    history = GivenContracts([version], CompatibilitySettings(level=Level.FULL))
+    return _characters(gate.check(history, "s", new, CheckOptions(date(2026, 1, 1))))
+
+
+def _characters(result: CheckResult) -> int:
+    return sum(len(change.sentence) + len(change.path) for change in result.breaking_changes)
 
 
 CHECKS: tuple[Callable[[Case, ParsedSchema, ParsedSchema], int], ...] = (

@@ -20,13 +20,14 @@ from penstock.client.reader_lease import today_utc
 from penstock.client.registry import Registry as RegistryClient
 from penstock.client.registry_api import RegistryApi
 from penstock.gate.change_plan import ChangePlan, PlannedChange, Planner
-from penstock.gate.check import CheckResult, CheckStatus, Gate, exit_status
+from penstock.gate.check import CheckOptions
 from penstock.gate.contracts import CannotCheckError, ContractStore
 from penstock.gate.folder import ContractFolder
 from penstock.gate.proposals import CheckRequest, check_proposed, read_proposal
 from penstock.gate.recorded import try_recorded
 from penstock.gate.registry_contracts import RegistryContracts
 from penstock.gate.reports import FORMATS, Format, as_text, result_document
+from penstock.gate.results import CheckResult, CheckStatus, exit_status
 from penstock.schemas.compatibility import Level
 
 app = typer.Typer(help="Check, plan and apply changes to contracts.", no_args_is_help=True)
@@ -76,12 +77,12 @@ def check(
     """Say whether a change is safe, and prove it with events."""
     if registry is not None and contracts is not None:
         fail("compare with --registry or with --contracts, not with both")
-    gate = Gate(today_utc(), seed, shows_events=events, asserts_formats=assert_formats)
+    options = CheckOptions(today_utc(), seed, proves=events, asserts_formats=assert_formats)
     with telling(), _base(registry, contracts) as base:
         question = CheckRequest(proposed, subject, base, mode, read_references(reference or ()))
         if not proposed.exists():
             raise CannotCheckError(f"{proposed} is not there")
-        results = check_proposed(question, gate)
+        results = check_proposed(question, options)
         if against_topic is not None:
             tried = _Topic(against_topic, last, bootstrap, assert_formats)
             results = [_tried(question, results, registry, tried)]
@@ -155,15 +156,14 @@ def apply(
         planner = _planner(folder, api)
         found = planner.plan()
         if not found.is_refused:
-            for action in found.actions:
-                planner.apply(action)
+            for change in found.changes:
+                planner.apply(change)
     show_plan(found, as_json=as_json, applied=not found.is_refused)
     raise typer.Exit(1 if found.is_refused else 0)
 
 
 def _planner(folder: Path, api: RegistryApi) -> Planner:
-    now = today_utc()
-    return Planner(ContractFolder(folder), api, Gate(now), now)
+    return Planner(ContractFolder(folder), api, CheckOptions(today_utc()))
 
 
 def show_plan(plan: ChangePlan, *, as_json: bool, applied: bool) -> None:
@@ -173,27 +173,27 @@ def show_plan(plan: ChangePlan, *, as_json: bool, applied: bool) -> None:
             {
                 "applied": applied,
                 "refused": plan.is_refused,
-                "actions": [_action_document(action) for action in plan.actions],
+                "actions": [_change_document(change) for change in plan.changes],
                 "unmanaged": list(plan.unmanaged),
             }
         )
         return
-    for action in plan.actions:
-        before = "" if action.before is None else f"{action.before} -> "
-        sign = "!" if action.is_refused else "+" if action.before is None else "~"
-        typer.echo(f"{sign} {action.subject}: {action.kind} {before}{action.after}")
-    for action in plan.actions:
-        if action.result is not None and action.is_refused:
-            typer.echo("\n" + as_text([action.result]).rstrip())
+    for change in plan.changes:
+        before = "" if change.before is None else f"{change.before} -> "
+        sign = "!" if change.is_refused else "+" if change.before is None else "~"
+        typer.echo(f"{sign} {change.subject}: {change.action} {before}{change.after}")
+    for change in plan.changes:
+        if change.result is not None and change.is_refused:
+            typer.echo("\n" + as_text([change.result]).rstrip())
     if plan.unmanaged:
         _show_unmanaged(plan.unmanaged)
     if plan.is_refused:
         typer.echo("\nNothing was changed: what is marked ! would be refused.")
-    elif not plan.actions:
+    elif not plan.changes:
         typer.echo("Nothing to change.")
     else:
         verb = "were made" if applied else "to make: penstock contract apply"
-        typer.echo(f"\n{len(plan.actions)} changes {verb}")
+        typer.echo(f"\n{len(plan.changes)} changes {verb}")
 
 
 def _show_unmanaged(subjects: Sequence[str]) -> None:
@@ -206,12 +206,12 @@ def _show_unmanaged(subjects: Sequence[str]) -> None:
         typer.echo(f"    … and {left} more (--json lists them all)")
 
 
-def _action_document(action: PlannedChange) -> dict[str, Any]:
+def _change_document(change: PlannedChange) -> dict[str, Any]:
     return {
-        "action": str(action.kind),
-        "subject": action.subject,
-        "before": action.before,
-        "after": action.after,
-        "refused": action.is_refused,
-        "result": None if action.result is None else result_document(action.result),
+        "action": str(change.action),
+        "subject": change.subject,
+        "before": change.before,
+        "after": change.after,
+        "refused": change.is_refused,
+        "result": None if change.result is None else result_document(change.result),
     }

@@ -50,7 +50,7 @@ def declare(
         reader = Reader(name, version, owner, fields=tuple(field or ()))
         if schema is not None:
             source = read_schema_file(schema, None, None)
-            parsed = parse_schema(source, RegistryContracts(api).document, str(schema))
+            parsed = parse_schema(source, RegistryContracts(api).text, str(schema))
             reader = replace(reader, schema=parsed)
         else:
             reader = replace(reader, only_fields=bool(field))

@@ -18,7 +18,9 @@ from penstock.cli.registry_connect import (
 from penstock.cli.schema_transfer import export_schemas, import_schemas
 from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import Document, read_source, schema_body
-from penstock.gate.advice import Explanation, explain
+from penstock.gate.advice import upgrade_advice
+from penstock.gate.check import check_pair
+from penstock.gate.results import BreakingChange, CheckResult
 from penstock.schemas.model import ParsedSchema, Policy, SchemaText
 from penstock.serde.errors import RegistryRefusedError
 
@@ -142,7 +144,7 @@ def _explained(api: RegistryApi, subject: str, proposed: SchemaText) -> list[str
     """The reasons in plain words, where the schema can be parsed at all."""
     try:
         earlier = _parsed(api, api.version(subject, "latest"))
-        return _changes(explain(api.parse(proposed), earlier, _policy(api, subject)))
+        return _changes(check_pair(earlier, api.parse(proposed), _policy(api, subject)))
     except RegistryRefusedError:
         return []
 
@@ -166,16 +168,16 @@ def diff(
             proposed = _parsed(api, api.version(subject, new))
         else:
             proposed = api.parse(read_schema_file(Path(new), language, reference))
-        explanation = explain(proposed, earlier, _policy(api, subject))
+        result = check_pair(earlier, proposed, _policy(api, subject))
     if as_json:
-        show_json(_as_document(subject, old, new, explanation))
+        show_json(_as_document(subject, old, new, result))
         return
     typer.echo(f"{subject}: {old} -> {new}")
-    for line in _changes(explanation):
+    for line in _changes(result):
         typer.echo(line)
-    typer.echo(f"Allowed by: {', '.join(explanation.allowed)}")
-    typer.echo(f"Upgrade first: {explanation.upgrade_first}")
-    for lint in explanation.lints:
+    typer.echo(f"Allowed by: {', '.join(_levels(result))}")
+    typer.echo(f"Upgrade first: {upgrade_advice(result.safe_order)}")
+    for lint in result.lints:
         typer.echo(f"Warning: {lint.path}: {lint.message}\n  Instead: {lint.remedy}")
 
 
@@ -188,26 +190,46 @@ def _policy(api: RegistryApi, subject: str) -> Policy:
     return Policy.LENIENT if policy == "LENIENT" else Policy.STRICT
 
 
-def _changes(explanation: Explanation) -> list[str]:
-    if not explanation.changes:
+def _levels(result: CheckResult) -> list[str]:
+    """The levels that allow the change; two versions say nothing about transitive ones."""
+    return [str(level) for level in result.passes if not level.is_transitive]
+
+
+def _changes(result: CheckResult) -> list[str]:
+    if not result.breaking_changes:
         return ["Nothing breaks."]
     lines = []
-    for change in explanation.changes:
+    for change in result.breaking_changes:
         lines.append(f"- {change.path}: {change.sentence} [{change.kind}]")
-        lines.append(f"    Breaks: {change.breaks}")
+        lines.append(f"    Breaks: {_broken(change)}")
         lines.append(f"    Fix:    {change.remedy}")
     return lines
 
 
-def _as_document(subject: str, old: str, new: str, explanation: Explanation) -> Document:
+def _broken(change: BreakingChange) -> str:
+    if change.new_is_reader:
+        return "consumers with the new schema cannot read existing events"
+    return "consumers with the old schema cannot read new events"
+
+
+def _as_document(subject: str, old: str, new: str, result: CheckResult) -> Document:
     return {
         "subject": subject,
         "old": old,
         "new": new,
-        "allowed": [str(level) for level in explanation.allowed],
-        "upgrade_first": explanation.upgrade_first,
-        "changes": [change._asdict() for change in explanation.changes],
-        "lints": [lint._asdict() for lint in explanation.lints],
+        "allowed": _levels(result),
+        "upgrade_first": upgrade_advice(result.safe_order),
+        "changes": [
+            {
+                "path": change.path,
+                "kind": change.kind,
+                "sentence": change.sentence,
+                "breaks": _broken(change),
+                "remedy": change.remedy,
+            }
+            for change in result.breaking_changes
+        ],
+        "lints": [lint._asdict() for lint in result.lints],
     }
 
 

@@ -1,5 +1,6 @@
-"""Contracts as files and as a registry has them: is a change safe, and what would applying it do.
+"""The contract gate: is a schema change safe, and what would applying a folder of contracts change.
 
-A shelf is where contracts are kept: a folder (`folder`) or a registry (`registry_shelf`). The gate
-(`checking`) takes what a shelf holds and judges a proposal; it reads and asks nothing by itself.
+`check.check` compares a proposed schema with the contracts of a store: a folder (`folder`), a
+registry (`registry_contracts`), or given versions. Nothing here changes anything, except
+`change_plan.Planner.apply`.
 """

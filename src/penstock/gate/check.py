@@ -1,331 +1,238 @@
-"""The gate: may a proposed schema follow those that are there, and what does it do to whom.
+"""The gate: may a proposed schema follow the versions of its subject, and which readers it breaks.
 
-The verdict is the registry's: the same rules over the same versions. Beside it stand what the rules
-do not say: events that prove it, warnings, and every registered reader. Pure: today and the seed
-come as arguments.
+The compatibility result is the registry's: the same rules over the same versions. In the same pass
+come what the rules do not say: proofs by example, lints, broken readers, and a remedy for each
+breaking change. Pure: today's date and the seed are arguments.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-from penstock.gate.contracts import CompatibilitySettings, ContractVersion, RecordedResult
-from penstock.gate.lint import Lint, lint
-from penstock.gate.proof import Evidence, locate, prove
+from penstock.gate.advice import remedy_for
+from penstock.gate.contracts import (
+    CompatibilitySettings,
+    ContractHistory,
+    ContractVersion,
+    GivenContracts,
+)
+from penstock.gate.lint import lint
+from penstock.gate.proof import locate, prove
 from penstock.gate.reader_breaks import find_reader_breaks
-from penstock.schemas.compatibility import Break, CompatibilityResult, EarlierVersion, Level, check
+from penstock.gate.results import (
+    BreakingChange,
+    CheckResult,
+    CheckStatus,
+    Proof,
+    ReaderResult,
+    UpgradeOrder,
+)
+from penstock.schemas import compatibility
+from penstock.schemas.compatibility import Break, CompatibilityResult, EarlierVersion, Level
 from penstock.schemas.model import Difference, ParsedSchema, Policy, SchemaText, SchemaType
 from penstock.schemas.readers import Reader
 
-
-class CheckStatus(StrEnum):
-    """What came of one check."""
-
-    COMPATIBLE = "compatible"
-    BREAKING = "breaking"
-    UNCHECKED = "unchecked"  # could not be checked
-
-
-class UpgradeOrder(StrEnum):
-    """Who is upgraded first."""
-
-    ANY = "any order"
-    CONSUMERS_FIRST = "consumers first"
-    PRODUCERS_FIRST = "producers first"
-    NONE = "no order is safe"
-
-
-class ProposedSchema(NamedTuple):
-    """A schema that somebody wants to register."""
-
-    subject: str
-    source: SchemaText
-    schema: ParsedSchema
-    path: str = ""  # of its file
-
-
-@dataclass(frozen=True, slots=True)
-class BreakingChange:
-    """One thing that broke."""
-
-    kind: str
-    path: str
-    sentence: str
-    before: str | None  # None: there was nothing
-    after: str | None  # None: there is nothing
-    new_is_reader: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """Events of one side, read by the other."""
-
-    writer: str  # "version 3", "the proposed schema"
-    reader: str
-    evidence: Evidence
-    is_refused: bool = False  # by the rules, in this direction
-
-    @property
-    def is_stricter(self) -> bool:
-        """Whether the rules refuse what no event was found to break."""
-        return self.is_refused and self.evidence.fails is None
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderResult:
-    """What the change does to one registered reader."""
-
-    reader: Reader
-    status: CheckStatus
-    is_expired: bool = False
-    findings: tuple[BreakingChange, ...] = ()
-    showing: Proof | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The answer about one subject."""
-
-    subject: str
-    status: CheckStatus
-    level: Level | None = None
-    file: str = ""
-    error: str = ""  # why it could not be checked
-    is_known: bool = False  # the schema is one of the versions already
-    against: int | None = None  # the version that broke, or the latest
-    findings: tuple[BreakingChange, ...] = ()
-    passes: tuple[Level, ...] = ()  # the levels under which the rules allow the change
-    forced_order: UpgradeOrder = UpgradeOrder.ANY  # by the level
-    safe_order: UpgradeOrder = UpgradeOrder.ANY  # by what the change does
-    showings: tuple[Proof, ...] = ()
-    lints: tuple[Lint, ...] = ()
-    readers: tuple[ReaderResult, ...] = ()
-    recorded: RecordedResult | None = None  # what came of a topic's events, if they were tried
-
-    def with_recorded(self, tally: RecordedResult) -> "CheckResult":
-        """The answer once the events of a topic were tried: one that fails breaks it."""
-        status = CheckStatus.BREAKING if tally.failed else self.status
-        return replace(self, recorded=tally, status=status)
-
-
-_FORCED: Final = {
+PROPOSED: Final = "the proposed schema"
+_ORDERS: Final = {  # by whether new readers can read old events, and old readers new events
     (True, True): UpgradeOrder.ANY,
     (True, False): UpgradeOrder.CONSUMERS_FIRST,
     (False, True): UpgradeOrder.PRODUCERS_FIRST,
     (False, False): UpgradeOrder.NONE,
 }
-PROPOSED: Final = "the proposed schema"
 
 
-class Gate:
-    """Judges proposals, with events to show it or without.
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """How to check."""
 
-    Remembers which pairs of schemas were compared.
-    """
+    today: date  # readers that expired before it are ignored
+    seed: int = 0  # of the events in proofs
+    proves: bool = True
+    asserts_formats: bool = False  # events of JSON Schema must match each `format`
+
+
+def check(
+    history: ContractHistory, subject: str, proposed: ParsedSchema, options: CheckOptions
+) -> CheckResult:
+    """Compare a proposed schema with the versions and readers of a subject."""
+    return _Check(history, subject, proposed, options).result()
+
+
+def check_pair(
+    earlier: ParsedSchema, proposed: ParsedSchema, policy: Policy = Policy.STRICT
+) -> CheckResult:
+    """Compare two schemas in both directions, without proofs."""
+    text = SchemaText(earlier.type, earlier.canonical, earlier.references)
+    settings = CompatibilitySettings(Level.FULL, policy)
+    history = GivenContracts([ContractVersion(1, text, earlier)], settings)
+    return check(history, "", proposed, CheckOptions(date.max, proves=False))
+
+
+class _Check:
+    """One check. Compares each pair of schemas once."""
 
     def __init__(
         self,
-        today: date,
-        seed: int = 0,
-        *,
-        shows_events: bool = True,
-        asserts_formats: bool = False,
+        history: ContractHistory,
+        subject: str,
+        proposed: ParsedSchema,
+        options: CheckOptions,
     ) -> None:
-        self._shows_events = shows_events
-        self._asserts_formats = asserts_formats  # in events of JSON Schema
-        self._today = today
-        self._seed = seed
-        self._known: dict[tuple[int, int, Policy], tuple[Difference, ...]] = {}
-        self._compared: list[ParsedSchema] = []  # kept, so that their ids stay theirs
-
-    def check(
-        self,
-        proposal: ProposedSchema,
-        versions: Sequence[ContractVersion],
-        terms: CompatibilitySettings,
-        readers: Iterable[Reader] = (),
-    ) -> CheckResult:
-        """The answer about one subject; `versions` are oldest first."""
-        compared = [
-            EarlierVersion(one.number, one.schema) for one in comparable_versions(versions, terms)
+        self._subject = subject
+        self._proposed = proposed
+        self._options = options
+        self._readers = history.readers(subject)
+        self._versions = history.versions(subject)
+        self._settings = history.settings(subject)
+        self._earlier = [
+            EarlierVersion(version.number, version.schema)
+            for version in _comparable(self._versions, self._settings.group)
         ]
-        verdict = check(
-            terms.level, proposal.schema, compared, terms.policy, self._incompatibilities
+        self._latest = self._earlier[-1].schema if self._earlier else None
+        self._compared: dict[tuple[int, int], tuple[Difference, ...]] = {}  # by object ids
+
+    def result(self) -> CheckResult:
+        """Everything about the change."""
+        is_known = any(_is_same(version.schema, self._proposed) for version in self._versions)
+        # Registering a known schema again changes nothing, whatever the rules say.
+        outcome = CompatibilityResult() if is_known else self._compatibility(self._settings.level)
+        readers = tuple(map(self._check_reader, self._readers))
+        is_broken = not outcome.is_compatible or any(
+            reader.status is CheckStatus.BREAKING for reader in readers
         )
-        is_known = any(_is_same(one.schema, proposal.schema) for one in versions)
-        if is_known:  # registering it again changes nothing, whatever the rules say
-            verdict = CompatibilityResult()
-        latest = compared[-1] if compared else None
-        of_readers = tuple(
-            self._check_reader(reader, proposal.schema, latest, terms.policy) for reader in readers
-        )
-        is_broken = not verdict.is_compatible or any(
-            one.status is CheckStatus.BREAKING for one in of_readers
-        )
-        old = verdict.against or latest
+        against = outcome.against or (self._earlier[-1] if self._earlier else None)
+        level = self._settings.level
         return CheckResult(
-            proposal.subject,
+            self._subject,
             CheckStatus.BREAKING if is_broken else CheckStatus.COMPATIBLE,
-            terms.level,
-            proposal.path,
+            level,
             is_known=is_known,
-            against=None if old is None else old.version,
-            findings=tuple(self._finding(one, proposal.schema, old) for one in verdict.breaks),
-            passes=self._passing(proposal.schema, compared, terms.policy),
-            forced_order=_FORCED[terms.level.is_backward, terms.level.is_forward],
-            safe_order=self._safe_order(proposal.schema, latest, terms.policy),
-            showings=() if is_known else self._showings(proposal.schema, old, terms),
-            lints=()
-            if is_known
-            else lint(proposal.schema, None if latest is None else latest.schema),
-            readers=of_readers,
+            against=None if against is None else against.version,
+            breaking_changes=tuple(
+                self._breaking_change(reason, against) for reason in outcome.breaks
+            ),
+            passes=tuple(level for level in Level if self._compatibility(level).is_compatible),
+            forced_order=_ORDERS[level.is_backward, level.is_forward],
+            safe_order=self._safe_order(),
+            proofs=() if is_known else self._proofs(against),
+            lints=() if is_known else lint(self._proposed, self._latest),
+            readers=readers,
+        )
+
+    def _compatibility(self, level: Level) -> CompatibilityResult:
+        return compatibility.check(
+            level, self._proposed, self._earlier, self._settings.policy, self._incompatibilities
         )
 
     def _incompatibilities(
         self, reader: ParsedSchema, writer: ParsedSchema, policy: Policy
     ) -> tuple[Difference, ...]:
-        key = (id(reader), id(writer), policy)
-        known = self._known.get(key)
+        key = (id(reader), id(writer))
+        known = self._compared.get(key)
         if known is None:
-            known = self._known[key] = reader.incompatibilities(writer, policy)
-            self._compared += [reader, writer]
+            known = self._compared[key] = reader.incompatibilities(writer, policy)
         return known
 
-    def _finding(
-        self, one: Break, proposed: ParsedSchema, old: EarlierVersion | None
-    ) -> BreakingChange:
-        assert old is not None, "a break is with a version"
-        writer, reader = (old.schema, proposed) if one.new_is_reader else (proposed, old.schema)
-        place = locate(writer, reader, one.difference)
-        before, after = place.writer, place.reader
-        if not one.new_is_reader:
-            before, after = after, before
+    def _breaking_change(self, reason: Break, against: EarlierVersion | None) -> BreakingChange:
+        assert against is not None, "a break is with a version"
+        old, new, difference = against.schema, self._proposed, reason.difference
+        if reason.new_is_reader:
+            location = locate(old, new, difference)
+            before, after = location.writer, location.reader
+        else:
+            location = locate(new, old, difference)
+            before, after = location.reader, location.writer
         return BreakingChange(
-            one.difference.kind,
-            one.difference.path,
-            one.sentence,
+            difference.kind,
+            difference.path,
+            reason.sentence,
             before,
             after,
-            one.new_is_reader,
+            reason.new_is_reader,
+            remedy_for(difference.kind, new_is_reader=reason.new_is_reader),
         )
 
-    def _passing(
-        self, proposed: ParsedSchema, earlier: Sequence[EarlierVersion], policy: Policy
-    ) -> tuple[Level, ...]:
-        return tuple(
-            level
-            for level in Level
-            if check(level, proposed, earlier, policy, self._incompatibilities).is_compatible
-        )
-
-    def _safe_order(
-        self, proposed: ParsedSchema, latest: EarlierVersion | None, policy: Policy
-    ) -> UpgradeOrder:
-        if latest is None:
+    def _safe_order(self) -> UpgradeOrder:
+        if self._latest is None:
             return UpgradeOrder.ANY
-        if latest.schema.type is not proposed.type:
+        if self._latest.type is not self._proposed.type:
             return UpgradeOrder.NONE
-        is_backward = not self._incompatibilities(proposed, latest.schema, policy)
-        is_forward = not self._incompatibilities(latest.schema, proposed, policy)
-        return _FORCED[is_backward, is_forward]
+        policy = self._settings.policy
+        is_backward = not self._incompatibilities(self._proposed, self._latest, policy)
+        is_forward = not self._incompatibilities(self._latest, self._proposed, policy)
+        return _ORDERS[is_backward, is_forward]
 
-    def _showings(
-        self, proposed: ParsedSchema, old: EarlierVersion | None, terms: CompatibilitySettings
-    ) -> tuple[Proof, ...]:
-        """One for each direction that the level asks for."""
-        if not self._shows_events:
+    def _proofs(self, against: EarlierVersion | None) -> tuple[Proof, ...]:
+        """One for each direction that the level requires."""
+        if not self._options.proves:
             return ()
-        if old is None:
-            return (self._showing(proposed, proposed, PROPOSED, "itself", terms.policy),)
-        title = f"version {old.version}"
-        showings = []
-        if terms.level.is_forward:
-            showings.append(self._showing(proposed, old.schema, PROPOSED, title, terms.policy))
-        if terms.level.is_backward:
-            showings.append(self._showing(old.schema, proposed, title, PROPOSED, terms.policy))
-        return tuple(showings)
+        if against is None:
+            return (self._proof(self._proposed, self._proposed, PROPOSED, "itself"),)
+        old, title, level = against.schema, f"version {against.version}", self._settings.level
+        proofs = []
+        if level.is_forward:
+            proofs.append(self._proof(self._proposed, old, PROPOSED, title))
+        if level.is_backward:
+            proofs.append(self._proof(old, self._proposed, title, PROPOSED))
+        return tuple(proofs)
 
-    def _showing(
-        self, writes: ParsedSchema, reads: ParsedSchema, writer: str, reader: str, policy: Policy
-    ) -> Proof:
-        differs = (
-            self._incompatibilities(reads, writes, policy) if reads.type is writes.type else ()
+    def _proof(self, writes: ParsedSchema, reads: ParsedSchema, writer: str, reader: str) -> Proof:
+        is_same_type = reads.type is writes.type
+        differences = (
+            self._incompatibilities(reads, writes, self._settings.policy) if is_same_type else ()
         )
-        is_refused = bool(differs) or reads.type is not writes.type
-        if self._asserts_formats:
+        if self._options.asserts_formats:
             writes, reads = _asserting_formats(writes), _asserting_formats(reads)
-        evidence = prove(writes, reads, differs, seed=self._seed)
-        return Proof(writer, reader, evidence, is_refused)
+        evidence = prove(writes, reads, differences, seed=self._options.seed)
+        return Proof(writer, reader, evidence, bool(differences) or not is_same_type)
 
-    def _check_reader(
-        self, reader: Reader, proposed: ParsedSchema, latest: EarlierVersion | None, policy: Policy
-    ) -> ReaderResult:
-        if reader.is_expired(self._today):
+    def _check_reader(self, reader: Reader) -> ReaderResult:
+        if reader.is_expired(self._options.today):
             return ReaderResult(reader, CheckStatus.COMPATIBLE, is_expired=True)
-        old = None if latest is None else latest.schema
-        findings = tuple(
-            BreakingChange(
-                one.kind, one.path, one.sentence, one.before, one.after, new_is_reader=False
-            )
-            for one in find_reader_breaks(reader, proposed, old, policy, self._incompatibilities)
+        breaks = find_reader_breaks(
+            reader, self._proposed, self._latest, self._settings.policy, self._incompatibilities
         )
-        if not findings:
+        changes = tuple(
+            BreakingChange(
+                one.kind,
+                one.path,
+                one.sentence,
+                one.before,
+                one.after,
+                new_is_reader=False,
+                remedy=remedy_for(one.kind, new_is_reader=False),
+            )
+            for one in breaks
+        )
+        if not changes:
             return ReaderResult(reader, CheckStatus.COMPATIBLE)
-        showing = None
-        schema = reader.schema or old
-        if self._shows_events and schema is not None and schema.type is proposed.type:
-            showing = self._showing(proposed, schema, PROPOSED, reader.title, policy)
-        return ReaderResult(reader, CheckStatus.BREAKING, findings=findings, showing=showing)
+        proof = None
+        schema = reader.schema or self._latest
+        if self._options.proves and schema is not None and schema.type is self._proposed.type:
+            proof = self._proof(self._proposed, schema, PROPOSED, reader.title)
+        return ReaderResult(reader, CheckStatus.BREAKING, breaking_changes=changes, proof=proof)
 
 
 def _asserting_formats(schema: ParsedSchema) -> ParsedSchema:
     if schema.type is not SchemaType.JSON:
         return schema
-    from penstock.serde.json import (
-        event as json_event,  # a language is imported when it is first met
-    )
+    from penstock.serde.json import event  # a language is imported on first use
 
-    return json_event.own(schema, True)
+    return event.own(schema, True)
 
 
-def comparable_versions(
-    versions: Sequence[ContractVersion], terms: CompatibilitySettings
-) -> list[ContractVersion]:
-    """Those a proposal is compared with: where a group is set, those of the latest's value."""
-    if terms.group is None or not versions:
-        return list(versions)
-    wanted = versions[-1].properties.get(terms.group)
-    return [one for one in versions if one.properties.get(terms.group) == wanted]
+def _comparable(
+    versions: Sequence[ContractVersion], group: str | None
+) -> Sequence[ContractVersion]:
+    """All versions, or those with the value of the latest if a group is set."""
+    if group is None or not versions:
+        return versions
+    value = versions[-1].properties.get(group)
+    return [version for version in versions if version.properties.get(group) == value]
 
 
-def _is_same(one: ParsedSchema, other: ParsedSchema) -> bool:
-    if one.type is not other.type:
+def _is_same(schema: ParsedSchema, other: ParsedSchema) -> bool:
+    if schema.type is not other.type:
         return False
-    return one.references == other.references and one.equivalent(other)
-
-
-def rewritten(
-    version: ContractVersion, published: ContractVersion, next_number: int
-) -> BreakingChange:
-    """A published version that was edited: events were written with it, so it stays as it is."""
-    sentence = (
-        f"version {version.number} was published and is another schema now. Put it back, "
-        f"and write the change as v{next_number}"
-    )
-    before, after = published.schema.canonical, version.schema.canonical
-    return BreakingChange("VERSION_REWRITTEN", version.path, sentence, before, after, True)
-
-
-def unchecked(subject: str, error: str, path: str = "") -> CheckResult:
-    """The answer where there is none."""
-    return CheckResult(subject, CheckStatus.UNCHECKED, error=error, file=path)
-
-
-def exit_status(results: Iterable[CheckResult]) -> int:
-    """0 all compatible, 1 something breaks, 2 something could not be checked and nothing breaks."""
-    found = {result.status for result in results}
-    if CheckStatus.BREAKING in found:
-        return 1
-    return 2 if CheckStatus.UNCHECKED in found else 0
+    return schema.references == other.references and schema.equivalent(other)

@@ -1,22 +1,13 @@
-"""What a contract consists of, wherever it is kept.
+"""What a contract consists of, and the interface of the stores that have contracts."""
 
-Readers and what people say of versions, as the registry's API writes them.
-"""
-
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from penstock.client.registry_documents import collect_imports
 from penstock.schemas import readers
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import (
-    InvalidSchemaError,
-    ParsedSchema,
-    Policy,
-    SchemaText,
-)
+from penstock.schemas.model import InvalidSchemaError, ParsedSchema, Policy, SchemaText
 from penstock.schemas.parse_cache import parse
 from penstock.schemas.readers import Reader
 from penstock.serde.errors import ClientError
@@ -24,98 +15,101 @@ from penstock.serde.schema_source import UnusableSchemaError
 
 
 class CannotCheckError(ClientError):
-    """The question cannot be answered; the message says what is missing or wrong."""
+    """The check has no result; the message says what is missing or invalid."""
 
 
 class CompatibilitySettings(NamedTuple):
-    """What a subject promises."""
+    """What a subject guarantees to its producers and consumers."""
 
     level: Level = Level.BACKWARD
     policy: Policy = Policy.STRICT
-    group: str | None = None  # a metadata property: only versions of an equal value are compared
+    group: str | None = None  # a metadata property: only versions with the same value are compared
 
 
 @dataclass(frozen=True, slots=True)
 class ContractVersion:
-    """A schema with a number."""
+    """A schema with a version number."""
 
     number: int
     source: SchemaText
     schema: ParsedSchema
     properties: Mapping[str, str] = field(default_factory=dict)
-    path: str = ""  # of its file, if it is in one
+    path: str = ""  # of its file, if it has one
 
 
-@dataclass(slots=True)
-class WriterResult:
-    """What came of the events that one schema wrote."""
+class ContractHistory(Protocol):
+    """What a proposed schema is compared with."""
 
-    writer: str  # "version 3 (id 17)", or the id alone
-    events: int = 0
-    failed: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    first: str = ""  # partition, offset and what is wrong there
+    def versions(self, subject: str) -> Sequence[ContractVersion]:
+        """Oldest first; empty for an unknown subject."""
 
+    def settings(self, subject: str) -> CompatibilitySettings:
+        """The settings of the subject, or the default."""
 
-@dataclass(slots=True)
-class RecordedResult:
-    """What came of all events."""
-
-    topic: str
-    events: int = 0
-    failed: int = 0
-    empty: int = 0  # without a value: nothing to read
-    by_writer: dict[str, WriterResult] = field(default_factory=dict)
+    def readers(self, subject: str) -> Sequence[Reader]:
+        """The consumers that declared that they depend on the subject."""
 
 
-class ContractStore(Protocol):
-    """Where contracts are kept."""
+class ContractStore(ContractHistory, Protocol):
+    """A folder or a registry with contracts."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Its path or address, for messages."""
 
     def subjects(self) -> list[str]:
         """All subjects, sorted."""
 
-    def versions(self, subject: str) -> list[ContractVersion]:
-        """Oldest first; empty for a subject nobody has."""
-
-    def terms(self, subject: str) -> CompatibilitySettings:
-        """What the subject promises, by its own settings or by default."""
-
-    def readers(self, subject: str) -> list[Reader]:
-        """Who depends on it."""
-
-    def document(self, subject: str, number: int) -> SchemaText | None:
-        """The text of one version; None if there is none."""
+    def text(self, subject: str, number: int) -> SchemaText | None:
+        """The text of one version; None if it does not exist."""
 
 
-Documents = Callable[[str, int], SchemaText | None]
+@dataclass(frozen=True, slots=True)
+class GivenContracts:
+    """A history in memory, the same for every subject."""
+
+    given_versions: Sequence[ContractVersion]
+    given_settings: CompatibilitySettings
+    given_readers: Sequence[Reader] = ()
+
+    def versions(self, _subject: str, /) -> Sequence[ContractVersion]:
+        """The given versions."""
+        return self.given_versions
+
+    def settings(self, _subject: str, /) -> CompatibilitySettings:
+        """The given settings."""
+        return self.given_settings
+
+    def readers(self, _subject: str, /) -> Sequence[Reader]:
+        """The given readers."""
+        return self.given_readers
+
+
+Texts = Callable[[str, int], SchemaText | None]  # the text of (subject, version)
 
 
 def parse_schema(
-    source: SchemaText, documents: Documents, about: str, *, strict: bool = True
+    source: SchemaText, texts: Texts, about: str, *, strict: bool = True
 ) -> ParsedSchema:
-    """The schema, or CannotCheckError with what is wrong with it."""
+    """Parse a schema; CannotCheckError if it or one of its references is invalid."""
 
-    def document(subject: str, number: int) -> SchemaText:
-        found = documents(subject, number)
-        if found is None:
+    def referenced(subject: str, number: int) -> SchemaText:
+        text = texts(subject, number)
+        if text is None:
             raise CannotCheckError(f"{about} refers to version {number} of {subject}: not found")
-        return found
+        return text
 
     try:
-        return parse(source, collect_imports(source, document), strict=strict)
-    except UnusableSchemaError as unusable:
-        raise CannotCheckError(f"{about}: {unusable.message}") from None
-    except InvalidSchemaError as wrong:
-        raise CannotCheckError(f"{about} is not a valid {source.type} schema: {wrong}") from None
+        return parse(source, collect_imports(source, referenced), strict=strict)
+    except UnusableSchemaError as error:
+        raise CannotCheckError(f"{about}: {error.message}") from None
+    except InvalidSchemaError as error:
+        raise CannotCheckError(f"{about} is not a valid {source.type} schema: {error}") from None
 
 
-def read_reader(kept: str, schema: ParsedSchema, properties: Mapping[str, str]) -> Reader:
-    """The reader that is kept there."""
+def read_reader(stored_subject: str, schema: ParsedSchema, properties: Mapping[str, str]) -> Reader:
+    """The reader that is stored under a subject."""
     try:
-        return readers.read_reader(readers.reader_name(kept), schema, properties)
-    except readers.InvalidReaderError as wrong:
-        raise CannotCheckError(str(wrong)) from None
+        return readers.read_reader(readers.reader_name(stored_subject), schema, properties)
+    except readers.InvalidReaderError as error:
+        raise CannotCheckError(str(error)) from None

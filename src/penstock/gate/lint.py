@@ -1,7 +1,7 @@
-"""Warnings beside the rules: changes that a level allows and a person would think twice about.
+"""Warnings beside the rules: changes that a level allows and that can still cause trouble.
 
-A lint never refuses anything. It says what will surprise somebody, and how to mend it. Each
-language has its own in `<language>/lints.py`, a generator `lints(proposed, earlier)`.
+A lint never refuses anything: it says what can go wrong, and what to do instead. Each language has
+a module `lint_<language>` with a generator `lints(proposed, earlier)`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from penstock.schemas.model import ParsedSchema, SchemaType
 
-LINTS_MAX: Final = 1_000  # of one schema, the first that are found
-_ROOMS: Final[Mapping[SchemaType, str]] = {
+LINTS_MAX: Final = 1_000  # of one schema, the first in order
+_MODULES: Final[Mapping[SchemaType, str]] = {
     SchemaType.AVRO: "penstock.gate.lint_avro",
     SchemaType.PROTOBUF: "penstock.gate.lint_protobuf",
     SchemaType.JSON: "penstock.gate.lint_json",
@@ -23,8 +23,8 @@ class Lint(NamedTuple):
     """One warning."""
 
     kind: str  # such as LOGICAL_TYPE_CHANGED
-    path: str  # where in the proposed schema
-    message: str  # what will surprise somebody
+    path: str  # in the proposed schema
+    message: str  # what can go wrong
     remedy: str  # what to do instead
 
 
@@ -33,8 +33,8 @@ class _Linter(Protocol):
 
 
 def lint(proposed: ParsedSchema, earlier: ParsedSchema | None = None) -> tuple[Lint, ...]:
-    """What to think twice about before `proposed` follows `earlier`, or comes first if None."""
+    """The warnings about `proposed` as the successor of `earlier`, or as a first version."""
     if earlier is not None and earlier.type is not proposed.type:
         return ()
-    linter = cast(_Linter, import_module(_ROOMS[proposed.type]))
+    linter = cast("_Linter", import_module(_MODULES[proposed.type]))
     return tuple(islice(linter.lints(proposed, earlier), LINTS_MAX))

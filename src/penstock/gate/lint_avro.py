@@ -1,4 +1,4 @@
-"""Avro changes that resolve without an error and still mislead a reader."""
+"""Lints of Avro schemas: changes that resolve without an error and can still mislead a reader."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +23,7 @@ from penstock.schemas.avro.types import LOGICAL_TYPE, LogicalType, is_valid_defa
 from penstock.schemas.compare_limits import BudgetExceededError, StepBudget, shortened
 from penstock.serde.avro.logical_types import number_meaning
 
-RENAMES_MAX: Final = 20  # removed fields of a record that a new one is compared with
+RENAMES_MAX: Final = 20  # removed fields of a record that are compared with a new field
 _NUMBERS: Final = (AvroType.INT, AvroType.LONG)
 _LOSSY: Final = {
     (AvroType.INT, AvroType.FLOAT): "an int above 16 777 216 does not fit a float exactly",
@@ -34,18 +34,17 @@ _LOSSY: Final = {
 
 
 def lints(proposed: AvroSchema, earlier: AvroSchema | None) -> Iterator[Lint]:
-    """What to think twice about before `proposed` follows `earlier`."""
+    """The warnings about `proposed` as the successor of `earlier`."""
     yield from _Alone().lints(proposed.root, "")
     if earlier is not None:
-        with suppress(
-            BudgetExceededError, RecursionError
-        ):  # they refer to each other in too many ways
+        # Suppressed: the types refer to each other in too many combinations.
+        with suppress(BudgetExceededError, RecursionError):
             yield from _Change().lints(proposed.root, earlier.root, "")
         yield from _documentation_only(proposed, earlier)
 
 
 class _Alone:
-    """What is odd in a schema by itself; each named type is looked at once."""
+    """Lints of one schema; each named type is visited once."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
@@ -60,8 +59,8 @@ class _Alone:
             yield Lint(
                 "ENUM_WITHOUT_DEFAULT",
                 path or "/",
-                f"the enum {node.full_name} has no default: no symbol can ever be added without "
-                "breaking readers that have not been upgraded",
+                f"the enum {node.full_name} has no default: every new symbol will break readers "
+                "that are not upgraded yet",
                 'add a symbol such as "UNKNOWN" and make it the "default" of the enum',
             )
         if isinstance(node, Record):
@@ -79,7 +78,7 @@ class _Alone:
 
 
 class _Change:
-    """What is odd in the step from one schema to the next; each pair is looked at once."""
+    """Lints of a change; each pair of types is compared once."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
@@ -107,7 +106,7 @@ class _Change:
             yield from self.lints(new.values, old.values, f"{path}/values")
 
     def _branches(self, new: Node, old: Node, path: str) -> Iterator[Lint]:
-        """Branches are compared with their namesakes; a promotion inside a union is not guessed."""
+        """Compare branches of the same name; promotions inside a union are ignored."""
         before = {branch.full_name: branch for branch in _branches_of(old)}
         self._budget.spend(len(before))
         for index, branch in enumerate(_branches_of(new)):
@@ -118,13 +117,13 @@ class _Change:
     def _fields(self, new: Record, old: Record, path: str) -> Iterator[Lint]:
         self._budget.spend(len(new.fields) + len(old.fields))
         read = new.by_name.keys() | {alias for field in new.fields for alias in field.aliases}
-        gone = [field for field in old.fields if field.name not in read]
+        removed = [field for field in old.fields if field.name not in read]
         for index, field in enumerate(new.fields):
             where = f"{path}/fields/{index}"
             names = (field.name, *field.aliases)
             before = next((old.by_name[name] for name in names if name in old.by_name), None)
             if before is None:
-                yield from _renamed(field, gone, where)
+                yield from _renamed(field, removed, where)
                 continue
             yield from _field_changed(field, before, where)
             yield from self.lints(field.type, before.type, f"{where}/type")
@@ -139,7 +138,7 @@ def _field_alone(field: Field, path: str) -> Iterator[Lint]:
         yield Lint(
             "LOGICAL_TYPE_ON_FIELD",
             path,
-            f"the logical type of the field {field.name} stands beside its type and is ignored",
+            f"the logical type of the field {field.name} is beside its type, where it is ignored",
             'move "logicalType" into an object that is the "type" of the field',
         )
     first = (
@@ -155,7 +154,7 @@ def _field_alone(field: Field, path: str) -> Iterator[Lint]:
             "DEFAULT_NOT_OF_FIRST_BRANCH",
             path,
             f"the default of the field {field.name} does not fit the first type of its union; "
-            "Avro before 1.12 and other languages refuse the schema",
+            "Avro before 1.12 and other libraries refuse the schema",
             "put the type of the default first",
         )
 
@@ -167,7 +166,7 @@ def _ignored_logical_type(node: Node, path: str) -> Iterator[Lint]:
             "LOGICAL_TYPE_IGNORED",
             path or "/",
             f"readers ignore the logical type {name} here: unknown, or not allowed on {node.kind}",
-            "correct its name or parameters, or the type it stands on",
+            "correct its name, its parameters or the underlying type",
         )
 
 
@@ -179,18 +178,18 @@ def _logical_type_changed(new: Node, old: Node, path: str) -> Iterator[Lint]:
     if after is not None and before is not None and after.name == before.name == "decimal":
         yield from _decimal_changed(after, before, path)
         return
-    change = f"the meaning changes from {_said(before, old)} to {_said(after, new)}"
+    change = f"the meaning changes from {_logical_name(before, old)} to {_logical_name(after, new)}"
     if after is None or before is None:
-        told = "the bytes stay the same: readers take a number or bytes at their word"
+        effect = "the encoding stays the same, so readers see the stored number or bytes"
     elif old.kind in _NUMBERS and number_meaning(old, new) is not None:
-        told = "Penstock converts what was written before, other clients take the bytes as they are"
+        effect = "Penstock converts older events, other clients read the stored number"
     else:
-        told = "what was written before cannot be read, and other clients read it wrongly"
+        effect = "Penstock cannot read older events, and other clients read wrong values"
     yield Lint(
         "LOGICAL_TYPE_CHANGED",
         path or "/",
-        f"{change}: {told}",
-        "add a field of the new type and retire the old one",
+        f"{change}: {effect}",
+        "add a field of the new type, and remove the old one later",
     )
 
 
@@ -199,22 +198,22 @@ def _decimal_changed(after: LogicalType, before: LogicalType, path: str) -> Iter
         yield Lint(
             "DECIMAL_SCALE_CHANGED",
             path or "/",
-            f"the scale changes from {before.scale} to {after.scale}: Penstock converts what was "
-            "written before, and refuses a number that would lose digits; to other clients the "
-            "same bytes now mean another number",
-            "add a field with the new scale and retire the old one",
+            f"the scale changes from {before.scale} to {after.scale}: Penstock converts older "
+            "events and refuses a number that would lose digits; other clients read the same "
+            "bytes as another number",
+            "add a field with the new scale, and remove the old one later",
         )
     elif after.precision < before.precision:
         yield Lint(
             "DECIMAL_PRECISION_REDUCED",
             path or "/",
-            f"the precision falls from {before.precision} to {after.precision}: numbers "
-            "written before may not fit",
+            f"the precision changes from {before.precision} to {after.precision}: numbers in "
+            "older events may be too large",
             "keep the larger precision",
         )
 
 
-def _said(logical: LogicalType | None, node: Node) -> str:
+def _logical_name(logical: LogicalType | None, node: Node) -> str:
     return f"plain {node.kind}" if logical is None else logical.name
 
 
@@ -234,33 +233,33 @@ def _name_changed(new: Named, old: Named, path: str) -> Iterator[Lint]:
         yield Lint(
             "NAMESPACE_CHANGED" if new.name.simple == old.name.simple else "TYPE_RENAMED",
             path or "/",
-            f"{old.full_name} becomes {new.full_name}: some languages match full names only, and a "
-            "generated class of the old name is not found",
+            f"{old.full_name} becomes {new.full_name}: some libraries match full names only, and "
+            "cannot find a generated class of the old name",
             f'add "{old.full_name}" to the aliases',
         )
 
 
 def _symbols_removed(new: Enum, old: Enum, path: str) -> Iterator[Lint]:
-    kept = set(new.symbols)
-    gone = [symbol for symbol in old.symbols if symbol not in kept]
-    if gone and new.default is not None:
+    remaining = set(new.symbols)
+    removed = [symbol for symbol in old.symbols if symbol not in remaining]
+    if removed and new.default is not None:
         yield Lint(
             "ENUM_SYMBOL_REMOVED",
             path or "/",
-            f"events that hold {shortened(', '.join(gone))} are read as {new.default}, without an "
+            f"events with {shortened(', '.join(removed))} are read as {new.default}, without an "
             "error",
-            "keep the symbols until no such event is left",
+            "keep the symbols until no such event remains",
         )
 
 
-def _renamed(field: Field, gone: list[Field], path: str) -> Iterator[Lint]:
-    for old in gone[:RENAMES_MAX]:
+def _renamed(field: Field, removed: list[Field], path: str) -> Iterator[Lint]:
+    for old in removed[:RENAMES_MAX]:
         if equivalent(field.type, old.type):
             yield Lint(
                 "RENAMED_WITHOUT_ALIAS",
                 path,
-                f"the field {old.name} is gone and {field.name} of the same type has come: if that "
-                "is a new name, readers find the default where the value was",
+                f"the field {old.name} was removed and {field.name} of the same type was added: if "
+                "this is a new name, readers get the default instead of the value",
                 f'add "aliases": ["{old.name}"] to the field {field.name}',
             )
             return
@@ -273,8 +272,8 @@ def _field_changed(new: Field, old: Field, path: str) -> Iterator[Lint]:
         yield Lint(
             "DEFAULT_CHANGED",
             path,
-            f"the default of the field {new.name} changes: the same old event, read by old and "
-            "new readers, differs",
+            f"the default of the field {new.name} changes: old and new readers see different "
+            "values in the same old event",
             "keep the default, or make sure that no reader depends on it",
         )
 
@@ -285,6 +284,6 @@ def _documentation_only(proposed: AvroSchema, earlier: AvroSchema) -> Iterator[L
         yield Lint(
             "DOCUMENTATION_ONLY",
             "/",
-            "only documentation changes, and still every consumer has to fetch a new schema",
-            "collect such changes until there is another reason for a version",
+            "only documentation changes, but every consumer must fetch a new schema",
+            "combine this change with the next change of the schema",
         )

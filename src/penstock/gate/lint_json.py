@@ -1,4 +1,4 @@
-"""JSON Schemas and changes to them that the rules allow and that still surprise somebody."""
+"""Lints of JSON Schemas: what the rules allow and what can still cause trouble."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -36,8 +36,8 @@ _IGNORED: Final = {
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "$comment", "$id", "$schema")
 
 
-class _Place(NamedTuple):
-    """A schema in the proposed document, and the one at the same place in the earlier one."""
+class _Position(NamedTuple):
+    """A schema in the proposed document, and the schema at the same path in the earlier one."""
 
     path: tuple[str | int, ...]
     new: JsonObject
@@ -49,27 +49,27 @@ class _Place(NamedTuple):
 
 
 def lints(proposed: JsonSchema, earlier: JsonSchema | None) -> Iterator[Lint]:
-    """What to think twice about before `proposed` follows `earlier`."""
+    """The warnings about `proposed` as the successor of `earlier`."""
     old = None if earlier is None else earlier.documents.root
     yield from _about_document(proposed)
-    for place in _places(proposed.documents.root, old, proposed.documents.draft):
+    for position in _positions(proposed.documents.root, old, proposed.documents.draft):
         for check in _ALONE:
-            yield from check(place)
-        if place.old is not None:
+            yield from check(position)
+        if position.old is not None:
             for compare in _CHANGES:
-                yield from compare(place, place.old)
+                yield from compare(position, position.old)
     if earlier is not None:
         yield from _lenient_only(proposed, earlier)
 
 
-def _places(new: JsonValue, old: JsonValue, draft: Draft) -> Iterator[_Place]:
+def _positions(new: JsonValue, old: JsonValue, draft: Draft) -> Iterator[_Position]:
     waiting: list[tuple[tuple[str | int, ...], JsonValue, JsonValue]] = [((), new, old)]
     while waiting:
         path, schema, before = waiting.pop()
         if not isinstance(schema, dict):
             continue
         earlier = before if isinstance(before, dict) else None
-        yield _Place(path, schema, earlier, draft)
+        yield _Position(path, schema, earlier, draft)
         waiting += [((*path, *steps), part, _at(earlier, steps)) for steps, part in _parts(schema)]
 
 
@@ -100,13 +100,13 @@ def _at(value: JsonValue, steps: tuple[str | int, ...]) -> JsonValue:
 def _about_document(schema: JsonSchema) -> Iterator[Lint]:
     root = schema.documents.root
     if isinstance(root, dict) and "$schema" in root:
-        unknown = {draft_of(root, otherwise) for otherwise in (Draft.DRAFT_4, Draft.DRAFT_7)}
+        unknown = {draft_of(root, default) for default in (Draft.DRAFT_4, Draft.DRAFT_7)}
         if len(unknown) > 1:
             yield Lint(
                 "UNKNOWN_DIALECT",
                 "#/$schema",
-                "this dialect is not known, and the schema is read as draft 7",
-                "name one of draft-04, draft-06, draft-07, 2019-09 and 2020-12",
+                "this dialect is unknown, so the schema is read as draft 7",
+                "use one of draft-04, draft-06, draft-07, 2019-09 and 2020-12",
             )
     for reference in schema.references:
         if reference.version < 1:
@@ -114,136 +114,145 @@ def _about_document(schema: JsonSchema) -> Iterator[Lint]:
                 "REFERENCE_TO_LATEST",
                 "#",
                 f"the reference {reference.name} is to the latest version of {reference.subject}: "
-                "what this schema means changes when that subject gets another version",
+                "the meaning of this schema changes with the next version of that subject",
                 "refer to a version by its number",
             )
 
 
-def _open_content_model(place: _Place) -> Iterator[Lint]:
-    is_open = place.new.get("additionalProperties") in (None, True) and not place.path
-    if is_open and place.new.get("properties") and "unevaluatedProperties" not in place.new:
-        yield place.lint(
+def _open_content_model(position: _Position) -> Iterator[Lint]:
+    is_open = position.new.get("additionalProperties") in (None, True) and not position.path
+    if is_open and position.new.get("properties") and "unevaluatedProperties" not in position.new:
+        yield position.lint(
             "OPEN_CONTENT_MODEL",
-            "the object may hold properties that are not named, so under the strict policy no "
-            "property with a type can ever be added: it might have been there with another type",
-            'say "additionalProperties": false, or judge this subject by the lenient policy',
+            "the object may contain properties that are not declared, so the strict policy refuses "
+            "every new property with a type: older events may have it with another type",
+            'set "additionalProperties": false, or use the lenient policy for this subject',
         )
 
 
-def _type_not_said(place: _Place) -> Iterator[Lint]:
-    if not place.new.keys().isdisjoint(("type", "$ref", "enum", "const", *_LISTED[2:])):
+def _type_missing(position: _Position) -> Iterator[Lint]:
+    if not position.new.keys().isdisjoint(("type", "$ref", "enum", "const", *_LISTED[2:])):
         return
-    if place.path and place.path[0] in ("allOf", "anyOf", "oneOf", "if", "then", "else", "not"):
-        return  # there the type is often said around it
+    if position.path and position.path[0] in (
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "then",
+        "else",
+        "not",
+    ):
+        return  # there the type is often in the enclosing schema
     for kind, keywords in _IMPLIED.items():
-        used = [keyword for keyword in keywords if keyword in place.new]
+        used = [keyword for keyword in keywords if keyword in position.new]
         if used:
-            yield place.lint(
-                "TYPE_NOT_SAID",
-                f"without a type {used[0]} constrains a value that is of type {kind} and lets all "
-                "others pass",
+            yield position.lint(
+                "TYPE_MISSING",
+                f"without a type, {used[0]} constrains values of type {kind} only, and values of "
+                "other types are valid",
                 f'add "type": "{kind}"',
             )
             return
 
 
-def _ignored(place: _Place) -> Iterator[Lint]:
-    neighbours = sorted(place.new.keys() - {"$ref", "definitions", "$defs", *_ANNOTATIONS})
-    if isinstance(place.new.get("$ref"), str) and not place.draft.is_modern and neighbours:
-        yield place.lint(
+def _ignored(position: _Position) -> Iterator[Lint]:
+    neighbours = sorted(position.new.keys() - {"$ref", "definitions", "$defs", *_ANNOTATIONS})
+    if isinstance(position.new.get("$ref"), str) and not position.draft.is_modern and neighbours:
+        yield position.lint(
             "REF_NEIGHBOUR_IGNORED",
-            f"before 2019-09 nothing beside a $ref counts: {shortened(', '.join(neighbours))}",
-            "put the $ref into an allOf, or move to 2019-09 or later",
+            "before 2019-09, keywords beside a $ref are ignored: "
+            f"{shortened(', '.join(neighbours))}",
+            "put the $ref into an allOf, or use 2019-09 or later",
         )
-    for keyword in _IGNORED[place.draft]:
-        if keyword in place.new:
-            yield place.lint(
+    for keyword in _IGNORED[position.draft]:
+        if keyword in position.new:
+            yield position.lint(
                 "KEYWORD_IGNORED",
                 f"{keyword} is not a keyword in this draft and has no effect",
-                "use the keyword of this draft, or name the draft that has it in $schema",
+                "use the keyword of this draft, or set $schema to a draft that has it",
             )
 
 
-def _required_not_declared(place: _Place) -> Iterator[Lint]:
-    names = _names(place.new) - _names(place.old or {})
-    declared = place.new.get("properties")
+def _required_not_declared(position: _Position) -> Iterator[Lint]:
+    names = _names(position.new) - _names(position.old or {})
+    declared = position.new.get("properties")
     missing = sorted(names - set(declared if isinstance(declared, dict) else ()))
-    if missing and (not place.path or place.old is not None):
-        yield place.lint(
+    if missing and (not position.path or position.old is not None):
+        yield position.lint(
             "REQUIRED_NOT_DECLARED",
             "required but not declared under properties: "
-            f"{shortened(', '.join(missing))}; the rules do not look at such names, values "
-            "without them are refused all the same",
+            f"{shortened(', '.join(missing))}; the rules ignore such names, but validators refuse "
+            "values without them",
             "declare each required property, with a default if it is new",
         )
 
 
 def _names(schema: JsonObject) -> set[str]:
     names = schema.get("required")
-    return {one for one in names if isinstance(one, str)} if isinstance(names, list) else set()
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
 
 
-def _required_with_default(place: _Place, old: JsonObject) -> Iterator[Lint]:
-    properties = place.new.get("properties")
-    for name in sorted(_names(place.new) - _names(old)):
+def _required_with_default(position: _Position, old: JsonObject) -> Iterator[Lint]:
+    properties = position.new.get("properties")
+    for name in sorted(_names(position.new) - _names(old)):
         declared = properties.get(name) if isinstance(properties, dict) else None
         if isinstance(declared, dict) and "default" in declared:
-            yield place.lint(
+            yield position.lint(
                 "REQUIRED_WITH_DEFAULT",
-                f"{name} is now required and has a default, which counts as compatible; most "
-                "validators do not fill in defaults and refuse values written before",
-                "leave it optional, or make sure that every reader fills in defaults",
+                f"{name} is now required and has a default, which the rules allow; but most "
+                "validators do not fill in defaults, and refuse older values",
+                "keep it optional, or make sure that every reader fills in defaults",
             )
 
 
-def _format_changed(place: _Place, old: JsonObject) -> Iterator[Lint]:
-    before, after = old.get("format"), place.new.get("format")
+def _format_changed(position: _Position, old: JsonObject) -> Iterator[Lint]:
+    before, after = old.get("format"), position.new.get("format")
     if before != after:
-        was, becomes = shortened(write_json(before)), shortened(write_json(after))
-        yield place.lint(
+        old_format, new_format = shortened(write_json(before)), shortened(write_json(after))
+        yield position.lint(
             "FORMAT_CHANGED",
-            f"the format changes from {was} to {becomes}: the rules do not look at it, some "
-            "validators do and some do not",
-            "add a property of the new format and retire the old one",
+            f"the format changes from {old_format} to {new_format}: the rules and some validators "
+            "ignore it, other validators check it",
+            "add a property with the new format, and remove the old one later",
         )
 
 
-def _not_compared(place: _Place, old: JsonObject) -> Iterator[Lint]:
+def _not_compared(position: _Position, old: JsonObject) -> Iterator[Lint]:
     for keyword in _NOT_COMPARED:
-        before, after = old.get(keyword), place.new.get(keyword)
+        before, after = old.get(keyword), position.new.get(keyword)
         if same_value_key(before) != same_value_key(after):
-            yield place.lint(
+            yield position.lint(
                 "CHANGE_NOT_COMPARED",
-                f"{keyword} changes, and the rules do not look inside it",
-                "check by hand that what was valid before still is",
+                f"{keyword} changes, and the rules do not compare it",
+                "check by hand that older values are still valid",
             )
 
 
-def _type_demanded(place: _Place, old: JsonObject) -> Iterator[Lint]:
-    if "type" in place.new and "type" not in old and "$ref" not in old:
-        implied = [one for words in _IMPLIED.values() for one in words if one in old]
+def _type_added(position: _Position, old: JsonObject) -> Iterator[Lint]:
+    if "type" in position.new and "type" not in old and "$ref" not in old:
+        implied = [word for words in _IMPLIED.values() for word in words if word in old]
         if implied:
-            yield place.lint(
-                "TYPE_DEMANDED",
-                f"there was no type beside {implied[0]} before: values of other types were valid "
-                "and are refused now, which the rules call compatible",
+            yield position.lint(
+                "TYPE_ADDED",
+                f"there was no type beside {implied[0]}: values of other types were valid and are "
+                "refused now, which the rules allow",
                 "make sure that no such value was written",
             )
 
 
-def _default_changed(place: _Place, old: JsonObject) -> Iterator[Lint]:
-    if "default" not in old or "default" not in place.new:
+def _default_changed(position: _Position, old: JsonObject) -> Iterator[Lint]:
+    if "default" not in old or "default" not in position.new:
         return
-    if same_value_key(old["default"]) != same_value_key(place.new["default"]):
-        yield place.lint(
+    if same_value_key(old["default"]) != same_value_key(position.new["default"]):
+        yield position.lint(
             "DEFAULT_CHANGED",
-            "the default changes: the same old event, read by old and new readers, differs",
+            "the default changes: old and new readers see different values in the same old event",
             "keep the default, or make sure that no reader depends on it",
         )
 
 
 def _lenient_only(proposed: JsonSchema, earlier: JsonSchema) -> Iterator[Lint]:
-    """What only the lenient policy allows."""
+    """Changes that only the lenient policy allows."""
     try:
         changes = proposed.lenient_changes(earlier)
     except (BudgetExceededError, InvalidSchemaError):
@@ -252,17 +261,17 @@ def _lenient_only(proposed: JsonSchema, earlier: JsonSchema) -> Iterator[Lint]:
         yield Lint(
             "LENIENT_ONLY",
             change.path,
-            f"{change.kind} passes under the lenient policy only: old values may hold "
-            "something else under this name",
-            "make sure that nobody wrote such values",
+            f"only the lenient policy allows {change.kind}: older values may contain something "
+            "else under this name",
+            "make sure that no such value was written",
         )
 
 
-_Check = Callable[[_Place], Iterator[Lint]]
-_Compare = Callable[[_Place, JsonObject], Iterator[Lint]]
+_Check = Callable[[_Position], Iterator[Lint]]
+_Compare = Callable[[_Position, JsonObject], Iterator[Lint]]
 _ALONE: Final[tuple[_Check, ...]] = (
     _open_content_model,
-    _type_not_said,
+    _type_missing,
     _ignored,
     _required_not_declared,
 )
@@ -270,6 +279,6 @@ _CHANGES: Final[tuple[_Compare, ...]] = (
     _required_with_default,
     _format_changed,
     _not_compared,
-    _type_demanded,
+    _type_added,
     _default_changed,
 )

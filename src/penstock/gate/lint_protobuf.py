@@ -1,23 +1,21 @@
-"""What a Protobuf change breaks although the wire format does not mind.
+"""Lints of Protobuf schemas: changes that the wire format allows and that can still cause trouble.
 
-Numbers that come back mean two things to readers of old events; JSON has names and no numbers; a
-required field can never be taken back.
+A number that is used again has two meanings in old and new events; JSON has names instead of
+numbers; a required field can never be removed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
 
 from penstock.gate.lint import Lint
-from penstock.schemas.model import ParsedSchema
 from penstock.schemas.protobuf.rewrite import default_json_name
 from penstock.schemas.protobuf.schema import ProtobufSchema
 from penstock.schemas.protobuf.tree import Enum, Field, Message, Reserved, Text
 
 
-def lints(proposed: ParsedSchema, earlier: ParsedSchema | None) -> Iterator[Lint]:
-    """What to think twice about before `proposed` follows `earlier`."""
-    new = cast(ProtobufSchema, proposed).file
-    old = cast(ProtobufSchema, earlier).file if earlier is not None else None
+def lints(proposed: ProtobufSchema, earlier: ProtobufSchema | None) -> Iterator[Lint]:
+    """The warnings about `proposed` as the successor of `earlier`."""
+    new = proposed.file
+    old = earlier.file if earlier is not None else None
     before = _Types(old.messages, old.enums) if old is not None else _Types((), ())
     after = _Types(new.messages, new.enums)
     if old is not None:
@@ -52,9 +50,9 @@ def _first_message(old: Sequence[Message], new: Sequence[Message]) -> Iterator[L
         yield Lint(
             "FIRST_MESSAGE_CHANGED",
             f"#/{new[0].name}",
-            f'the first message was "{old[0].name}" and is "{new[0].name}": producers that name no '
-            "message write the first one, and tools that name none read it",
-            "put new messages below the first one, or name the message in every contract",
+            f'the first message was "{old[0].name}" and is "{new[0].name}": producers and tools '
+            "without a message name use the first message",
+            "add new messages below the first one, or name the message in every contract",
         )
 
 
@@ -66,17 +64,19 @@ def _required(path: str, message: Message, before: Message | None) -> Iterator[L
             yield Lint(
                 "REQUIRED_FIELD",
                 f"{path}/{number}",
-                f'"{field.name}" is required: it can never be removed, and whoever does not know '
-                "it can write nothing that is read",
-                "make it optional and check for it where it is needed",
+                f'"{field.name}" is required: it can never be removed, and readers refuse events '
+                "of producers that do not know it",
+                "make it optional, and check for it where it is needed",
             )
 
 
 def _message_lints(path: str, old: Message, new: Message) -> Iterator[Lint]:
     before, after = _fields(old), _fields(new)
-    yield from _reused_numbers(path, old.reserved, {one: f.name for one, f in after.items()})
-    yield from _reused_names(path, old.reserved, (field.name for field in after.values()))
-    yield from _dropped(path, old.reserved, new.reserved, after)
+    yield from _reused_numbers(
+        path, old.reserved, {number: field.name for number, field in after.items()}
+    )
+    yield from _reused_names(path, old.reserved, [field.name for field in after.values()])
+    yield from _dropped_reservations(path, old.reserved, new.reserved, after)
     for number, field in before.items():
         if number not in after:
             if not _covers(new.reserved, number):
@@ -85,8 +85,8 @@ def _message_lints(path: str, old: Message, new: Message) -> Iterator[Lint]:
             yield Lint(
                 "JSON_NAME_CHANGED",
                 f"{path}/{number}",
-                f'in JSON the field was "{_json_name(field)}" and is '
-                f'"{_json_name(after[number])}": events that travel as JSON lose it',
+                f'the name in JSON was "{_json_name(field)}" and is '
+                f'"{_json_name(after[number])}": readers of JSON lose the value',
                 f'add [json_name = "{_json_name(field)}"] to keep the name',
             )
 
@@ -105,8 +105,8 @@ def _enum_lints(path: str, old: Enum, new: Enum) -> Iterator[Lint]:
             yield Lint(
                 "ENUM_ZERO_RENAMED",
                 f"{path}/0",
-                f'the value of whoever sets nothing was "{name}" and is now "{after[0]}"',
-                'keep the zero for "unspecified" and give the new meaning a number of its own',
+                f'the default value was "{name}" and is now "{after[0]}"',
+                'keep zero for "unspecified", and give the new meaning its own number',
             )
 
 
@@ -121,9 +121,9 @@ def _renumbered(path: str, old: Enum, new: Enum) -> Iterator[Lint]:
             yield Lint(
                 "ENUM_VALUE_RENUMBERED",
                 f"{path}/{value.number}",
-                f'"{value.name}" was {value.number} and is {numbers[value.name]}: events written '
-                f'as "{value.name}" are read as "{read_as}"',
-                "keep the numbers, and give new values numbers of their own",
+                f'"{value.name}" was {value.number} and is {numbers[value.name]}: events with '
+                f'"{value.name}" are read as "{read_as}"',
+                "keep the numbers, and give new values their own numbers",
             )
 
 
@@ -135,42 +135,46 @@ def _reused_numbers(
             yield Lint(
                 "RESERVED_NUMBER_REUSED",
                 f"{path}/{number}",
-                f'number {number}, reserved before, is now "{name}": old events hold something '
-                "else under it",
-                "take a number that was never used",
+                f'the reserved number {number} is now "{name}": old events may contain another '
+                "field under it",
+                "use a number that was never used",
             )
 
 
 def _reused_names(
     path: str, reserved: tuple[Reserved, ...], names: Iterable[str]
 ) -> Iterator[Lint]:
-    taken = {value for one in reserved for value in one.values if isinstance(value, str)}
+    taken = {
+        value for statement in reserved for value in statement.values if isinstance(value, str)
+    }
     for name in names:
         if name in taken:
             yield Lint(
                 "RESERVED_NAME_REUSED",
                 f"{path}/{name}",
-                f'"{name}" was reserved before: JSON and text of old events hold something else '
+                f'"{name}" was reserved: old events in JSON or text may contain another field '
                 "under it",
-                "take another name",
+                "use another name",
             )
 
 
-def _dropped(
+def _dropped_reservations(
     path: str,
     old: tuple[Reserved, ...],
     new: tuple[Reserved, ...],
     used: dict[int, Field],
 ) -> Iterator[Lint]:
-    ranges = (value for one in old for value in one.values if not isinstance(value, str))
+    ranges = (
+        value for statement in old for value in statement.values if not isinstance(value, str)
+    )
     for start, last, _ in ranges:
         if not _covers(new, start) and start not in used:
             numbers = str(start) if start == last else f"{start} to {last}"
             yield Lint(
                 "RESERVATION_DROPPED",
                 f"{path}/{start}",
-                f"{numbers} was reserved before and is free again",
-                f"put back: reserved {numbers};",
+                f"{numbers} was reserved and can be used again",
+                f"add: reserved {numbers};",
             )
 
 
@@ -178,8 +182,8 @@ def _not_reserved(kind: str, path: str, number: int, name: str) -> Lint:
     return Lint(
         kind,
         f"{path}/{number}",
-        f'"{name}" was removed and its number {number} is free: whoever takes it will be handed '
-        "old values",
+        f'"{name}" was removed and its number {number} is not reserved: a new field with that '
+        "number would read old values",
         f'add: reserved {number}; reserved "{name}";',
     )
 
@@ -187,15 +191,14 @@ def _not_reserved(kind: str, path: str, number: int, name: str) -> Lint:
 def _covers(reserved: tuple[Reserved, ...], number: int) -> bool:
     return any(
         value.start <= number <= value.last
-        for one in reserved
-        for value in one.values
+        for statement in reserved
+        for value in statement.values
         if not isinstance(value, str)
     )
 
 
 def _fields(message: Message) -> dict[int, Field]:
-    members = (field for oneof in message.oneofs for field in oneof.fields)
-    return {field.number: field for field in (*message.fields, *members)}
+    return {field.number: field for field in message.all_fields}
 
 
 def _json_name(field: Field) -> str:

@@ -1,180 +1,213 @@
-"""What is proposed: one file for a subject, or a folder of contracts."""
+"""Checks the files that a person proposes: one schema file, or a folder of contracts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from penstock.gate.check import (
-    BreakingChange,
-    CheckResult,
-    CheckStatus,
-    Gate,
-    ProposedSchema,
-    rewritten,
-    unchecked,
-)
+from penstock.gate.advice import remedy_for
+from penstock.gate.check import CheckOptions, check
 from penstock.gate.contracts import (
     CannotCheckError,
     CompatibilitySettings,
     ContractStore,
     ContractVersion,
+    GivenContracts,
     parse_schema,
 )
 from penstock.gate.folder import ContractFolder, read_text
+from penstock.gate.results import BreakingChange, CheckResult, CheckStatus, unchecked
 from penstock.schemas.compatibility import Level
-from penstock.schemas.model import Reference, SchemaText
+from penstock.schemas.model import ParsedSchema, Reference, SchemaText
 from penstock.schemas.readers import Reader
 from penstock.serde.contract import SUFFIXES
 from penstock.serde.errors import ClientError
 
 
+class ProposedSchema(NamedTuple):
+    """A schema file to be registered under a subject."""
+
+    subject: str
+    source: SchemaText
+    schema: ParsedSchema
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What a person wants to know."""
+    """What to check, and against what."""
 
     proposed: Path
     subject: str | None = None
-    base: ContractStore | None = None  # None: the folder's own earlier versions
-    level: Level | None = None  # instead of the subject's own
-    references: tuple[Reference, ...] = ()
+    base: ContractStore | None = None  # None: the earlier versions in the folder itself
+    level: Level | None = None  # None: the level of the subject
+    references: tuple[Reference, ...] = ()  # none: those of the latest version
 
 
-def check_proposed(question: CheckRequest, gate: Gate) -> list[CheckResult]:
-    """One result per subject. What cannot be checked is a result too."""
-    if question.proposed.is_dir():
-        return _answer_folder(question, ContractFolder(question.proposed), gate)
-    subject = question.subject or ""
+def check_proposed(request: CheckRequest, options: CheckOptions) -> list[CheckResult]:
+    """One result per subject, including subjects that could not be checked."""
+    if request.proposed.is_dir():
+        return _check_folder(request, ContractFolder(request.proposed), options)
     try:
-        return [_answer_file(question, gate)]
-    except ClientError as wrong:
-        return [unchecked(subject, str(wrong), str(question.proposed))]
+        return [_check_file(request, options)]
+    except ClientError as error:
+        return [unchecked(request.subject or "", str(error), str(request.proposed))]
 
 
-def read_proposal(question: CheckRequest) -> ProposedSchema:
-    """The one file that is proposed, understood."""
-    subject, base = question.subject, question.base
-    if subject is None or base is None:
-        subject, base, _ = _placed(question.proposed, subject, base)
-    return _read_proposal(question, subject, base, base.versions(subject))
+def read_proposal(request: CheckRequest) -> ProposedSchema:
+    """The proposed file, parsed."""
+    subject, base, _ = _target(request)
+    return _read_proposal(request, subject, base, base.versions(subject))
 
 
-def _answer_file(question: CheckRequest, gate: Gate) -> CheckResult:
-    path = question.proposed
-    subject, base = question.subject, question.base
-    if subject is None or base is None:
-        subject, base, number = _placed(path, subject, base)
-    else:
-        number = None
-    versions = [one for one in base.versions(subject) if number is None or one.number < number]
-    proposal = _read_proposal(question, subject, base, versions)
-    return gate.check(proposal, versions, _terms(question, base, subject), base.readers(subject))
+def _check_file(request: CheckRequest, options: CheckOptions) -> CheckResult:
+    subject, base, number = _target(request)
+    versions = [
+        version for version in base.versions(subject) if number is None or version.number < number
+    ]
+    proposal = _read_proposal(request, subject, base, versions)
+    settings = _with_level(request, base.settings(subject))
+    history = GivenContracts(versions, settings, base.readers(subject))
+    return replace(check(history, subject, proposal.schema, options), file=proposal.path)
 
 
-def _placed(
-    path: Path, subject: str | None, base: ContractStore | None
-) -> tuple[str, ContractStore, int | None]:
-    """A file in a folder of contracts says by its place what it is."""
-    shelf = ContractFolder(path.resolve().parent.parent)
-    place = shelf.placed(path)
-    if place is not None:
-        return subject or place[0], base or shelf, place[1] if base is None else None
-    raise CannotCheckError(
-        f"{path}: say which --subject it is for, and what to compare it with: --registry URL, or "
-        "--contracts FOLDER"
-    )
+def _target(request: CheckRequest) -> tuple[str, ContractStore, int | None]:
+    """The subject, its store, and the version if the file is one of the store.
+
+    A file in a folder of contracts identifies all of them by its path.
+    """
+    path, subject, base = request.proposed, request.subject, request.base
+    if subject is not None and base is not None:
+        return subject, base, None
+    folder = ContractFolder(path.resolve().parent.parent)
+    identified = folder.identify(path)
+    if identified is None:
+        raise CannotCheckError(
+            f"{path}: pass --subject, and --registry URL or --contracts FOLDER to compare with"
+        )
+    return subject or identified[0], base or folder, identified[1] if base is None else None
 
 
 def _read_proposal(
-    question: CheckRequest, subject: str, base: ContractStore, versions: Sequence[ContractVersion]
+    request: CheckRequest, subject: str, base: ContractStore, versions: Sequence[ContractVersion]
 ) -> ProposedSchema:
-    path = question.proposed
-    kind = SUFFIXES.get(path.suffix)
-    if kind is None:
+    path = request.proposed
+    language = SUFFIXES.get(path.suffix)
+    if language is None:
         raise CannotCheckError(
-            f"{path}: name it .avsc (Avro), .proto (Protobuf) or .json (JSON Schema)"
+            f"{path}: unknown suffix; use .avsc (Avro), .proto (Protobuf) or .json (JSON Schema)"
         )
     latest = versions[-1].source.references if versions else ()
-    source = SchemaText(kind, read_text(path), question.references or latest)
-    return ProposedSchema(
-        subject, source, parse_schema(source, base.document, str(path)), str(path)
+    source = SchemaText(language, read_text(path), request.references or latest)
+    schema = parse_schema(source, base.text, str(path))
+    return ProposedSchema(subject, source, schema, str(path))
+
+
+def _check_folder(
+    request: CheckRequest, folder: ContractFolder, options: CheckOptions
+) -> list[CheckResult]:
+    subjects = folder.subjects() if request.subject is None else [request.subject]
+    if not subjects:
+        raise CannotCheckError(
+            f"{folder.title} contains no contracts: make a folder for each subject, with v1.avsc, "
+            "v1.proto or v1.json in it"
+        )
+    return [_check_subject(request, folder, subject, options) for subject in subjects]
+
+
+def _check_subject(
+    request: CheckRequest, folder: ContractFolder, subject: str, options: CheckOptions
+) -> CheckResult:
+    base = request.base
+    try:
+        own = folder.versions(subject)
+        if not own:
+            raise CannotCheckError(f"{folder.title} contains no version of {subject}")
+        earlier = own[:-1] if base is None else base.versions(subject)
+        rewrite = None if base is None else _find_rewrite(own, earlier, base)
+        if rewrite is not None:
+            return rewritten(subject, *rewrite)
+        settings = folder.own_settings(subject) or (base or folder).settings(subject)
+        history = GivenContracts(
+            earlier, _with_level(request, settings), _all_readers(folder, base, subject)
+        )
+        return replace(check(history, subject, own[-1].schema, options), file=own[-1].path)
+    except ClientError as error:
+        return unchecked(subject, str(error), "" if base else str(folder.folder))
+
+
+class Rewrite(NamedTuple):
+    """A published version that was edited."""
+
+    version: ContractVersion
+    published: ContractVersion
+    next_number: int  # for the change
+
+
+def rewritten(
+    subject: str, version: ContractVersion, published: ContractVersion, next_number: int
+) -> CheckResult:
+    """The result for a published version that was edited: events were written with it."""
+    kind = "VERSION_REWRITTEN"
+    change = BreakingChange(
+        kind,
+        version.path,
+        f"version {version.number} was published and has been edited. Restore it, and write the "
+        f"change as v{next_number}",
+        published.schema.canonical,
+        version.schema.canonical,
+        new_is_reader=True,
+        remedy=remedy_for(kind, new_is_reader=True),
+    )
+    return CheckResult(
+        subject,
+        CheckStatus.BREAKING,
+        file=version.path,
+        against=version.number,
+        breaking_changes=(change,),
     )
 
 
-def _answer_folder(question: CheckRequest, shelf: ContractFolder, gate: Gate) -> list[CheckResult]:
-    subjects = shelf.subjects() if question.subject is None else [question.subject]
-    if not subjects:
-        raise CannotCheckError(
-            f"{shelf.title} has no contracts: make a folder for each subject, with v1.avsc, "
-            "v1.proto or v1.json in it"
-        )
-    return [_answer_subject(question, shelf, subject, gate) for subject in subjects]
-
-
-def _answer_subject(
-    question: CheckRequest, shelf: ContractFolder, subject: str, gate: Gate
-) -> CheckResult:
-    try:
-        own = shelf.versions(subject)
-        if not own:
-            raise CannotCheckError(f"{shelf.title} has no version of {subject}")
-        base = question.base
-        earlier = own[:-1] if base is None else base.versions(subject)
-        proposed = own[-1]
-        edited = None if base is None else _rewritten(own, earlier, base)
-        if edited is not None:
-            return CheckResult(subject, CheckStatus.BREAKING, file=edited.path, findings=(edited,))
-        proposal = ProposedSchema(subject, proposed.source, proposed.schema, proposed.path)
-        terms = _terms(question, shelf if base is None else base, subject, shelf)
-        return gate.check(proposal, earlier, terms, _readers(shelf, base, subject))
-    except ClientError as wrong:
-        return unchecked(subject, str(wrong), "" if question.base else str(shelf.folder))
-
-
-def _rewritten(
+def _find_rewrite(
     own: Sequence[ContractVersion], published: Sequence[ContractVersion], base: ContractStore
-) -> BreakingChange | None:
-    """The first version that is not what it was when it was published.
+) -> Rewrite | None:
+    """The first version that differs from its published form.
 
-    Two folders number versions and references alike. A registry may give a version another
-    number, so what is there under any number was not rewritten.
+    Two folders have the same numbers of versions and references. A registry may have other
+    numbers: a schema that is registered under any number was not edited.
     """
-    known = {one.number: one for one in published}
+    by_number = {version.number: version for version in published}
+    common = [version for version in own if version.number in by_number]
     if isinstance(base, ContractFolder):
-        edited = [
-            one for one in own if one.number in known and not _is_same(one, known[one.number])
-        ]
+        edited = [version for version in common if not _is_same(version, by_number[version.number])]
     else:
-        texts = {one.schema.canonical for one in published}
-        own_texts = {one.schema.canonical for one in own}
+        texts = {version.schema.canonical for version in published}
+        own_texts = {version.schema.canonical for version in own}
         edited = [
-            one
-            for one in own
-            if one.number in known
-            and one.schema.canonical not in texts
-            and known[one.number].schema.canonical not in own_texts
+            version
+            for version in common
+            if version.schema.canonical not in texts
+            and by_number[version.number].schema.canonical not in own_texts
         ]
     if not edited:
         return None
     next_number = max(own[-1].number, published[-1].number) + 1
-    return rewritten(edited[0], known[edited[0].number], next_number)
+    return Rewrite(edited[0], by_number[edited[0].number], next_number)
 
 
-def _is_same(one: ContractVersion, other: ContractVersion) -> bool:
-    return (one.schema.canonical, one.source.references) == (
+def _is_same(version: ContractVersion, other: ContractVersion) -> bool:
+    return (version.schema.canonical, version.source.references) == (
         other.schema.canonical,
         other.source.references,
     )
 
 
-def _readers(shelf: ContractFolder, base: ContractStore | None, subject: str) -> list[Reader]:
-    """Those of both places; the folder's word counts where both know one."""
-    found = {one.name: one for one in ([] if base is None else base.readers(subject))}
-    found |= {one.name: one for one in shelf.readers(subject)}
-    return list(found.values())
+def _all_readers(folder: ContractFolder, base: ContractStore | None, subject: str) -> list[Reader]:
+    """The readers of both stores; the folder's declaration counts if both have one."""
+    readers = {reader.name: reader for reader in ([] if base is None else base.readers(subject))}
+    readers |= {reader.name: reader for reader in folder.readers(subject)}
+    return list(readers.values())
 
 
-def _terms(
-    question: CheckRequest, base: ContractStore, subject: str, own: ContractFolder | None = None
-) -> CompatibilitySettings:
-    terms = (own.own_terms(subject) if own is not None else None) or base.terms(subject)
-    return terms if question.level is None else terms._replace(level=question.level)
+def _with_level(request: CheckRequest, settings: CompatibilitySettings) -> CompatibilitySettings:
+    return settings if request.level is None else settings._replace(level=request.level)

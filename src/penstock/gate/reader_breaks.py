@@ -1,6 +1,6 @@
-"""What a proposed schema takes from a registered reader.
+"""What a proposed schema breaks for a declared reader.
 
-The gate and the registry ask `harms` alike, so they cannot disagree. Pure.
+The gate and the registry both call `find_reader_breaks`, so their results agree. Pure.
 """
 
 from collections.abc import Iterable
@@ -16,19 +16,19 @@ from penstock.schemas.compatibility import (
 from penstock.schemas.model import ParsedSchema, Policy
 from penstock.schemas.readers import Reader
 
-IN_USE: Final = "FIELD_IN_USE_REMOVED"
-RENAMED: Final = "FIELD_IN_USE_RENAMED"
+FIELD_REMOVED: Final = "FIELD_IN_USE_REMOVED"
+FIELD_RENAMED: Final = "FIELD_IN_USE_RENAMED"
 
 
 class ReaderBreak(NamedTuple):
-    """One thing that a proposed schema takes from a reader."""
+    """One change that breaks a reader."""
 
     reader: str  # name and version
     kind: str
     path: str
     sentence: str
-    before: str | None  # None: there was nothing
-    after: str | None  # None: there is nothing
+    before: str | None  # None: absent
+    after: str | None  # None: absent
 
 
 def find_reader_breaks(
@@ -38,41 +38,44 @@ def find_reader_breaks(
     policy: Policy = Policy.STRICT,
     incompatibilities: Incompatibilities = compare_directly,
 ) -> tuple[ReaderBreak, ...]:
-    """What events of the proposed schema do to a reader, whatever the subject's level allows.
+    """What events of the proposed schema break, whatever the level of the subject allows.
 
-    A reader without a schema reads with `latest`; where there is no version yet, nothing was
-    promised.
+    A reader without a schema reads with `latest`; without a version there is nothing to break.
     """
     schema = reader.schema or latest
     if schema is None:
         return ()
     if schema.type is not proposed.type:
         sentence = f"{reader.title} reads {schema.type}, and the proposed schema is {proposed.type}"
-        kinds = (str(schema.type), str(proposed.type))
-        return (ReaderBreak(reader.title, DIFFERENT_TYPE, "/", sentence, *kinds),)
+        types = (str(schema.type), str(proposed.type))
+        return (ReaderBreak(reader.title, DIFFERENT_TYPE, "/", sentence, *types),)
     return (
-        *_lost(reader, schema, proposed),
-        *_renamed(reader, schema, proposed),
-        *_unread(reader, schema, proposed, policy, incompatibilities),
+        *_removed_fields(reader, schema, proposed),
+        *_renamed_fields(reader, schema, proposed),
+        *_unreadable(reader, schema, proposed, policy, incompatibilities),
     )
 
 
-def _lost(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[ReaderBreak]:
+def _removed_fields(
+    reader: Reader, schema: ParsedSchema, proposed: ParsedSchema
+) -> Iterable[ReaderBreak]:
     for name in missing_fields(schema, proposed, reader.fields):
         sentence = f"removing `{name}` breaks {reader.title}, which uses it"
-        yield ReaderBreak(reader.title, IN_USE, name, sentence, name, None)
+        yield ReaderBreak(reader.title, FIELD_REMOVED, name, sentence, name, None)
 
 
-def _renamed(reader: Reader, schema: ParsedSchema, proposed: ParsedSchema) -> Iterable[ReaderBreak]:
-    """A reader with a schema of its own sees the names in there; others see the writer's."""
+def _renamed_fields(
+    reader: Reader, schema: ParsedSchema, proposed: ParsedSchema
+) -> Iterable[ReaderBreak]:
+    """A reader with its own schema sees the names of that schema; others see the writer's."""
     if reader.schema is not None and not reader.only_fields:
         return
-    for name, now in renamed_fields(schema, proposed, reader.fields).items():
-        sentence = f"renaming `{name}` to `{now}` breaks {reader.title}, which uses it by name"
-        yield ReaderBreak(reader.title, RENAMED, name, sentence, name, now)
+    for name, new_name in renamed_fields(schema, proposed, reader.fields).items():
+        sentence = f"renaming `{name}` to `{new_name}` breaks {reader.title}, which uses it by name"
+        yield ReaderBreak(reader.title, FIELD_RENAMED, name, sentence, name, new_name)
 
 
-def _unread(
+def _unreadable(
     reader: Reader,
     schema: ParsedSchema,
     proposed: ParsedSchema,
@@ -80,31 +83,37 @@ def _unread(
     incompatibilities: Incompatibilities,
 ) -> Iterable[ReaderBreak]:
     for difference in incompatibilities(schema, proposed, policy):
-        place = locate(proposed, schema, difference)
-        if reader.only_fields and not _touches(place.fields, reader.fields):
+        location = locate(proposed, schema, difference)
+        if reader.only_fields and not _is_used(location.fields, reader.fields):
             continue
         sentence = difference.describe(reader=f"{reader.name}'s", writer="proposed")
         yield ReaderBreak(
-            reader.title, difference.kind, difference.path, sentence, place.reader, place.writer
+            reader.title,
+            difference.kind,
+            difference.path,
+            sentence,
+            location.reader,
+            location.writer,
         )
 
 
-def _touches(place: tuple[str, ...], used: Iterable[str]) -> bool:
-    """Whether a place is in a field that is used, around it, or around everything."""
-    if not place:
+def _is_used(path: tuple[str, ...], used: Iterable[str]) -> bool:
+    """Whether a path is in a used field, contains one, or contains everything."""
+    if not path:
         return True
-    here = ".".join(place)
+    field = ".".join(path)
     return any(
-        name == here or name.startswith(f"{here}.") or here.startswith(f"{name}.") for name in used
+        name == field or name.startswith(f"{field}.") or field.startswith(f"{name}.")
+        for name in used
     )
 
 
-def reader_break_messages(found: Iterable[ReaderBreak]) -> list[str]:
-    """Harms as the registry's API words differences."""
+def reader_break_messages(breaks: Iterable[ReaderBreak]) -> list[str]:
+    """Reader breaks in the form that the registry's API has for differences."""
     return limit_messages(
         [
             f"{{errorType:'{one.kind}', description:'{one.sentence}', "
             f"additionalInfo:'{one.path}', reader:'{one.reader}'}}"
-            for one in found
+            for one in breaks
         ]
     )

@@ -1,24 +1,25 @@
-"""Results for people and programs: text, JSON, GitHub annotations, JUnit. Each returns a text."""
+"""Check results as text, JSON, GitHub annotations and JUnit. Every function returns a text."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from penstock.gate.check import (
+from penstock.gate.proof import Trial
+from penstock.gate.results import (
     BreakingChange,
     CheckResult,
     CheckStatus,
     Proof,
     ReaderResult,
+    RecordedResult,
     exit_status,
 )
-from penstock.gate.contracts import RecordedResult
-from penstock.gate.proof import Trial
 from penstock.schemas.readers import Reader
 
-_ABSENT: Final = "(nothing)"
+_ABSENT: Final = "(absent)"
 _EVENT_CHARACTERS_MAX: Final = 2_000
 
 
@@ -27,12 +28,9 @@ def as_text(results: Sequence[CheckResult]) -> str:
     lines: list[str] = []
     for result in results:
         lines += [*_text_lines(result), ""]
-    counts = [
-        f"{sum(one.status is status for one in results)} {status}"
-        for status in CheckStatus
-        if any(one.status is status for one in results)
-    ]
-    return "\n".join([*lines, ", ".join(counts)]) + "\n"
+    counts = Counter(result.status for result in results)
+    summary = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
+    return "\n".join([*lines, summary]) + "\n"
 
 
 def _text_lines(result: CheckResult) -> Iterable[str]:
@@ -41,75 +39,81 @@ def _text_lines(result: CheckResult) -> Iterable[str]:
         yield f"  {result.error}"
         return
     yield f"{result.subject}: {headline(result)}"
-    for finding in result.findings:
-        yield from _finding_lines(finding)
+    for change in result.breaking_changes:
+        yield from _change_lines(change)
     if result.level is not None:
         yield from _order_lines(result)
-    for showing in result.showings:
-        yield from _showing_lines(showing)
+    for proof in result.proofs:
+        yield from _proof_lines(proof)
     for reader in result.readers:
         yield from _reader_lines(reader)
     if result.recorded is not None:
-        yield from _tally_lines(result.recorded)
-    for one in result.lints:
-        yield f"  warning {one.kind} at {one.path}: {one.message}"
-        yield f"      {one.remedy}"
+        yield from _recorded_lines(result.recorded)
+    for lint in result.lints:
+        yield f"  warning {lint.kind} at {lint.path}: {lint.message}"
+        yield f"      fix:    {lint.remedy}"
 
 
 def headline(result: CheckResult) -> str:
-    """The verdict in one line."""
+    """The result in one line."""
     if result.is_known and result.status is CheckStatus.COMPATIBLE:
-        return f"compatible: it is there already ({result.level})"
-    against = "no version yet" if result.against is None else f"version {result.against}"
+        return f"compatible: this schema is registered already ({result.level})"
+    against = "no earlier version" if result.against is None else f"version {result.against}"
     if result.level is None:
         return "BREAKING"
     if result.status is CheckStatus.COMPATIBLE:
         return f"compatible under {result.level}, against {against}"
-    if result.findings:
+    if result.breaking_changes:
         return f"BREAKING under {result.level}, against {against}"
     if result.recorded is not None and result.recorded.failed:
         return f"BREAKING for {result.recorded.failed} recorded events, against {against}"
-    broken = [one.reader.title for one in result.readers if one.status is CheckStatus.BREAKING]
+    broken = [
+        of_reader.reader.title
+        for of_reader in result.readers
+        if of_reader.status is CheckStatus.BREAKING
+    ]
     return f"BREAKING for {', '.join(broken)}, though {result.level} allows it"
 
 
-def _finding_lines(finding: BreakingChange) -> Iterable[str]:
-    yield f"  {finding.kind} at {finding.path}"
-    yield f"      {finding.sentence}"
-    yield f"      before: {_ABSENT if finding.before is None else finding.before}"
-    yield f"      after:  {_ABSENT if finding.after is None else finding.after}"
+def _change_lines(change: BreakingChange) -> Iterable[str]:
+    yield f"  {change.kind} at {change.path}"
+    yield f"      {change.sentence}"
+    yield f"      before: {_ABSENT if change.before is None else change.before}"
+    yield f"      after:  {_ABSENT if change.after is None else change.after}"
+    yield f"      fix:    {change.remedy}"
 
 
 def _order_lines(result: CheckResult) -> Iterable[str]:
-    yield f"  passes under {', '.join(result.passes)}"
+    yield f"  allowed by {', '.join(result.passes)}"
     yield f"  upgrade: {result.level} means {result.forced_order}; this change: {result.safe_order}"
 
 
-def _showing_lines(showing: Proof) -> Iterable[str]:
-    evidence = showing.evidence
-    sides = f"{showing.writer} writes, {showing.reader} reads"
+def _proof_lines(proof: Proof) -> Iterable[str]:
+    evidence = proof.evidence
+    sides = f"{proof.writer} writes, {proof.reader} reads"
     if evidence.missing:
         yield f"  no proof ({sides}): {evidence.missing}"
     elif evidence.fails is not None:
-        title = "counter-example" if showing.is_refused else "beware, the rules allow it and yet"
+        refused = "counter-example"
+        title = refused if proof.is_refused else "beware: the rules allow this event that fails"
         yield f"  {title} ({sides}):"
         yield from _trial_lines(evidence.fails)
     elif evidence.reads is not None:
-        if showing.is_stricter:
-            yield "  the rules refuse this, and no event was found that breaks: they are stricter"
-        yield f"  {evidence.trials} events were read ({sides}), such as:"
+        if proof.is_stricter:
+            yield "  the rules are stricter than the data: no event was found that breaks"
+        yield f"  {evidence.trials} events were read ({sides}), for example:"
         yield from _trial_lines(evidence.reads)
 
 
 def _trial_lines(trial: Trial) -> Iterable[str]:
-    yield f"      event:  {_shown(trial.event)}"
+    yield f"      event:  {_shortened(trial.event)}"
     if trial.failure is not None:
         yield f"      fails:  {trial.failure}"
     if trial.seen is not None and (trial.failure is not None or trial.seen != trial.event):
-        yield f"      read:   {_shown(trial.seen)}"
+        yield f"      read:   {_shortened(trial.seen)}"
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     if len(text) <= _EVENT_CHARACTERS_MAX:
         return text
     return f"{text[:_EVENT_CHARACTERS_MAX]}… ({len(text)} characters)"
@@ -121,36 +125,36 @@ def _reader_lines(result: ReaderResult) -> Iterable[str]:
     if result.is_expired:
         yield f"  reader {reader.title}{owner}: expired on {reader.last_day}, not checked"
     elif result.status is CheckStatus.COMPATIBLE:
-        yield f"  reader {reader.title}{owner}: reads it"
+        yield f"  reader {reader.title}{owner}: can read it"
     else:
         yield f"  reader {reader.title}{owner}: BREAKS"
-        for finding in result.findings:
-            yield from (f"    {line}" for line in _finding_lines(finding))
-        if result.showing is not None and result.showing.evidence.fails is not None:
-            yield from (f"    {line}" for line in _showing_lines(result.showing))
+        for change in result.breaking_changes:
+            yield from (f"    {line}" for line in _change_lines(change))
+        if result.proof is not None and result.proof.evidence.fails is not None:
+            yield from (f"    {line}" for line in _proof_lines(result.proof))
 
 
-def _tally_lines(tally: RecordedResult) -> Iterable[str]:
-    read = tally.events - tally.failed
-    yield f"  recorded in {tally.topic}: {read} of {tally.events} events can be read"
-    for one in tally.by_writer.values():
-        yield f"      {one.writer}: {one.events} events, {one.failed} fail"
-        if one.failed:
-            reasons = ", ".join(f"{reason} {count}" for reason, count in one.reasons.items())
-            yield f"          {reasons}; first at {one.first}"
+def _recorded_lines(recorded: RecordedResult) -> Iterable[str]:
+    read = recorded.events - recorded.failed
+    yield f"  recorded in {recorded.topic}: {read} of {recorded.events} events can be read"
+    for result in recorded.by_writer.values():
+        yield f"      {result.writer}: {result.events} events, {result.failed} fail"
+        if result.failed:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in result.reasons.items())
+            yield f"          {reasons}; first at {result.first}"
 
 
 def as_json(results: Sequence[CheckResult]) -> str:
     """One document."""
     document = {
         "status": exit_status(results),
-        "results": [result_document(one) for one in results],
+        "results": [result_document(result) for result in results],
     }
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def result_document(result: CheckResult) -> dict[str, Any]:
-    """One result as JSON has it."""
+    """One result as a JSON object."""
     return {
         "subject": result.subject,
         "status": str(result.status),
@@ -159,26 +163,26 @@ def result_document(result: CheckResult) -> dict[str, Any]:
         "compatibility": None if result.level is None else str(result.level),
         "known": result.is_known,
         "against": result.against,
-        "findings": [_finding_document(one) for one in result.findings],
+        "findings": [_change_document(change) for change in result.breaking_changes],
         "passes": [str(level) for level in result.passes],
         "upgrade": {"forced": str(result.forced_order), "safe": str(result.safe_order)},
-        "events": [_showing_document(one) for one in result.showings],
-        "lints": [one._asdict() for one in result.lints],
+        "events": [_proof_document(proof) for proof in result.proofs],
+        "lints": [lint._asdict() for lint in result.lints],
         "readers": [
             {
-                **reader_document(one.reader),
-                "status": "expired" if one.is_expired else str(one.status),
-                "findings": [_finding_document(finding) for finding in one.findings],
-                "events": None if one.showing is None else _showing_document(one.showing),
+                **reader_document(of_reader.reader),
+                "status": "expired" if of_reader.is_expired else str(of_reader.status),
+                "findings": [_change_document(change) for change in of_reader.breaking_changes],
+                "events": None if of_reader.proof is None else _proof_document(of_reader.proof),
             }
-            for one in result.readers
+            for of_reader in result.readers
         ],
-        "recorded": None if result.recorded is None else _tally_document(result.recorded),
+        "recorded": None if result.recorded is None else _recorded_document(result.recorded),
     }
 
 
 def reader_document(reader: Reader) -> dict[str, Any]:
-    """A reader as JSON has it."""
+    """A reader as a JSON object."""
     return {
         "name": reader.name,
         "version": reader.version or None,
@@ -188,23 +192,24 @@ def reader_document(reader: Reader) -> dict[str, Any]:
     }
 
 
-def _finding_document(finding: BreakingChange) -> dict[str, Any]:
+def _change_document(change: BreakingChange) -> dict[str, Any]:
     return {
-        "kind": finding.kind,
-        "path": finding.path,
-        "message": finding.sentence,
-        "before": finding.before,
-        "after": finding.after,
-        "fails": "new reads old" if finding.new_is_reader else "old reads new",
+        "kind": change.kind,
+        "path": change.path,
+        "message": change.sentence,
+        "before": change.before,
+        "after": change.after,
+        "fails": "new reads old" if change.new_is_reader else "old reads new",
+        "remedy": change.remedy,
     }
 
 
-def _showing_document(showing: Proof) -> dict[str, Any]:
-    evidence = showing.evidence
+def _proof_document(proof: Proof) -> dict[str, Any]:
+    evidence = proof.evidence
     return {
-        "writer": showing.writer,
-        "reader": showing.reader,
-        "refused": showing.is_refused,
+        "writer": proof.writer,
+        "reader": proof.reader,
+        "refused": proof.is_refused,
         "trials": evidence.trials,
         "reads": _trial_document(evidence.reads),
         "fails": _trial_document(evidence.fails),
@@ -224,7 +229,7 @@ def _trial_document(trial: Trial | None) -> dict[str, Any] | None:
 
 
 def as_github(results: Sequence[CheckResult]) -> str:
-    """Workflow commands, which GitHub Actions shows beside the file."""
+    """Workflow commands, which GitHub Actions shows as annotations of the file."""
     lines = []
     for result in results:
         if result.status is CheckStatus.COMPATIBLE:
@@ -234,8 +239,8 @@ def as_github(results: Sequence[CheckResult]) -> str:
             title = result.error if result.status is CheckStatus.UNCHECKED else headline(result)
             lines.append(_command("error", result, title, body))
         lines += [
-            _command("warning", result, one.kind, f"{one.path}: {one.message} {one.remedy}")
-            for one in result.lints
+            _command("warning", result, lint.kind, f"{lint.path}: {lint.message} {lint.remedy}")
+            for lint in result.lints
         ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -255,13 +260,13 @@ def _property(text: str) -> str:
 
 
 def as_junit(results: Sequence[CheckResult]) -> str:
-    """One test case per subject: breaking is a failure, what could not be checked an error."""
+    """One test case per subject: breaking is a failure, unchecked is an error."""
     suite = ElementTree.Element(
         "testsuite",
         name="penstock contract check",
         tests=str(len(results)),
-        failures=str(sum(one.status is CheckStatus.BREAKING for one in results)),
-        errors=str(sum(one.status is CheckStatus.UNCHECKED for one in results)),
+        failures=str(sum(result.status is CheckStatus.BREAKING for result in results)),
+        errors=str(sum(result.status is CheckStatus.UNCHECKED for result in results)),
     )
     for result in results:
         attributes = {"name": result.subject or result.file, "classname": "contracts"}
@@ -282,34 +287,34 @@ def as_junit(results: Sequence[CheckResult]) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML has no way to write most control characters."""
+    """The text without control characters, which XML cannot contain."""
     return "".join(
-        one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
+        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for character in text
     )
 
 
-def _tally_document(tally: RecordedResult) -> dict[str, Any]:
-    """What came of a topic's events, as JSON has it."""
+def _recorded_document(recorded: RecordedResult) -> dict[str, Any]:
     return {
-        "topic": tally.topic,
-        "events": tally.events,
-        "failed": tally.failed,
-        "empty": tally.empty,
+        "topic": recorded.topic,
+        "events": recorded.events,
+        "failed": recorded.failed,
+        "empty": recorded.empty,
         "writers": [
             {
-                "writer": one.writer,
-                "events": one.events,
-                "failed": one.failed,
-                "reasons": dict(one.reasons),
-                "first": one.first or None,
+                "writer": result.writer,
+                "events": result.events,
+                "failed": result.failed,
+                "reasons": dict(result.reasons),
+                "first": result.first or None,
             }
-            for one in tally.by_writer.values()
+            for result in recorded.by_writer.values()
         ],
     }
 
 
 class Format(StrEnum):
-    """How results are said."""
+    """The output formats."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,7 +1,7 @@
-"""Proof of what a rule says about two schemas: real events, written with one, read with the other.
+"""Proof by example: events written with one schema and read with another.
 
-Events are made from the writer's schema, aimed at the place that differs, the same for the same
-seed. Nothing here decides whether a change is allowed; it shows what the change does.
+Events are generated from the writer's schema, first for the paths that differ; the same seed gives
+the same events. Nothing here decides whether a change is allowed: it shows what the change does.
 """
 
 from penstock.gate.proof.prove import (

@@ -1,7 +1,7 @@
-"""Avro events: written with fastavro, read as our clients read, aimed along a difference's path.
+"""Trials with Avro events: written with fastavro, read as Penstock's clients read.
 
-Logical types do not change a byte, so events are written without. What an event says is what a
-reader of the same schema sees, logical types included.
+Logical types do not change the encoding, so events are written without them. The reported event is
+what a reader with the writer's schema sees, including logical types.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from uuid import UUID
 from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 
-from penstock.gate.proof.avro_examples import EventMaker, Step, all_nodes
+from penstock.gate.proof.avro_examples import AvroExamples, Step, all_nodes
 from penstock.gate.proof.prove import (
     SHOWN_CHARACTERS_MAX,
     Attempt,
@@ -43,46 +43,46 @@ from penstock.schemas.model import Difference
 from penstock.serde.avro.event_reader import EventReader
 from penstock.serde.avro.varints import Unreadable
 
-BRANCH_PAIRS_MAX: Final = 100_000  # fastavro compares each branch with each, for every event
+BRANCH_PAIRS_MAX: Final = 100_000  # fastavro compares every two branches, for every event
 _DETAILS: Final = frozenset(("name", "symbols", "size"))
 
 
-class _Spot(NamedTuple):
-    """Where a path leads in both schemas."""
+class _Position(NamedTuple):
+    """The elements of both schemas at a path."""
 
     writer: Node | Field | None
     reader: Node | Field | None
     detail: str = ""  # one of _DETAILS
-    route: tuple[Step, ...] = ()  # to the place, in the writer's schema
+    route: tuple[Step, ...] = ()  # from the root, in the writer's schema
     fields: tuple[str, ...] = ()
 
 
 def trials(
     writer: AvroSchema, reader: AvroSchema, differences: Sequence[Difference], seed: int
 ) -> Iterator[Attempt]:
-    """Events at the places that differ, then all kinds of events."""
+    """Events at the paths that differ, then events of all kinds."""
     if _branches(writer.root) * _branches(reader.root) > BRANCH_PAIRS_MAX:
         raise UnprovableError("the unions have too many branches to try events on them")
     writes = _compiled(writer)
     own, reads = EventReader(writer.root), EventReader(writer.root, reader.root)
-    maker = EventMaker(writer.root, seed)
-    routes = [_walk(writer, reader, one.path).route for one in differences]
-    aimed = chain.from_iterable(maker.along(route) for route in dict.fromkeys(routes))
+    examples = AvroExamples(writer.root, seed)
+    routes = [_walk(writer, reader, difference.path).route for difference in differences]
+    aimed = chain.from_iterable(examples.along(route) for route in dict.fromkeys(routes))
     tried: set[bytes] = set()
-    for event in chain(aimed, maker.all_kinds()):
+    for value in chain(aimed, examples.all_kinds()):
         buffer = io.BytesIO()
         try:
-            schemaless_writer(buffer, writes, event)
+            schemaless_writer(buffer, writes, value)
         except (ValueError, TypeError, OverflowError, KeyError):
-            continue  # a default or a name that fastavro takes for something else
+            continue  # fastavro interprets a default or a name differently
         payload = buffer.getvalue()
         if payload not in tried:
             tried.add(payload)
             try:
-                said = own.read(payload)
+                event = own.read(payload)
             except Unreadable:
-                continue  # no writer has it
-            yield _read(said, payload, reads)
+                continue  # the writer's own reader refuses it
+            yield _read(event, payload, reads)
 
 
 def _branches(root: Node) -> int:
@@ -94,22 +94,22 @@ def _branches(root: Node) -> int:
 def _read(event: Any, payload: bytes, reads: EventReader) -> Attempt:
     try:
         return Attempt(event, payload, ("", reads.read(payload)), None)
-    except Unreadable as wrong:
-        return Attempt(event, payload, None, shortened(wrong.detail))
+    except Unreadable as error:
+        return Attempt(event, payload, None, shortened(error.detail))
 
 
 def shown(event: Any) -> str:
-    """An event as JSON: bytes as a text of the same code points, dates and decimals as texts."""
-    return json.dumps(_plain(event), ensure_ascii=False)
+    """An event as JSON: bytes as a string of the same code points, dates and decimals as text."""
+    return json.dumps(_as_json(event), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, tuple):
-        return _plain(value[1])
+        return _as_json(value[1])
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _as_json(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, datetime.date | datetime.time):
@@ -120,14 +120,14 @@ def _plain(value: Any) -> Any:
 def _compiled(schema: AvroSchema) -> Any:
     text = _without_logical_types(json.loads(schema.formatted("resolved")))
     try:
-        return parse_schema(cast(Any, text))
-    except (SchemaParseException, UnknownType, ValueError, KeyError) as wrong:
-        raise UnprovableError(f"fastavro does not take the schema: {wrong}") from None
+        return parse_schema(cast("Any", text))
+    except (SchemaParseException, UnknownType, ValueError, KeyError) as error:
+        raise UnprovableError(f"fastavro refuses the schema: {error}") from None
 
 
 def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_without_logical_types(one) for one in schema]
+        return [_without_logical_types(part) for part in schema]
     if isinstance(schema, dict):
         return {
             key: value if key == "default" else _without_logical_types(value)
@@ -138,74 +138,76 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 def locate(writer: AvroSchema, reader: AvroSchema, difference: Difference) -> DifferenceLocation:
-    """What both sides say at the path."""
-    spot = _walk(writer, reader, difference.path)
+    """The elements of both schemas at the path."""
+    position = _walk(writer, reader, difference.path)
     return DifferenceLocation(
-        _described(spot.writer, spot.detail), _described(spot.reader, spot.detail), spot.fields
+        _described(position.writer, position.detail),
+        _described(position.reader, position.detail),
+        position.fields,
     )
 
 
-def _walk(writer: AvroSchema, reader: AvroSchema, path: str) -> _Spot:
-    """Follow a path as far as it leads: fields by the reader's positions, branches by the writer's.
+def _walk(writer: AvroSchema, reader: AvroSchema, path: str) -> _Position:
+    """Follow a path: indexes of fields are the reader's, indexes of branches the writer's.
 
-    A field without `type` after it is one that the writer does not have.
+    A path that ends with a field, without `type`, names a field that the writer does not have.
     """
-    spot = _Spot(writer.root, reader.root)
+    position = _Position(writer.root, reader.root)
     steps = [step for step in path.split("/") if step]
     while steps:
         step = steps.pop(0)
         if step in _DETAILS:
-            return spot._replace(detail=step)
+            return position._replace(detail=step)
         if step == "type":
             continue
-        following = _stepped(spot, step, steps)
+        following = _stepped(position, step, steps)
         if following is None:
             break
-        spot = following
-    return spot
+        position = following
+    return position
 
 
-def _stepped(spot: _Spot, step: str, steps: list[str]) -> _Spot | None:
-    """One step on; None where the schemas have no such place.
+def _stepped(position: _Position, step: str, steps: list[str]) -> _Position | None:
+    """The position after one step; None if the schemas have no such element.
 
-    The rules report a pair that they meet again from where they met it first, which need not be a
-    place that starts at the root.
+    The rules report a pair always with the path of its first comparison, which may not start at the
+    root.
     """
     if step == "fields" and steps:
         index = int(steps.pop(0))
-        if not isinstance(spot.reader, Record) or index >= len(spot.reader.fields):
+        if not isinstance(position.reader, Record) or index >= len(position.reader.fields):
             return None
-        return _into_field(spot, spot.reader, index)
+        return _into_field(position, position.reader, index)
     if step.isdecimal():
         index = int(step)
-        if not isinstance(spot.writer, Union) or index >= len(spot.writer.branches):
+        if not isinstance(position.writer, Union) or index >= len(position.writer.branches):
             return None
-        route = (*spot.route, Step.branch(index))
-        return spot._replace(writer=spot.writer.branches[index], route=route)
-    return _into_parts(spot)
+        route = (*position.route, Step.branch(index))
+        return position._replace(writer=position.writer.branches[index], route=route)
+    return _into_items(position)
 
 
-def _into_field(spot: _Spot, reader: Record, index: int) -> _Spot:
+def _into_field(position: _Position, reader: Record, index: int) -> _Position:
     field = reader.fields[index]
-    fields = (*spot.fields, field.name)
-    record = spot.writer
+    fields = (*position.fields, field.name)
+    record = position.writer
     if isinstance(record, Record):
         for name in (field.name, *field.aliases):
             if name in record.by_name:
-                route = (*spot.route, Step.field(name))
-                return _Spot(record.by_name[name].type, field.type, "", route, fields)
-    return _Spot(None, field, "", spot.route, fields)
+                route = (*position.route, Step.field(name))
+                return _Position(record.by_name[name].type, field.type, "", route, fields)
+    return _Position(None, field, "", position.route, fields)
 
 
-def _into_parts(spot: _Spot) -> _Spot:
-    return spot._replace(
-        writer=_parts_of(spot.writer),
-        reader=_parts_of(spot.reader),
-        route=(*spot.route, Step.part()),
+def _into_items(position: _Position) -> _Position:
+    return position._replace(
+        writer=_items_of(position.writer),
+        reader=_items_of(position.reader),
+        route=(*position.route, Step.items()),
     )
 
 
-def _parts_of(node: Node | Field | None) -> Node | None:
+def _items_of(node: Node | Field | None) -> Node | None:
     if isinstance(node, Array):
         return node.items
     return node.values if isinstance(node, Map) else None
@@ -216,28 +218,28 @@ def _described(part: Node | Field | None, detail: str) -> str | None:
         return None
     if isinstance(part, Field):
         default = "" if isinstance(part.default, Absent) else f" = {write_json(part.default)}"
-        return shortened(f"{part.name}: {_beginning(part.type)}{default}")
+        return shortened(f"{part.name}: {_start_of(part.type)}{default}")
     if detail == "symbols" and isinstance(part, Enum):
         return shortened(f"symbols {', '.join(part.symbols)}")
     if detail == "size" and isinstance(part, Fixed):
         return f"size {part.size}"
     if detail == "name" and isinstance(part, Named):
         return part.full_name
-    return shortened(_beginning(part))
+    return shortened(_start_of(part))
 
 
-def _beginning(node: Node) -> str:
-    """Enough of a type's text to be shortened."""
+def _start_of(node: Node) -> str:
+    """The start of a type's text, long enough for `shortened`."""
     return print_start(node, SHOWN_CHARACTERS_MAX + 1)
 
 
 def loses(before: AvroSchema, after: AvroSchema, steps: Sequence[str]) -> bool:
-    """Whether a field that was there is not there any more."""
+    """Whether a field was removed."""
     return _has(before.root, steps) and not _has(after.root, steps)
 
 
 def _has(node: Node, steps: Sequence[str]) -> bool:
-    """Whether fields lead so; through unions, arrays and maps without a step."""
+    """Whether the fields exist; unions, arrays and maps need no step."""
     if isinstance(node, Union):
         return any(_has(branch, steps) for branch in node.branches if branch is not node)
     if isinstance(node, Array | Map):

@@ -1,8 +1,8 @@
-"""Events of an Avro schema: one plain event, and others that differ from it in one place each.
+"""Events of an Avro schema: a simple event, and variants that differ from it in one value each.
 
-Between them they take every branch of every union and every symbol of every enum, as deep as the
-bounds allow. A schema that holds itself ends in its smallest value: the shortest way out. Values
-are as fastavro writes them; a union's is a pair of branch name and value.
+Together they cover every branch of every union and every symbol of every enum, as deep as the
+limits allow. A recursive schema ends with its smallest values. Values are as fastavro writes them;
+the value of a union is a pair of branch name and value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from penstock.gate.proof.prove import UnprovableError
 from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.schemas.avro.types import LogicalType, logical_type
 
-DEPTH_MAX: Final = 5  # records within records before only the smallest values are made
+DEPTH_MAX: Final = 5  # nested records; deeper values are the smallest ones
 SIZE_MAX: Final = 20_000  # values in an event
 _WORDS: Final = ("amber", "birch", "cedar", "delta", "ember", "fjord")
 _LOGICAL: Final[Mapping[str, Any]] = {
@@ -32,11 +32,11 @@ _UUID: Final = "6f1d7a40-0c1e-4d6f-9a3b-5f1c2d3e4f50"
 
 
 class Step(NamedTuple):
-    """One step towards a place in an event."""
+    """One step of a path in an event."""
 
     kind: str
     name: str = ""
-    place: int = 0
+    branch_index: int = 0
 
     @classmethod
     def field(cls, name: str) -> "Step":
@@ -46,32 +46,32 @@ class Step(NamedTuple):
     @classmethod
     def branch(cls, index: int) -> "Step":
         """Into a branch of a union."""
-        return cls("branch", place=index)
+        return cls("branch", branch_index=index)
 
     @classmethod
-    def part(cls) -> "Step":
+    def items(cls) -> "Step":
         """Into the items of an array or the values of a map."""
-        return cls("part")
+        return cls("items")
 
 
-class EventMaker:
-    """Makes the events of one schema. Equal seeds make equal events."""
+class AvroExamples:
+    """Generates events of one schema. Equal seeds give equal events."""
 
     def __init__(self, root: Node, seed: int) -> None:
         self._root = root
         self._random = Random(seed)
         self._sizes = _smallest_sizes(root)
         if self._is_endless(root):
-            raise UnprovableError("the schema has no finite event, or only very large ones")
-        self._left = 0  # values that may still go into the event that is being made
-        self._plain: dict[tuple[int, int], Any] = {}
+            raise UnprovableError("every event of the schema is infinite or very large")
+        self._left = 0  # values that the current event may still get
+        self._simple: dict[tuple[int, int], Any] = {}
 
     def all_kinds(self) -> Iterator[Any]:
-        """The plain event first."""
+        """The simple event first."""
         return self._kinds(self._root, 0)
 
     def along(self, route: tuple[Step, ...]) -> Iterator[Any]:
-        """Plain events but for one place, where there is everything that may be there."""
+        """Simple events, with every possible value at the end of one route."""
         return self._along(self._root, route, 0)
 
     def _along(self, node: Node, route: tuple[Step, ...], depth: int) -> Iterator[Any]:
@@ -80,34 +80,34 @@ class EventMaker:
             return
         step, rest = route[0], route[1:]
         if isinstance(node, Record) and step.kind == "field":
-            plain = self._one(node, depth)
+            simple = self._simple_value(node, depth)
             for value in self._along(node.by_name[step.name].type, rest, depth + 1):
-                yield {**plain, step.name: value}
+                yield {**simple, step.name: value}
         elif isinstance(node, Union) and step.kind == "branch":
-            branch = node.branches[step.place]
+            branch = node.branches[step.branch_index]
             for value in self._along(branch, rest, depth):
                 yield (branch.full_name, value)
         elif isinstance(node, Union):
             for index in range(len(node.branches)):
                 yield from self._along(node, (Step.branch(index), *route), depth)
-        elif isinstance(node, Array) and step.kind == "part":
+        elif isinstance(node, Array) and step.kind == "items":
             yield from ([value] for value in self._along(node.items, rest, depth + 1))
-        elif isinstance(node, Map) and step.kind == "part":
+        elif isinstance(node, Map) and step.kind == "items":
             yield from ({"key": value} for value in self._along(node.values, rest, depth + 1))
 
     def _kinds(self, node: Node, depth: int) -> Iterator[Any]:
         if self._is_endless(node):
             return
         if depth > DEPTH_MAX:
-            yield self._one(node, depth)
+            yield self._simple_value(node, depth)
         elif isinstance(node, Record):
-            plain = self._one(node, depth)
-            yield plain
+            simple = self._simple_value(node, depth)
+            yield simple
             for field in node.fields:
                 for value in islice(self._kinds(field.type, depth + 1), 1, None):
-                    yield {**plain, field.name: value}
+                    yield {**simple, field.name: value}
         elif isinstance(node, Union):
-            for branch in sorted(node.branches, key=lambda one: one.kind is AvroType.NULL):
+            for branch in sorted(node.branches, key=lambda branch: branch.kind is AvroType.NULL):
                 yield from ((branch.full_name, value) for value in self._kinds(branch, depth))
         elif isinstance(node, Array):
             yield from ([value] for value in self._kinds(node.items, depth + 1))
@@ -118,49 +118,45 @@ class EventMaker:
         else:
             yield from self._scalars(node)
 
-    def _one(self, node: Node, depth: int) -> Any:
-        """The plain value; the same each time."""
+    def _simple_value(self, node: Node, depth: int) -> Any:
+        """The simple value of a type; the same each time."""
         key = (id(node), depth)
-        if key not in self._plain:
+        if key not in self._simple:
             self._left = SIZE_MAX
-            self._plain[key] = self._made(node, depth)
-        return self._plain[key]
+            self._simple[key] = self._made(node, depth)
+        return self._simple[key]
 
     def _made(self, node: Node, depth: int) -> Any:
         self._left -= 1
         is_small = depth > DEPTH_MAX or self._left <= 0
         if self._left < -SIZE_MAX:
-            raise UnprovableError("the schema has only very large events")
+            raise UnprovableError("every event of the schema is very large")
         if isinstance(node, Record):
             return {field.name: self._made(field.type, depth + 1) for field in node.fields}
         if isinstance(node, Union):
             branch = self._branch(node, is_small=is_small)
             return (branch.full_name, self._made(branch, depth))
         if isinstance(node, Array):
-            part = node.items
-            return [] if is_small or self._is_endless(part) else [self._made(part, depth + 1)]
+            inner = node.items
+            return [] if is_small or self._is_endless(inner) else [self._made(inner, depth + 1)]
         if isinstance(node, Map):
-            part = node.values
-            return (
-                {} if is_small or self._is_endless(part) else {"key": self._made(part, depth + 1)}
-            )
+            inner = node.values
+            is_empty = is_small or self._is_endless(inner)
+            return {} if is_empty else {"key": self._made(inner, depth + 1)}
         return self._scalars(node)[0]
 
     def _branch(self, node: Union, *, is_small: bool) -> Node:
-        if is_small:
-            return min(node.branches, key=lambda one: self._sizes[id(one)])
-        told = [
-            one
-            for one in node.branches
-            if one.kind is not AvroType.NULL and not self._is_endless(one)
-        ]
-        return told[0] if told else min(node.branches, key=lambda one: self._sizes[id(one)])
+        if not is_small:
+            for branch in node.branches:
+                if branch.kind is not AvroType.NULL and not self._is_endless(branch):
+                    return branch
+        return min(node.branches, key=lambda branch: self._sizes[id(branch)])
 
     def _is_endless(self, node: Node) -> bool:
         return self._sizes[id(node)] > SIZE_MAX
 
     def _scalars(self, node: Node) -> list[Any]:
-        """Everything that is worth trying, the plainest first."""
+        """All values worth trying, the simplest first."""
         logical = logical_type(node)
         if logical is not None and logical.name in _LOGICAL:
             return [_LOGICAL[logical.name]]
@@ -190,16 +186,16 @@ class EventMaker:
 
 
 def _decimals(node: Node, decimal: LogicalType) -> list[bytes]:
-    """A small number and the largest, neither of which ends in a zero."""
+    """A small number and the largest, neither ending in a zero."""
     numbers = [int("123456789"[: min(decimal.precision, 9)]), 10**decimal.precision - 1]
-    sizes = [one.bit_length() // 8 + 1 for one in numbers]
+    sizes = [number.bit_length() // 8 + 1 for number in numbers]
     if isinstance(node, Fixed):
         sizes = [node.size, node.size]
-    return [one.to_bytes(size, "big") for one, size in zip(numbers, sizes, strict=True)]
+    return [number.to_bytes(size, "big") for number, size in zip(numbers, sizes, strict=True)]
 
 
 def all_nodes(root: Node) -> Iterator[Node]:
-    """Every node that a schema leads to, once."""
+    """Every node of a schema, once."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -207,20 +203,20 @@ def all_nodes(root: Node) -> Iterator[Node]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            waiting += _needed(node)
+            waiting += _parts(node)
 
 
 def _smallest_sizes(root: Node) -> dict[int, int]:
-    """How many values the smallest event of each node has; more than SIZE_MAX if it never ends."""
+    """The number of values in the smallest event of each node; above SIZE_MAX if infinite."""
     nodes = {id(node): node for node in all_nodes(root)}
     sizes = dict.fromkeys(nodes, SIZE_MAX + 1)
-    is_settled = False
-    while not is_settled:
-        is_settled = True
+    is_stable = False
+    while not is_stable:
+        is_stable = True
         for key, node in reversed(nodes.items()):
             size = min(_size(node, sizes), SIZE_MAX + 1)
             if size != sizes[key]:
-                sizes[key], is_settled = size, False
+                sizes[key], is_stable = size, False
     return sizes
 
 
@@ -232,7 +228,7 @@ def _size(node: Node, sizes: dict[int, int]) -> int:
     return SIZE_MAX + 1 if isinstance(node, Enum) and not node.symbols else 1
 
 
-def _needed(node: Node) -> list[Node]:
+def _parts(node: Node) -> list[Node]:
     if isinstance(node, Record):
         return [field.type for field in node.fields]
     if isinstance(node, Union):

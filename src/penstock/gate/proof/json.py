@@ -1,4 +1,4 @@
-"""JSON events: values that the writer's schema allows, validated with the reader's schema."""
+"""Trials with JSON events: values that the writer's schema allows, validated by the reader's."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from penstock.gate.proof.json_cost import validation_cost
-from penstock.gate.proof.json_examples import DEPTH_MAX, EventMaker
+from penstock.gate.proof.json_examples import DEPTH_MAX, JsonExamples
 from penstock.gate.proof.prove import (
     SHOWN_CHARACTERS_MAX,
     Attempt,
@@ -20,21 +20,23 @@ from penstock.schemas.json.references import Draft, reference_in
 from penstock.schemas.json.schema import validate
 from penstock.schemas.model import Difference, InvalidSchemaError
 
-VALIDATIONS_COST_MAX: Final = 400_000  # schemas looked at for all events together
+VALIDATIONS_COST_MAX: Final = 400_000  # schemas evaluated for all events together
 
 
 def trials(
     writer: JsonSchema, reader: JsonSchema, differences: Sequence[Difference], seed: int
 ) -> Iterator[Attempt]:
-    """Events the writer's schema allows, what differs between the two varied first."""
-    aims = frozenset(step for one in differences for step in _steps(one.path))
-    writes, reads = Follower(writer), Follower(reader)
-    cost = max(validation_cost(one.root, one.followed, DEPTH_MAX) for one in (writes, reads))
+    """Events that the writer's schema allows; values at the paths that differ vary first."""
+    changed = frozenset(step for difference in differences for step in _steps(difference.path))
+    writes, reads = ReferenceFollower(writer), ReferenceFollower(reader)
+    cost = max(
+        validation_cost(follower.root, follower.followed, DEPTH_MAX) for follower in (writes, reads)
+    )
     if cost > VALIDATIONS_COST_MAX:
-        raise UnprovableError("the schemas combine others in too many ways to try events on them")
-    maker = EventMaker(writes, reads, aims, seed)
+        raise UnprovableError("the schemas have too many combinations to try events on them")
+    examples = JsonExamples(writes, reads, changed, seed)
     tried: set[str] = set()
-    for event in islice(maker.events(), VALIDATIONS_COST_MAX // cost):
+    for event in islice(examples.events(), VALIDATIONS_COST_MAX // cost):
         text = json.dumps(event, ensure_ascii=False)
         if text in tried or validate(writer, event) is not None:
             continue
@@ -44,12 +46,12 @@ def trials(
 
 
 def shown(event: str) -> str:
-    """Events are texts already."""
+    """The event itself, which is a text already."""
     return event
 
 
-class Follower:
-    """One schema, in which references are followed."""
+class ReferenceFollower:
+    """One schema, with its references followed."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self._documents = schema.documents
@@ -60,7 +62,7 @@ class Follower:
         return self._documents.root
 
     def followed(self, schema: JsonValue) -> JsonValue:
-        """What a schema is once its reference is followed; what stands beside it goes on top."""
+        """The target of a schema's reference, with the keywords beside the reference added."""
         beside: JsonObject = {}
         seen: set[int] = set()
         while isinstance(schema, dict) and id(schema) not in seen:
@@ -68,7 +70,7 @@ class Follower:
             if reference_in(schema, self._documents.draft) is None:
                 break
             if self._documents.draft not in (Draft.DRAFT_4, Draft.DRAFT_6, Draft.DRAFT_7):
-                beside |= {key: one for key, one in schema.items() if key != "$ref"}
+                beside |= {key: value for key, value in schema.items() if key != "$ref"}
             try:
                 schema = self._documents.target(schema).schema
             except InvalidSchemaError:
@@ -77,13 +79,13 @@ class Follower:
 
 
 def locate(writer: JsonSchema, reader: JsonSchema, difference: Difference) -> DifferenceLocation:
-    """What both sides say at the path."""
+    """The elements of both schemas at the path."""
     steps = _steps(difference.path)
     fields = [steps[index + 1] for index, step in enumerate(steps[:-1]) if step == "properties"]
     if len(steps) >= 2 and steps[-2] == "required":
         fields.append(steps[-1])
     return DifferenceLocation(
-        _at(Follower(writer), steps), _at(Follower(reader), steps), tuple(fields)
+        _at(ReferenceFollower(writer), steps), _at(ReferenceFollower(reader), steps), tuple(fields)
     )
 
 
@@ -91,39 +93,41 @@ def _steps(path: str) -> list[str]:
     return [step for step in path.removeprefix("#").split("/") if step]
 
 
-def _at(follower: Follower, steps: Sequence[str]) -> str | None:
-    here: JsonValue = follower.followed(follower.root)
+def _at(follower: ReferenceFollower, steps: Sequence[str]) -> str | None:
+    current: JsonValue = follower.followed(follower.root)
     for step in steps:
-        if isinstance(here, dict) and step in here:
-            here = follower.followed(here[step])
-        elif isinstance(here, list) and step.isdecimal() and int(step) < len(here):
-            here = follower.followed(here[int(step)])
-        elif isinstance(here, list) and step in here:
+        if isinstance(current, dict) and step in current:
+            current = follower.followed(current[step])
+        elif isinstance(current, list) and step.isdecimal() and int(step) < len(current):
+            current = follower.followed(current[int(step)])
+        elif isinstance(current, list) and step in current:
             return f"required {step}"
         else:
             return None
-    return shortened(write_start(here, SHOWN_CHARACTERS_MAX + 1))
+    return shortened(write_start(current, SHOWN_CHARACTERS_MAX + 1))
 
 
 def loses(before: JsonSchema, after: JsonSchema, steps: Sequence[str]) -> bool:
-    """Whether a property that was named is not named any more."""
-    return _names(Follower(before), steps) and not _names(Follower(after), steps)
+    """Whether the declaration of a property was removed."""
+    return _declares(ReferenceFollower(before), steps) and not _declares(
+        ReferenceFollower(after), steps
+    )
 
 
-def _names(follower: Follower, steps: Sequence[str]) -> bool:
-    here = [follower.root]
+def _declares(follower: ReferenceFollower, steps: Sequence[str]) -> bool:
+    current = [follower.root]
     for step in steps:
-        here = [
+        current = [
             schema["properties"][step]
-            for schema in _with_parts(follower, here)
+            for schema in _with_parts(follower, current)
             if step in schema.get("properties", {})
         ]
-    return bool(here)
+    return bool(current)
 
 
-def _with_parts(follower: Follower, schemas: Sequence[JsonValue]) -> list[Any]:
-    """Objects among the schemas, what they combine and the items of arrays; each once."""
-    found: list[Any] = []
+def _with_parts(follower: ReferenceFollower, schemas: Sequence[JsonValue]) -> list[Any]:
+    """The schemas, the branches of their combinations and the items of arrays, each once."""
+    parts: list[Any] = []
     waiting = list(schemas)
     seen: set[int] = set()
     while waiting:
@@ -132,8 +136,10 @@ def _with_parts(follower: Follower, schemas: Sequence[JsonValue]) -> list[Any]:
         if not isinstance(schema, dict) or not seen.isdisjoint((id(written), id(schema))):
             continue
         seen |= {id(written), id(schema)}
-        found.append(schema)
-        parts = [schema.get(word) for word in ("allOf", "anyOf", "oneOf")]
-        waiting += [part for listed in parts if isinstance(listed, list) for part in listed]
+        parts.append(schema)
+        combinations = [schema.get(word) for word in ("allOf", "anyOf", "oneOf")]
+        waiting += [
+            branch for branches in combinations if isinstance(branches, list) for branch in branches
+        ]
         waiting += [schema[word] for word in ("items", "then", "else") if word in schema]
-    return found
+    return parts

@@ -1,5 +1,7 @@
-"""What it may cost to validate one event: a validator looks at a shared schema once for every way
-that leads to it, so nested combinations of combinations multiply.
+"""The cost of validating one event.
+
+A validator evaluates a shared schema once for every path that leads to it, so the costs of nested
+combinations multiply.
 """
 
 from collections.abc import Callable, Iterator
@@ -7,7 +9,7 @@ from typing import Final
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue
 
-COST_MAX: Final = 1_000_000  # schemas looked at; a larger cost counts as this
+COST_MAX: Final = 1_000_000  # schemas evaluated; a larger cost counts as this
 _COMBINED: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 _INSIDE: Final = (
     *("properties", "patternProperties", "additionalProperties", "items", "prefixItems"),
@@ -15,11 +17,11 @@ _INSIDE: Final = (
 )
 _BY_NAME: Final = ("properties", "patternProperties", "dependentSchemas")
 
-Follow = Callable[[JsonValue], JsonValue]  # to where a schema's reference leads
+Follow = Callable[[JsonValue], JsonValue]  # to the target of a schema's reference
 
 
 def validation_cost(root: JsonValue, follow: Follow, depth: int) -> int:
-    """How many schemas are looked at, at the most, for an event nested to this depth."""
+    """The maximum number of schemas that are evaluated for an event of this depth."""
     try:
         return _Costs(follow).of(root, depth)
     except RecursionError:
@@ -36,7 +38,7 @@ class _Costs:
             return 1
         key = (id(written), depth)
         if key not in self._known:
-            self._known[key] = COST_MAX  # for a schema that combines itself
+            self._known[key] = COST_MAX  # for a schema that contains itself
             schema = self._follow(written)
             self._known[key] = self._sum(schema, depth) if isinstance(schema, dict) else 1
         return self._known[key]

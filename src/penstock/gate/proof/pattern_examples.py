@@ -1,8 +1,8 @@
-"""Some texts that a regular expression of a JSON Schema may match: candidates, to be validated.
+"""Candidates for texts that a regular expression of a JSON Schema matches.
 
-Reads the usual syntax (literals, classes, groups, alternatives, quantifiers) and takes the shortest
-choices first, then each other choice by itself. What it does not know it leaves out: a candidate
-that does not match is dropped when it is validated.
+Reads the usual syntax (literals, classes, groups, alternatives, quantifiers), and varies one choice
+at a time. Unknown syntax is ignored: the caller validates candidates and drops those that do not
+match.
 """
 
 from collections.abc import Iterable
@@ -18,26 +18,26 @@ _OUTSIDE: Final = "xX7-_ .@"  # one of these is not in a negated class
 
 
 def texts_of(pattern: str) -> list[str]:
-    """Candidates for texts that match; empty where the pattern is too odd."""
+    """Candidates for texts that match; empty for a pattern that is too long."""
     if len(pattern) > 1000:
         return []
     return _Reader(pattern).alternatives(0)
 
 
 class _Reader:
-    """Walks through a pattern once."""
+    """Reads a pattern once, from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._at = 0
+        self._position = 0
 
     def alternatives(self, depth: int) -> list[str]:
         """The texts of `a|b|c`, up to a closing bracket or the end."""
-        found = self._sequence(depth)
+        texts = self._sequence(depth)
         while self._peek() == "|":
-            self._at += 1
-            found += self._sequence(depth)
-        return _some(found)
+            self._position += 1
+            texts += self._sequence(depth)
+        return _first(texts)
 
     def _sequence(self, depth: int) -> list[str]:
         parts: list[list[str]] = []
@@ -49,7 +49,7 @@ class _Reader:
             for index, part in enumerate(parts)
             for other in part[1:]
         )
-        return _some(("".join(first), *islice(varied, TEXTS_MAX)))
+        return _first(("".join(first), *islice(varied, TEXTS_MAX)))
 
     def _atom(self, depth: int) -> list[str]:
         character = self._next()
@@ -77,7 +77,7 @@ class _Reader:
 
     def _class(self) -> list[str]:
         is_negated = self._peek() == "^"
-        self._at += is_negated
+        self._position += is_negated
         inside: list[str] = []
         while self._peek() != "]" or not inside:
             if self._peek() == "":
@@ -87,67 +87,69 @@ class _Reader:
                 inside.append(self._next())  # the end of a range
             else:
                 inside += self._escaped() if character == "\\" else [character]
-        self._at += 1
+        self._position += 1
         if is_negated:
-            return [one for one in _OUTSIDE if one not in inside][:2]
-        return _some((inside[0], inside[-1]))
+            return [character for character in _OUTSIDE if character not in inside][:2]
+        return _first((inside[0], inside[-1]))
 
     def _group(self, depth: int) -> list[str]:
         looks_around = False
         if self._peek() == "?":
-            self._at += 1
+            self._position += 1
             kind = self._next()
             if kind == "<" and self._peek() not in ("=", "!"):
                 self._skip_to(">")
             else:
                 looks_around = kind != ":"
-        found = self.alternatives(depth + 1) if depth < _DEPTH_MAX else []
-        self._at += 1  # the closing bracket
-        return [""] if looks_around else found
+        texts = self.alternatives(depth + 1) if depth < _DEPTH_MAX else []
+        self._position += 1  # the closing bracket
+        return [""] if looks_around else texts
 
     def _repeated(self, texts: list[str]) -> list[str]:
         match self._peek():
             case "*":
-                least, most = 0, 1
+                minimum, maximum = 0, 1
             case "+":
-                least, most = 1, 2
+                minimum, maximum = 1, 2
             case "?":
-                least, most = 0, 1
+                minimum, maximum = 0, 1
             case "{":
-                least, most = self._counts()
+                minimum, maximum = self._counts()
             case _:
                 return texts
-        self._at += 1
+        self._position += 1
         if self._peek() in ("?", "+"):  # lazy or possessive
-            self._at += 1
-        return _some(
-            text * count for count in (max(least, min(1, most)), least, most) for text in texts
+            self._position += 1
+        return _first(
+            text * count
+            for count in (max(minimum, min(1, maximum)), minimum, maximum)
+            for text in texts
         )
 
     def _counts(self) -> tuple[int, int]:
-        """The bounds in `{2}`, `{2,}` or `{2,5}`; stops at the closing brace."""
-        end = self._pattern.find("}", self._at)
+        """The counts in `{2}`, `{2,}` or `{2,5}`; stops at the closing brace."""
+        end = self._pattern.find("}", self._position)
         if end < 0:
             return 1, 1
-        low, comma, high = self._pattern[self._at + 1 : end].partition(",")
+        low, comma, high = self._pattern[self._position + 1 : end].partition(",")
         if not low.isdecimal() or not (high.isdecimal() or not high):
             return 1, 1
-        self._at = end
-        least = min(int(low), _REPEATS_MAX)
-        return least, min(int(high), _REPEATS_MAX) if high else least + bool(comma)
+        self._position = end
+        minimum = min(int(low), _REPEATS_MAX)
+        return minimum, min(int(high), _REPEATS_MAX) if high else minimum + bool(comma)
 
     def _skip_to(self, end: str) -> None:
-        found = self._pattern.find(end, self._at)
-        self._at = len(self._pattern) if found < 0 else found + 1
+        position = self._pattern.find(end, self._position)
+        self._position = len(self._pattern) if position < 0 else position + 1
 
     def _peek(self) -> str:
-        return self._pattern[self._at : self._at + 1]
+        return self._pattern[self._position : self._position + 1]
 
     def _next(self) -> str:
-        self._at += 1
-        return self._pattern[self._at - 1 : self._at]
+        self._position += 1
+        return self._pattern[self._position - 1 : self._position]
 
 
-def _some(texts: Iterable[str]) -> list[str]:
+def _first(texts: Iterable[str]) -> list[str]:
     """The first few, each once."""
     return list(islice(dict.fromkeys(texts), TEXTS_MAX))

@@ -1,7 +1,7 @@
-"""Protobuf events: written and read with upb, each side with its own descriptors.
+"""Trials with Protobuf events: written and read with upb, each with its own descriptors.
 
-Protobuf seldom refuses. An event counts as read if all that was written, and that the reader has a
-field for, arrived with the value it had; a required field must be there.
+Protobuf seldom refuses an event. An event counts as read if every written value that the reader has
+a field for has the same value there, and required fields are set.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
-from penstock.gate.proof.protobuf_examples import as_json, events, lost, unset_oneof
+from penstock.gate.proof.protobuf_examples import as_json, events, lost_value, unset_oneof
 from penstock.gate.proof.prove import Attempt, DifferenceLocation, UnprovableError, shortened
 from penstock.schemas.model import Difference, InvalidSchemaError
 from penstock.schemas.protobuf import ProtobufSchema
@@ -18,10 +18,10 @@ from penstock.schemas.protobuf.tree import Field, Message, OneOf
 from penstock.serde.protobuf.required_fields import missing_fields
 
 
-class _Spot(NamedTuple):
-    """Where a path leads in one schema."""
+class _Position(NamedTuple):
+    """The element of one schema at a path."""
 
-    names: tuple[str, ...]  # of the messages on the way
+    names: tuple[str, ...]  # of the messages in the path
     part: Message | OneOf | Field | None
     number: int | None = None
 
@@ -29,20 +29,25 @@ class _Spot(NamedTuple):
 def trials(
     writer: ProtobufSchema, reader: ProtobufSchema, differences: Sequence[Difference], seed: int
 ) -> Iterator[Attempt]:
-    """Events of the messages that differ, their fields first; then of all messages."""
+    """Events of the messages that differ, changed fields first; then of all messages."""
     writes, reads = _Types(writer), _Types(reader)
-    aims = [_walk(writer, one.path) for one in differences]
-    named = [".".join(aim.names) for aim in aims if aim.names]
-    members = any(one.kind == "ONEOF_FIELD_REMOVED" for one in differences)
+    changed = [_walk(writer, difference.path) for difference in differences]
+    named = [".".join(position.names) for position in changed if position.names]
+    checks_oneofs = any(difference.kind == "ONEOF_FIELD_REMOVED" for difference in differences)
     for name in dict.fromkeys([*named, *_top_names(writer)]):
-        numbers = [aim.number for aim in aims if ".".join(aim.names) == name and aim.number]
-        kind = writes.find(writer, name)
-        if kind is None:
+        numbers = [
+            position.number
+            for position in changed
+            if ".".join(position.names) == name and position.number
+        ]
+        written = writes.find(writer, name)
+        if written is None:
             continue
-        for event in events(kind, numbers, seed):
-            kind_read = reads.find(reader, name) if _package(writer) == _package(reader) else None
-            attempt = _read(event, name, kind_read)
-            if members and attempt.failure is None:
+        is_same_package = _package(writer) == _package(reader)
+        read = reads.find(reader, name) if is_same_package else None
+        for event in events(written, numbers, seed):
+            attempt = _read(event, name, read)
+            if checks_oneofs and attempt.failure is None:
                 attempt = attempt._replace(failure=unset_oneof(event, attempt.seen))
             yield attempt
 
@@ -55,40 +60,41 @@ def _read(event: Any, name: str, reader: Any) -> Attempt:
     seen = reader()
     try:
         seen.MergeFromString(payload)
-    except (DecodeError, EncodeError) as wrong:
-        return Attempt(event, payload, None, f"not a {name} to the reader: {wrong}")
-    lacking = missing_fields(seen)
-    if lacking:
-        return Attempt(event, payload, seen, f"required and not there: {', '.join(lacking)}")
-    return Attempt(event, payload, seen, lost(event, seen))
+    except (DecodeError, EncodeError) as error:
+        return Attempt(event, payload, None, f"the reader cannot read it as {name}: {error}")
+    missing = missing_fields(seen)
+    if missing:
+        failure = f"required fields are missing: {', '.join(missing)}"
+        return Attempt(event, payload, seen, failure)
+    return Attempt(event, payload, seen, lost_value(event, seen))
 
 
 def shown(event: Any) -> str:
-    """The name of a message's type, and what is set in it as JSON."""
+    """The name of a message type, and the set fields as JSON."""
     return f"{event.DESCRIPTOR.full_name} {as_json(event)}"
 
 
 class _Types:
-    """The message classes of a schema, in a pool of their own."""
+    """The message classes of a schema, in a separate pool."""
 
     def __init__(self, schema: ProtobufSchema) -> None:
         self._pool = descriptor_pool.DescriptorPool()
         try:
             for file in schema.descriptors:
                 self._pool.AddSerializedFile(file.SerializeToString())
-        except (InvalidSchemaError, TypeError) as wrong:
-            raise UnprovableError(f"the schema does not compile: {wrong}") from None
+        except (InvalidSchemaError, TypeError) as error:
+            raise UnprovableError(f"the schema does not compile: {error}") from None
 
     def find(self, schema: ProtobufSchema, local_name: str) -> Any:
-        """The class of a message; None if there is none of that name."""
+        """The class of a message; None if the schema does not define it."""
         package = _package(schema)
         try:
-            found = self._pool.FindMessageTypeByName(
+            descriptor = self._pool.FindMessageTypeByName(
                 f"{package}.{local_name}" if package else local_name
             )
         except KeyError:
             return None
-        return message_factory.GetMessageClass(found)
+        return message_factory.GetMessageClass(descriptor)
 
 
 def _package(schema: ProtobufSchema) -> str:
@@ -102,7 +108,7 @@ def _top_names(schema: ProtobufSchema) -> list[str]:
 def locate(
     writer: ProtobufSchema, reader: ProtobufSchema, difference: Difference
 ) -> DifferenceLocation:
-    """What both sides say at the path."""
+    """The elements of both schemas at the path."""
     if difference.kind == "PACKAGE_CHANGED":
         return DifferenceLocation(f"package {_package(writer)}", f"package {_package(reader)}", ())
     written, read = _walk(writer, difference.path), _walk(reader, difference.path)
@@ -111,29 +117,29 @@ def locate(
     return DifferenceLocation(_described(written.part), _described(read.part), fields)
 
 
-def _walk(schema: ProtobufSchema, path: str) -> _Spot:
+def _walk(schema: ProtobufSchema, path: str) -> _Position:
     """Follow a path: messages by name, then a oneof by name, then a field by number."""
     messages = schema.file.messages
-    found: Message | None = None
+    message: Message | None = None
     names: tuple[str, ...] = ()
     steps = [step for step in path.removeprefix("#/").split("/") if step]
     for index, step in enumerate(steps):
-        inner = next((one for one in messages if one.name == step), None)
+        inner = next((nested for nested in messages if nested.name == step), None)
         if inner is None:
-            return _inside(names, found, steps[index:])
-        found, names, messages = inner, (*names, step), inner.nested
-    return _Spot(names, found)
+            return _inside(names, message, steps[index:])
+        message, names, messages = inner, (*names, step), inner.nested
+    return _Position(names, message)
 
 
-def _inside(names: tuple[str, ...], message: Message | None, steps: list[str]) -> _Spot:
+def _inside(names: tuple[str, ...], message: Message | None, steps: list[str]) -> _Position:
     if message is None:
-        return _Spot(names, None)
-    oneofs = {one.name: one for one in message.oneofs}
+        return _Position(names, None)
+    oneofs = {oneof.name: oneof for oneof in message.oneofs}
     if len(steps) == 1 and steps[0] in oneofs:
-        return _Spot(names, oneofs[steps[0]])
+        return _Position(names, oneofs[steps[0]])
     number = int(steps[-1]) if steps[-1].isdecimal() else None
-    fields = [*message.fields, *(field for one in message.oneofs for field in one.fields)]
-    return _Spot(names, next((one for one in fields if one.number == number), None), number)
+    field = next((field for field in message.all_fields if field.number == number), None)
+    return _Position(names, field, number)
 
 
 def _described(part: Message | OneOf | Field | None) -> str | None:
@@ -145,19 +151,19 @@ def _described(part: Message | OneOf | Field | None) -> str | None:
             return f"{label}{part.type} {part.name} = {part.number}"
         case OneOf():
             return shortened(
-                f"oneof {part.name} {{ {', '.join(one.name for one in part.fields)} }}"
+                f"oneof {part.name} {{ {', '.join(field.name for field in part.fields)} }}"
             )
         case _:
             return f"message {part.name}"
 
 
 def loses(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -> bool:
-    """Whether a field of the first message, or of one inside it, is not there any more."""
+    """Whether a field of the first message, or of a message inside it, was removed."""
     old, new = _first(before), _first(after)
     for step in steps:
         field = None if old is None else old.fields_by_name.get(step)
         if field is None:
-            return False  # it was never there
+            return False  # it did not exist before
         other = None if new is None else new.fields_by_number.get(field.number)
         if other is None:
             return True
@@ -166,7 +172,7 @@ def loses(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -
 
 
 def renamed(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str]) -> str | None:
-    """What a field of the first message is called now, dots inside; None if as before, or gone."""
+    """The new path of a field of the first message; None if it is the same, or was removed."""
     old, new = _first(before), _first(after)
     names: list[str] = []
     for step in steps:
@@ -181,5 +187,5 @@ def renamed(before: ProtobufSchema, after: ProtobufSchema, steps: Sequence[str])
 
 def _first(schema: ProtobufSchema) -> Any:
     names = _top_names(schema)
-    kind = _Types(schema).find(schema, names[0]) if names else None
-    return None if kind is None else kind.DESCRIPTOR
+    message_type = _Types(schema).find(schema, names[0]) if names else None
+    return None if message_type is None else message_type.DESCRIPTOR

@@ -1,7 +1,7 @@
-"""Events of a Protobuf message type, and whether one arrived as it was sent.
+"""Events of a Protobuf message type, and whether a reader sees the values that were written.
 
-First one with every field set, then each field alone with each value worth trying. Works on upb's
-own messages, whose types are made at run time: hence `Any`.
+First an event with every field set, then each field alone with each value worth trying. Works on
+upb's messages, whose types are made at run time: hence `Any`.
 """
 
 import json
@@ -32,38 +32,40 @@ _SCALARS: Final[Mapping[str, tuple[Any, ...]]] = {
 _WORDS: Final = ("amber", "birch", "cedar", "delta", "ember", "fjord")
 
 
-def events(kind: Any, numbers: Sequence[int], seed: int) -> Iterator[Any]:
-    """Messages of a class; the fields with these numbers come first."""
+def events(message_type: Any, numbers: Sequence[int], seed: int) -> Iterator[Any]:
+    """Messages of a class; fields with these numbers come first."""
     random = Random(seed)
-    fields = sorted(kind.DESCRIPTOR.fields, key=lambda field: field.number not in numbers)
+    fields = sorted(message_type.DESCRIPTOR.fields, key=lambda field: field.number not in numbers)
     if numbers:
-        yield from _alone(kind, [field for field in fields if field.number in numbers], random)
-    yield _full(kind, random, 0)
-    yield from _alone(kind, fields, random)
-    yield _with_required(kind, random, 0)
+        yield from _alone(
+            message_type, [field for field in fields if field.number in numbers], random
+        )
+    yield _full(message_type, random, 0)
+    yield from _alone(message_type, fields, random)
+    yield _with_required(message_type, random, 0)
 
 
-def _alone(kind: Any, fields: Sequence[Any], random: Random) -> Iterator[Any]:
+def _alone(message_type: Any, fields: Sequence[Any], random: Random) -> Iterator[Any]:
     for field in fields:
         for value in _values(field, random, 0):
-            message = _with_required(kind, random, 0)
+            message = _with_required(message_type, random, 0)
             _put(message, field, value)
             yield message
 
 
-def _full(kind: Any, random: Random, depth: int) -> Any:
-    """Every field set; of a oneof the last one stays."""
-    message = kind()
-    for field in kind.DESCRIPTOR.fields:
+def _full(message_type: Any, random: Random, depth: int) -> Any:
+    """A message with every field set; of a oneof only the last."""
+    message = message_type()
+    for field in message_type.DESCRIPTOR.fields:
         value = next(iter(_values(field, random, depth)), None)
         if value is not None:
             _put(message, field, value)
     return message
 
 
-def _with_required(kind: Any, random: Random, depth: int) -> Any:
-    message = kind()
-    for field in kind.DESCRIPTOR.fields:
+def _with_required(message_type: Any, random: Random, depth: int) -> Any:
+    message = message_type()
+    for field in message_type.DESCRIPTOR.fields:
         if field.is_required:
             value = next(iter(_values(field, random, depth)), None)
             if value is not None:
@@ -72,13 +74,13 @@ def _with_required(kind: Any, random: Random, depth: int) -> Any:
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field is a map, which descriptors spell as repeated entries."""
+    """Whether a field is a map; descriptors have repeated entry messages for it."""
     entry = field.message_type
     return entry is not None and bool(entry.GetOptions().map_entry)
 
 
 def _values(field: Any, random: Random, depth: int) -> Iterator[Any]:
-    """Values for a field, the plainest first; none where messages hold themselves too deep."""
+    """Values for a field, the simplest first; none where recursive messages are too deep."""
     if is_map(field):
         keys = list(_values(field.message_type.fields_by_number[1], random, depth))
         values = list(_values(field.message_type.fields_by_number[2], random, depth))
@@ -101,11 +103,11 @@ def _values(field: Any, random: Random, depth: int) -> Iterator[Any]:
 
 def _put(message: Any, field: Any, value: Any) -> None:
     if is_map(field):
-        entries, (key, one) = getattr(message, field.name), value
+        entries, (key, entry) = getattr(message, field.name), value
         if field.message_type.fields_by_number[2].message_type is not None:
-            entries[key].CopyFrom(one)
+            entries[key].CopyFrom(entry)
         else:
-            entries[key] = one
+            entries[key] = entry
     elif field.is_repeated:
         getattr(message, field.name).extend([value, value])
     elif field.message_type is not None:
@@ -115,26 +117,26 @@ def _put(message: Any, field: Any, value: Any) -> None:
         setattr(message, field.name, value)
 
 
-def lost(sent: Any, seen: Any) -> str | None:
-    """The first thing that was sent, that the reader has a field for, and that did not arrive."""
+def lost_value(sent: Any, seen: Any) -> str | None:
+    """The first written value that the reader has a field for and sees differently."""
     known = seen.DESCRIPTOR.fields_by_number
     for field, _ in sent.ListFields():
         other = known.get(field.number)
         if other is None:
             continue
-        wrong = _lost_value(_listed(sent, field), _listed(seen, other))
-        if wrong is not None:
-            return f"field {field.number} ({field.name}): {wrong}"
+        loss = _lost_item(_listed(sent, field), _listed(seen, other))
+        if loss is not None:
+            return f"field {field.number} ({field.name}): {loss}"
     return None
 
 
 def unset_oneof(sent: Any, seen: Any) -> str | None:
-    """The first oneof that was set and is not to the reader, which does not know the member."""
+    """The first oneof that was set and that the reader sees as unset: it lacks the member."""
     for oneof in sent.DESCRIPTOR.oneofs:
         member = sent.WhichOneof(oneof.name)
         other = seen.DESCRIPTOR.oneofs_by_name.get(oneof.name)
         if member is not None and other is not None and seen.WhichOneof(other.name) is None:
-            return f"oneof {oneof.name}: written with {member}, and the reader sees none set"
+            return f"oneof {oneof.name}: written with {member}, but the reader sees it unset"
     return None
 
 
@@ -148,8 +150,8 @@ class _Symbol(NamedTuple):
     def is_read_as(self, other: Any) -> bool:
         """Whether a reader sees the same value.
 
-        Another name for the number is the same value renamed, unless one side gives that name
-        to another number.
+        Another name for the same number is a renamed value, unless one schema uses that name for
+        another number.
         """
         if not isinstance(other, _Symbol):
             return bool(self.number == other)
@@ -164,18 +166,18 @@ class _Symbol(NamedTuple):
 
 
 def _listed(message: Any, field: Any) -> list[Any]:
-    """What is in a field as a list; of a message that is not set, an empty one."""
+    """The values of a field as a list, which is empty for a message that is not set."""
     value = getattr(message, field.name)
     if is_map(field):
         parts = [field.message_type.fields_by_number[number] for number in (1, 2)]
         entries = ((key, value[key]) for key in sorted(value))
         return [
-            _comparable(one, part)
+            _comparable(item, part)
             for entry in entries
-            for one, part in zip(entry, parts, strict=True)
+            for item, part in zip(entry, parts, strict=True)
         ]
     if field.is_repeated:
-        return [_comparable(one, field) for one in value]
+        return [_comparable(item, field) for item in value]
     if field.message_type is not None and not message.HasField(field.name):
         return []
     return [_comparable(value, field)]
@@ -184,21 +186,21 @@ def _listed(message: Any, field: Any) -> list[Any]:
 def _comparable(value: Any, field: Any) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values
-        names = frozenset(one.name for one in known if one.number == value)
-        return _Symbol(value, names, frozenset(one.name for one in known))
+        names = frozenset(symbol.name for symbol in known if symbol.number == value)
+        return _Symbol(value, names, frozenset(symbol.name for symbol in known))
     return value.encode() if isinstance(value, str) else value
 
 
-def _lost_value(sent: list[Any], seen: list[Any]) -> str | None:
+def _lost_item(sent: list[Any], seen: list[Any]) -> str | None:
     if len(sent) != len(seen):
         return f"{len(sent)} values were written and {len(seen)} are read"
-    for one, other in zip(sent, seen, strict=True):
-        if hasattr(one, "ListFields") and hasattr(other, "ListFields"):
-            wrong = lost(one, other)
-            if wrong is not None:
-                return wrong
-        elif not _is_same(one, other):
-            return f"written as {_word(one)}, read as {_word(other)}"
+    for written, read in zip(sent, seen, strict=True):
+        if hasattr(written, "ListFields") and hasattr(read, "ListFields"):
+            loss = lost_value(written, read)
+            if loss is not None:
+                return loss
+        elif not _is_same(written, read):
+            return f"written as {_text(written)}, read as {_text(read)}"
     return None
 
 
@@ -212,33 +214,33 @@ def _is_same(sent: Any, seen: Any) -> bool:
     return bool(sent == seen)
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, _Symbol):
         return str(value)
     return as_json(value) if hasattr(value, "ListFields") else repr(value)
 
 
 def as_json(message: Any) -> str:
-    """A message as JSON: only what is set, enums by name, bytes as a text."""
-    return json.dumps(_plain(message), ensure_ascii=False)
+    """A message as JSON: set fields only, enums by name, bytes as a string."""
+    return json.dumps(_fields(message), ensure_ascii=False)
 
 
-def _plain(message: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _fields(message: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for field, value in message.ListFields():
         if is_map(field):
             of_value = field.message_type.fields_by_number[2]
-            found[field.name] = {str(key): _plain_one(of_value, value[key]) for key in value}
+            values[field.name] = {str(key): _json_value(of_value, value[key]) for key in value}
         elif field.is_repeated:
-            found[field.name] = [_plain_one(field, one) for one in value]
+            values[field.name] = [_json_value(field, item) for item in value]
         else:
-            found[field.name] = _plain_one(field, value)
-    return found
+            values[field.name] = _json_value(field, value)
+    return values
 
 
-def _plain_one(field: Any, value: Any) -> Any:
+def _json_value(field: Any, value: Any) -> Any:
     if field.message_type is not None:
-        return _plain(value)
+        return _fields(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name

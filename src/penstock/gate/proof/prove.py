@@ -1,6 +1,6 @@
-"""Runs the trials of a language, and finds the place of a difference, by the schemas' type.
+"""Runs the trials of two schemas and collects the evidence; locates differences and used fields.
 
-What an attempt to read one schema's events with another schema shows.
+Each language has a module with the functions of `_Language`, imported on first use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,22 +11,30 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from penstock.schemas.model import Difference, ParsedSchema, SchemaType
 
 SHOWN_CHARACTERS_MAX: Final = 300
+TRIALS_MAX: Final = 400  # of incompatible schemas, until one event fails
+SAMPLES_MAX: Final = 60  # of compatible schemas: all should be read
+TRIALS_BYTES_MAX: Final = 100_000  # of all events; a few large ones are enough
+_MODULES: Final[Mapping[SchemaType, str]] = {
+    SchemaType.AVRO: "penstock.gate.proof.avro",
+    SchemaType.PROTOBUF: "penstock.gate.proof.protobuf",
+    SchemaType.JSON: "penstock.gate.proof.json",
+}
 
 
 class DifferenceLocation(NamedTuple):
-    """Where two schemas differ, and what each says there."""
+    """The elements of two schemas at the path of a difference."""
 
-    writer: str | None  # None: it says nothing there
+    writer: str | None  # None: absent
     reader: str | None
-    fields: tuple[str, ...]  # the names of the fields on the way, as the reader calls them
+    fields: tuple[str, ...]  # the names of the fields in the path, as the reader has them
 
 
 class Attempt(NamedTuple):
-    """One event as it is made and read, before anybody looks at it."""
+    """One event as written and as read, before it is formatted."""
 
     event: Any
     payload: bytes
-    seen: Any  # None: nothing
+    seen: Any  # what the reader sees; None if it cannot read the event
     failure: str | None
 
 
@@ -35,38 +43,28 @@ class Trial(NamedTuple):
 
     event: str  # as JSON
     payload: bytes
-    seen: str | None  # what the reader sees, as JSON; None: nothing
-    failure: str | None  # why it cannot be read; None: it was read
+    seen: str | None  # what the reader sees, as JSON; None if it cannot read the event
+    failure: str | None  # why it cannot be read; None if it was read
 
 
 class Evidence(NamedTuple):
-    """What came of all trials: an event that is read, and one that is not, if there are such."""
+    """The result of all trials: an event that is read, and one that fails, if there are any."""
 
     trials: int = 0
     reads: Trial | None = None
     fails: Trial | None = None
-    missing: str = ""  # why there was no trial at all
+    missing: str = ""  # why there was no trial
 
 
 class UnprovableError(Exception):
-    """No event can be made of the schema; the message says why."""
+    """No event can be generated; the message says why."""
 
 
 def shortened(text: str) -> str:
-    """The text, if it is not too long for a person."""
+    """The text, cut if it is too long for a report."""
     if len(text) <= SHOWN_CHARACTERS_MAX:
         return text
     return f"{text[:SHOWN_CHARACTERS_MAX]}…"
-
-
-TRIALS_MAX: Final = 400  # of two schemas that differ: until one event fails
-SAMPLES_MAX: Final = 60  # of two that are compatible: all should be read
-TRIALS_BYTES_MAX: Final = 100_000  # of either; where events are large, few are enough
-_ROOMS: Final[Mapping[SchemaType, str]] = {
-    SchemaType.AVRO: "penstock.gate.proof.avro",
-    SchemaType.PROTOBUF: "penstock.gate.proof.protobuf",
-    SchemaType.JSON: "penstock.gate.proof.json",
-}
 
 
 class _Language(Protocol):
@@ -94,18 +92,18 @@ def prove(
     *,
     seed: int = 0,
 ) -> Evidence:
-    """Write events with the one schema and read them with the other, until one fails.
+    """Write events with one schema and read them with the other, until one fails.
 
-    `differences` is where to aim. Equal arguments give equal events.
+    Events that concern `differences` come first. Equal arguments give equal events.
     """
     if writer.type is not reader.type:
-        return Evidence(missing=f"{reader.type} does not read what {writer.type} wrote")
+        return Evidence(missing=f"{reader.type} cannot read {writer.type}")
     language = _language(writer)
-    most = TRIALS_MAX if differences else SAMPLES_MAX
+    trials_max = TRIALS_MAX if differences else SAMPLES_MAX
     reads: Trial | None = None
     count = size_bytes = 0
     try:
-        for attempt in islice(language.trials(writer, reader, differences, seed), most):
+        for attempt in islice(language.trials(writer, reader, differences, seed), trials_max):
             count += 1
             size_bytes += len(attempt.payload)
             if attempt.failure is not None:
@@ -115,7 +113,7 @@ def prove(
                 break
     except UnprovableError as reason:
         return Evidence(count, reads, None, "" if reads else str(reason))
-    missing = "" if reads else "no event could be made that the writer's schema allows"
+    missing = "" if reads else "no event could be generated that the writer's schema allows"
     return Evidence(count, reads, None, missing)
 
 
@@ -127,43 +125,43 @@ def _trial(language: _Language, attempt: Attempt) -> Trial:
 def locate(
     writer: ParsedSchema, reader: ParsedSchema, difference: Difference
 ) -> DifferenceLocation:
-    """What both sides say at the place of a difference."""
+    """The elements of both schemas at the path of a difference."""
     if writer.type is not reader.type:
         return DifferenceLocation(str(writer.type), str(reader.type), ())
     return _language(writer).locate(writer, reader, difference)
 
 
 def missing_fields(
-    before: ParsedSchema, after: ParsedSchema, wanted: Iterable[str]
+    before: ParsedSchema, after: ParsedSchema, used: Iterable[str]
 ) -> tuple[str, ...]:
-    """Of the wanted fields, those that `before` has and `after` has not; dots lead inside.
+    """The used fields, such as "customer.name", that `before` has and `after` has not.
 
-    Whatever defaults say: who uses a field gets nothing in it. Protobuf knows fields by their
-    numbers, so a new name is no loss there (see `renamed_fields`).
+    A default does not matter: the field has no value. Protobuf identifies fields by number, so a
+    renamed field is not missing (see `renamed_fields`).
     """
     if before.type is not after.type:
         return ()
     language = _language(before)
-    return tuple(name for name in wanted if language.loses(before, after, name.split(".")))
+    return tuple(name for name in used if language.loses(before, after, name.split(".")))
 
 
 def renamed_fields(
-    before: ParsedSchema, after: ParsedSchema, wanted: Iterable[str]
+    before: ParsedSchema, after: ParsedSchema, used: Iterable[str]
 ) -> dict[str, str]:
-    """Of the wanted fields, those that have another name now, by their old names.
+    """The new names of the used fields that were renamed, by their old names.
 
-    Only Protobuf knows such: elsewhere a field is its name, and one with another name is missing.
+    Only in Protobuf: other languages identify a field by its name.
     """
     if before.type is not after.type or before.type is not SchemaType.PROTOBUF:
         return {}
-    from penstock.gate.proof import protobuf  # heavy: a language is imported when it is met
+    from penstock.gate.proof import protobuf  # a language is imported on first use
     from penstock.schemas.protobuf import ProtobufSchema
 
-    assert isinstance(before, ProtobufSchema), "its type says so"
-    assert isinstance(after, ProtobufSchema), "its type says so"
-    found = {name: protobuf.renamed(before, after, name.split(".")) for name in wanted}
-    return {name: now for name, now in found.items() if now is not None}
+    assert isinstance(before, ProtobufSchema)
+    assert isinstance(after, ProtobufSchema)
+    names = {name: protobuf.renamed(before, after, name.split(".")) for name in used}
+    return {name: new_name for name, new_name in names.items() if new_name is not None}
 
 
 def _language(schema: ParsedSchema) -> _Language:
-    return cast(_Language, import_module(_ROOMS[schema.type]))
+    return cast("_Language", import_module(_MODULES[schema.type]))
