@@ -6,14 +6,19 @@ from typing import Final
 import pytest
 
 from penstock.coordination.transactions.codec import write_event
-from penstock.coordination.transactions.state import (
+from penstock.coordination.transactions.events import (
     Event,
-    Expired,
-    Stored,
+    TransactionalIdExpired,
+    TransactionSet,
+)
+from penstock.coordination.transactions.transitions import (
     Transaction,
     TransactionState,
+    completed,
+    initialized,
+    prepared,
+    with_partitions,
 )
-from penstock.coordination.transactions.transitions import completed, decided, restarted, widened
 from penstock.log import PartitionLog
 from penstock.log.files import OpenFiles
 from penstock.model import (
@@ -49,7 +54,7 @@ def history() -> list[Event]:
         frozenset(),
         updated_at=NOW,
     )
-    empty = restarted(
+    empty = initialized(
         fresh,
         producer_epoch=ProducerEpoch(0),
         last_producer_epoch=NO_PRODUCER_EPOCH,
@@ -57,8 +62,8 @@ def history() -> list[Event]:
         now=after(0),
     )
     where = frozenset((TopicPartition("orders", 3), TopicPartition("bills", 1)))
-    ongoing = widened(empty, where, 2, after(1))
-    preparing = decided(
+    ongoing = with_partitions(empty, where, 2, after(1))
+    preparing = prepared(
         ongoing,
         commit=True,
         raises_epoch=True,
@@ -66,7 +71,10 @@ def history() -> list[Event]:
         now=after(2),
     )
     done = completed(preparing, after(3))
-    return [*(Stored(each) for each in (empty, ongoing, preparing, done)), Expired("orders-1")]
+    return [
+        *(TransactionSet(each) for each in (empty, ongoing, preparing, done)),
+        TransactionalIdExpired("orders-1"),
+    ]
 
 
 @pytest.mark.interop

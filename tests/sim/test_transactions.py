@@ -1,10 +1,10 @@
-"""Transactions under faults, from a seed: producers crash, stall and return as zombies, requests
-and answers are lost, late writes arrive, the coordinator restarts, its log refuses, markers fail.
+"""Transactions under faults, from a seed: producers crash, pause and return as zombies; requests,
+responses and markers are lost; writes arrive late; the coordinator restarts; its log refuses.
 
-Partitions are simple lists here, with the rules of a producer's epoch and nothing else. After every
-step: nothing is visible whose producer never asked to commit, and what was told committed is never
-aborted. Then everything heals: every transaction is visible whole or not at all, and no partition
-stays blocked.
+Partitions are lists here that check the producer's epoch and nothing else. After every step:
+nothing is visible whose producer did not request a commit, and what was acknowledged as committed
+is never aborted. Then everything heals: every transaction is visible whole or not at all, and no
+partition stays blocked.
 """
 
 from collections.abc import Callable, Generator
@@ -20,15 +20,15 @@ from penstock.coordination.transactions import (
     Command,
     EndTransaction,
     Event,
+    IfMissing,
     InitProducer,
     MarkersWritten,
-    Missed,
-    Missing,
-    Producer,
+    MissingPartitions,
+    ProducerIdentity,
+    RequestProducerId,
     TransactionMachine,
-    Transactions,
     TransactionSettings,
-    WantProducerId,
+    TransactionsState,
     WriteMarkers,
     needs_producer_id,
 )
@@ -49,23 +49,23 @@ RETRIED = (
 )
 
 
-class Lost(Exception):
-    """No answer came: the request may or may not have had its effect."""
+class LostError(Exception):
+    """No response came: the request may or may not have had its effect."""
 
 
 @dataclass(eq=False)
 class Work:
-    """One transaction as its producer meant it."""
+    """One transaction from the view of its producer."""
 
-    producer: Producer
+    producer: ProducerIdentity
     written: list[tuple[TopicPartition, int]] = field(default_factory=list)  # acknowledged
-    commit_asked: bool = False
-    told: str = "nothing"
+    commit_requested: bool = False
+    result: str = "unknown"
 
 
 @dataclass
 class Entry:
-    producer: Producer
+    producer: ProducerIdentity
     work: Work | None  # None: a marker
     number: int = 0
     commit: bool = False
@@ -79,7 +79,7 @@ class Log:
         self.epochs: dict[ProducerId, ProducerEpoch] = {}
         self.open: dict[ProducerId, int] = {}
 
-    def append(self, work: Work, producer: Producer, number: int) -> None:
+    def append(self, work: Work, producer: ProducerIdentity, number: int) -> None:
         if producer.producer_epoch < self.epochs.get(producer.producer_id, -1):
             raise Refused(ErrorCode.invalid_producer_epoch, "fenced")
         for entry in self.entries:
@@ -89,7 +89,7 @@ class Log:
         self.open.setdefault(producer.producer_id, len(self.entries))
         self.entries.append(Entry(producer, work, number))
 
-    def end(self, producer: Producer, commit: bool) -> None:
+    def end(self, producer: ProducerIdentity, commit: bool) -> None:
         if producer.producer_epoch < self.epochs.get(producer.producer_id, -1):
             raise Refused(ErrorCode.invalid_producer_epoch, "fenced")
         self.epochs[producer.producer_id] = producer.producer_epoch
@@ -101,8 +101,8 @@ class Log:
         return min(self.open.values(), default=len(self.entries))
 
     def visible(self) -> list[Entry]:
-        """What a read_committed consumer is given."""
-        found: list[Entry] = []
+        """What a read_committed consumer reads."""
+        visible: list[Entry] = []
         stable_offset = self.last_stable_offset
         committed: dict[ProducerId, bool] = {}  # by the marker that follows
         for offset in reversed(range(len(self.entries))):
@@ -111,33 +111,33 @@ class Log:
             if entry.work is None:
                 committed[producer_id] = entry.commit
             elif offset < stable_offset and committed[producer_id]:
-                found.append(entry)
-        return found
+                visible.append(entry)
+        return visible
 
 
 class World:
     """One broker with its coordinator and partitions, and the network in front of it."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = Random(seed)
+        self.rng = Random(seed)
         self.faults = 0.1
         self.now = Millis(1_000_000)
         self.logs = {target: Log() for target in PARTITIONS}
         self.works: list[Work] = []
         self.late: list[Callable[[], object]] = []  # writes still on their way
-        self.epochs: dict[str, list[Producer]] = {name: [] for name in IDS}
+        self.epochs: dict[str, list[ProducerIdentity]] = {name: [] for name in IDS}
         self.journal = MemoryJournal()
         self.journal.failure = self.disk_failure
-        self.minted = 0
+        self.last_producer_id = 0
         self.runner = self.load()
 
     def happens(self, share: float = 1.0) -> bool:
-        return self.chance.random() < self.faults * share
+        return self.rng.random() < self.faults * share
 
     def disk_failure(self) -> OSError | None:
         return OSError("the disk is full") if self.happens(0.2) else None
 
-    def load(self) -> Runner[Transactions, Command, Event]:
+    def load(self) -> Runner[TransactionsState, Command, Event]:
         runner = Runner(
             TransactionMachine(default_settings(TransactionSettings)), send=self.on_send
         )
@@ -145,17 +145,17 @@ class World:
         runner.start(self.journal)
         return runner
 
-    def mint(self) -> ProducerId:
-        self.minted += 1
-        return ProducerId(self.minted)
+    def new_producer_id(self) -> ProducerId:
+        self.last_producer_id += 1
+        return ProducerId(self.last_producer_id)
 
-    def ask(self, command: Command) -> Any:
-        """A request and its answer; either may be lost."""
+    def request(self, command: Command) -> Any:
+        """A request and its response; either may be lost."""
         if self.happens(0.5):
-            raise Lost
+            raise LostError
         body = self.decide(command)
         if self.happens(0.5):
-            raise Lost
+            raise LostError
         if isinstance(body, Refused):
             raise body
         return body
@@ -163,7 +163,7 @@ class World:
     def decide(self, command: Command) -> object:
         if needs_producer_id(self.runner.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
-            command = command._replace(minted_producer_id=self.mint())
+            command = command._replace(new_producer_id=self.new_producer_id())
         assert isinstance(command, InitProducer | EndTransaction | AddPartitions)
         return self.runner.submit(lambda caller: command._replace(caller=caller), self.moment())
 
@@ -176,8 +176,8 @@ class World:
                 if not self.happens():  # else the report is lost
                     report = MarkersWritten(message.transactional_id, message.producer, written)
                     self.runner.report(report, self.moment())
-            case WantProducerId(transactional_id, producer):
-                abort = AbortTimedOut(transactional_id, producer, self.mint())
+            case RequestProducerId(transactional_id, producer):
+                abort = AbortTimedOut(transactional_id, producer, self.new_producer_id())
                 self.runner.report(abort, self.moment())
 
     def write_marker(self, message: WriteMarkers, target: TopicPartition) -> bool:
@@ -189,7 +189,7 @@ class World:
     def write(
         self, name: str, work: Work, target: TopicPartition, number: int, *, adds: bool
     ) -> None:
-        """A transactional produce as the broker serves it: verified and appended in one breath."""
+        """A transactional produce as the broker serves it: verified, then appended."""
         log, producer = self.logs[target], work.producer
         opened = producer.producer_id in log.open
         if not opened or log.epochs[producer.producer_id] != producer.producer_epoch:
@@ -199,13 +199,13 @@ class World:
                     name,
                     producer,
                     frozenset((target,)),
-                    Missing.ADD if adds else Missing.REFUSE,
+                    IfMissing.ADD if adds else IfMissing.REFUSE,
                     client_version=2,
                 )
             )
             if isinstance(body, Refused):
                 raise body
-            assert isinstance(body, Missed)
+            assert isinstance(body, MissingPartitions)
             if body.partitions:
                 raise Refused(ErrorCode.transaction_abortable, "not added")
         log.append(work, producer, number)
@@ -232,10 +232,12 @@ class World:
         for log in self.logs.values():
             for entry in log.visible():
                 assert entry.work is not None
-                assert entry.work.commit_asked, "visible, and its producer never asked to commit"
-                assert entry.work.told != "aborted", "visible, and told aborted"
+                assert entry.work.commit_requested, (
+                    "visible, and its producer did not request a commit"
+                )
+                assert entry.work.result != "aborted", "visible, and acknowledged as aborted"
         for name, transaction in self.runner.state.by_id.items():
-            producer = Producer(transaction.producer_id, transaction.producer_epoch)
+            producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
             seen = self.epochs[name]
             if not seen or seen[-1] != producer:
                 assert producer not in seen, f"{name} went back to {producer}"
@@ -247,22 +249,22 @@ Life: TypeAlias = Generator[None, None, None]
 
 def producer_life(world: World, name: str, *, raises_epoch: bool) -> Life:
     """A client: initialises, then one transaction after the other, until it is fenced."""
-    producer: Producer = yield from patiently(
-        lambda: world.ask(InitProducer(CallerId(1), name, Millis(5_000)))
+    producer: ProducerIdentity = yield from with_retries(
+        lambda: world.request(InitProducer(CallerId(1), name, Millis(5_000)))
     )
     while True:
         work = Work(producer)
         world.works.append(work)
-        targets = world.chance.sample(PARTITIONS, world.chance.randint(1, len(PARTITIONS)))
+        targets = world.rng.sample(PARTITIONS, world.rng.randint(1, len(PARTITIONS)))
         if not raises_epoch:
-            yield from patiently(
-                lambda work=work, targets=targets: world.ask(  # type: ignore[misc]  # mypy infers no default types
+            yield from with_retries(
+                lambda work=work, targets=targets: world.request(  # type: ignore[misc]  # mypy infers no default types
                     AddPartitions(CallerId(1), name, work.producer, frozenset(targets))
                 )
             )
-        for number in range(world.chance.randint(1, 6)):
-            target = world.chance.choice(targets)
-            yield from patiently(
+        for number in range(world.rng.randint(1, 6)):
+            target = world.rng.choice(targets)
+            yield from with_retries(
                 lambda work=work, target=target, number=number: deliver(  # type: ignore[misc]  # as above
                     world, name, work, target, number, adds=raises_epoch
                 )
@@ -280,38 +282,38 @@ def deliver(
     if world.happens():
         if adds:  # version 1 has no protection from late writes of the same epoch
             world.late.append(write)
-        raise Lost
+        raise LostError
     write()
     if world.happens():
-        raise Lost
+        raise LostError
 
 
 def end(
     world: World, name: str, work: Work, *, raises_epoch: bool
-) -> Generator[None, None, Producer]:
-    commit = world.chance.random() < 0.7
-    work.commit_asked = commit
+) -> Generator[None, None, ProducerIdentity]:
+    commit = world.rng.random() < 0.7
+    work.commit_requested = commit
     try:
-        producer: Producer = yield from patiently(
-            lambda: world.ask(
+        producer: ProducerIdentity = yield from with_retries(
+            lambda: world.request(
                 EndTransaction(CallerId(1), name, work.producer, commit, raises_epoch)
             )
         )
     except Refused as refusal:
         if commit and refusal.code == ErrorCode.invalid_txn_state:
-            work.told = "aborted"  # by its time-out
+            work.result = "aborted"  # by its time-out
         raise
-    work.told = "committed" if commit else "aborted"
+    work.result = "committed" if commit else "aborted"
     return producer
 
 
-def patiently(request: Callable[[], Any]) -> Generator[None, None, Any]:
+def with_retries(request: Callable[[], Any]) -> Generator[None, None, Any]:
     """Retry what a client retries; anything else ends this client."""
     while True:
         yield
         try:
             return request()
-        except Lost:
+        except LostError:
             continue
         except Refused as refusal:
             if refusal.code not in RETRIED:
@@ -322,35 +324,35 @@ def run(seed: int) -> World:
     world = World(seed)
     lives: list[Life] = []
     for _ in range(STEPS):
-        action = world.chance.random()
+        action = world.rng.random()
         if action < 0.03 or not lives:  # a new producer; its forerunner may live on as a zombie
-            name = world.chance.choice(IDS)
-            life = producer_life(world, name, raises_epoch=world.chance.random() < 0.7)
+            name = world.rng.choice(IDS)
+            life = producer_life(world, name, raises_epoch=world.rng.random() < 0.7)
             lives.append(life)
         elif action < 0.04:
-            lives.pop(world.chance.randrange(len(lives)))  # kill -9
+            lives.pop(world.rng.randrange(len(lives)))  # kill -9
         elif action < 0.06:
             world.restart()
         elif action < 0.10:
-            world.pass_time(world.chance.choice((10, 200, 1_000, 6_000)))
+            world.pass_time(world.rng.choice((10, 200, 1_000, 6_000)))
         elif action < 0.14 and world.late:
-            swallow(world.late.pop(world.chance.randrange(len(world.late))))
+            ignore_refusal(world.late.pop(world.rng.randrange(len(world.late))))
         else:
-            advance(lives, world.chance)
+            advance(lives, world.rng)
         world.check()
     heal(world)
     return world
 
 
-def advance(lives: list[Life], chance: Random) -> None:
-    life = chance.choice(lives)
+def advance(lives: list[Life], rng: Random) -> None:
+    life = rng.choice(lives)
     try:
         next(life)
     except (Refused, StopIteration):
         lives.remove(life)
 
 
-def swallow(action: Callable[[], object]) -> None:
+def ignore_refusal(action: Callable[[], object]) -> None:
     try:
         action()
     except Refused:
@@ -362,7 +364,7 @@ def heal(world: World) -> None:
     world.faults = 0.0
     world.restart()
     while world.late:
-        swallow(world.late.pop())
+        ignore_refusal(world.late.pop())
     for _ in range(4):
         world.pass_time(10_000)
         world.check()
@@ -377,23 +379,23 @@ def test_transactions_are_all_or_nothing_under_faults(seed: int) -> None:
         for entry in log.visible()
     }
     for target, log in world.logs.items():
-        assert log.last_stable_offset == len(log.entries), f"{target} is blocked for ever"
+        assert log.last_stable_offset == len(log.entries), f"{target} stays blocked"
     for work in world.works:
-        found = [(target, number, id(work)) in seen for target, number in work.written]
-        assert all(found) or not any(found), "half a transaction is visible"
-        if work.told == "committed":
-            assert all(found), "told committed, and not visible"
-    assert all(t.state.is_settled for t in world.runner.state.by_id.values())
+        visible = [(target, number, id(work)) in seen for target, number in work.written]
+        assert all(visible) or not any(visible), "half a transaction is visible"
+        if work.result == "committed":
+            assert all(visible), "acknowledged as committed, and not visible"
+    assert all(t.state.is_ended for t in world.runner.state.by_id.values())
 
 
 def test_the_runs_reach_what_they_should_reach() -> None:
     """A simulation that never meets the hard cases proves nothing."""
-    told = {"committed": 0, "aborted": 0, "nothing": 0}
+    results = {"committed": 0, "aborted": 0, "unknown": 0}
     epochs = 0
     for seed in range(20):
         world = run(seed)
         for work in world.works:
-            told[work.told] += 1
+            results[work.result] += 1
         epochs += sum(len(seen) for seen in world.epochs.values())
-    assert min(told.values()) > 20
+    assert min(results.values()) > 20
     assert epochs > 200

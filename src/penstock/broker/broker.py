@@ -20,9 +20,9 @@ from penstock.broker.settings import BrokerSettings, TopicSettings
 from penstock.model import Millis, NodeId, TopicId
 
 if TYPE_CHECKING:
-    from penstock.broker.coordinators import Groups
+    from penstock.broker.group_coordinators import GroupCoordinators
     from penstock.broker.quotas import Quotas
-    from penstock.broker.transaction_coordinators import Transactions
+    from penstock.broker.transaction_coordinators import TransactionCoordinators
 
 
 class Endpoint(NamedTuple):
@@ -83,5 +83,5 @@ class Broker:
     inspector: RecordInspector
     fetch_sessions: FetchSessions
     opening: Opening = field(default_factory=Opening)
-    groups: Groups = field(init=False)
-    transactions: Transactions = field(init=False)
+    groups: GroupCoordinators = field(init=False)
+    transactions: TransactionCoordinators = field(init=False)

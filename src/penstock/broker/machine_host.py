@@ -211,7 +211,7 @@ class LoadTurns:
         self._hosts: deque[tuple[HostedMachine[Any, Any, Any], float]] = deque()  # retry delay
 
     def add(self, host: HostedMachine[Any, Any, Any]) -> None:
-        """Load and start it: at once if its log is empty. Needs the running event loop."""
+        """Load and start it: immediately if its log is empty. Needs the running event loop."""
         log = host.partition.log
         if log.start_offset == log.end_offset:
             host.load()

@@ -66,6 +66,7 @@ _INTERNAL_VIEWS: Final[Mapping[str, type[OffsetsTopicSettings | TransactionTopic
 INTERNAL_TOPICS: Final = frozenset(_INTERNAL_VIEWS)
 REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
 REOPEN_DAMAGED_AFTER_S: Final = 60.0  # one whose bytes are wrong or missing needs a person first
+GROUP_CONFIGS_MAX: Final = 10_000
 LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are no longer one object
 
 
@@ -109,6 +110,7 @@ class ClusterController:
         self._hosted.load()
         self._image = self._hosted.state.copy()
         self._is_following = False
+        self.group_configs: dict[str, GroupConfig] = {}  # of groups used lately; bounded
         self._topics: dict[str, KnownTopic] = {}
         self._topics_by_id: dict[TopicId, KnownTopic] = {}
         self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike
@@ -210,9 +212,13 @@ class ClusterController:
         return known
 
     def group_config(self, group: str) -> GroupConfig:
-        """A group's effective settings."""
+        """A group's effective settings. Cached in `group_configs` until settings change."""
         overrides = self.state.overrides(ConfigScope.GROUP, group)
-        return view(GroupConfig, group_values(overrides, self.layers))
+        config = view(GroupConfig, group_values(overrides, self.layers))
+        if len(self.group_configs) >= GROUP_CONFIGS_MAX:
+            self.group_configs.clear()
+        self.group_configs[group] = config
+        return config
 
     # What other services of this broker need made
 
@@ -279,6 +285,7 @@ class ClusterController:
             self._follow_quotas()
 
     def _follow_configs(self, events: Sequence[Event]) -> None:
+        self.group_configs.clear()
         reconfigured: dict[str, None] = {}
         for event in events:
             match event:

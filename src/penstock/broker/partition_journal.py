@@ -33,7 +33,7 @@ from penstock.protocol.records import read_records
 
 READ_BYTES: Final = 1 << 20  # of the log at a time while replaying
 
-# What a client of a coordinator is told when the log behind it refuses a write.
+# The error for clients of a coordinator when the log behind it refuses a write.
 COORDINATOR_CODES: Final = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
@@ -118,7 +118,7 @@ def read_journal(partition: Partition) -> Iterator[StoredBatch | Marker]:
     """Everything the log holds, in order, up to its end: batches, and transaction markers.
 
     Records of an aborted transaction are among them: the marker that follows says so. OSError where
-    the log cannot be read: a state without what is there would be wrong, and written further.
+    the log cannot be read: a state without some of its records would be wrong, and written further.
     """
     log = partition.log
     offset = log.start_offset

@@ -1,111 +1,54 @@
-"""The transaction coordinators of this broker: one machine per led partition of the state log.
+"""The transaction coordinators of this broker: one machine per led partition of the state topic.
 
-Brings requests to the machine that their transactional id belongs to, mints producer ids, carries
-markers to their partitions and reports back. Keeps no rule of its own; never awaits.
-
-Producer ids for this broker's clients, taken from blocks that the controller gives out.
-
-No id is given twice in the life of a cluster: what is left of a block is lost with the process.
+Brings commands to the machine that their transactional id belongs to, with a new producer id where
+one is needed; brings markers to their partitions and reports back. Keeps no rule; never awaits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.coordinators import Coordinators
-from penstock.broker.handler import result_of
 from penstock.broker.machine_host import HostedMachine
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.producer_ids import ProducerIds, ProducerIdSource
 from penstock.broker.transaction_markers import MarkerWriter
 from penstock.coordination.transactions import (
     AbortTimedOut,
     AddPartitions,
     Command,
-    Describe,
+    DescribeTransaction,
     EndTransaction,
     Event,
+    IfMissing,
     InitProducer,
-    ListIds,
+    ListTransactions,
     MarkersWritten,
-    Missed,
-    Missing,
-    Producer,
+    MissingPartitions,
+    ProducerIdentity,
+    RequestProducerId,
     TransactionMachine,
     TransactionSettings,
-    WantProducerId,
+    TransactionsState,
     WriteMarkers,
     needs_producer_id,
 )
-from penstock.coordination.transactions import Transactions as TransactionTable
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import NO_CALLER, Deferred
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 from penstock.protocol.control_records import Marker
 
-BLOCK_COUNT: Final = 1000
-REFILL_BELOW: Final = 100  # asked for ahead of need, so that nobody waits for the controller
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+
+TransactionCoordinator: TypeAlias = HostedMachine[TransactionsState, Command, Event]
+ClientCommand: TypeAlias = InitProducer | AddPartitions | EndTransaction | DescribeTransaction
 
 
-class ProducerIds:
-    """A block of ids, refilled as it is used up."""
-
-    def __init__(self, allocate: Callable[[int], object]) -> None:
-        self._allocate = allocate  # replies with the first of so many ids
-        self._blocks: list[range] = []
-        self._is_refilling = False
-
-    async def prepare(self) -> None:
-        """Wait for the first ones."""
-        self._on_block(await result_of(self._allocate(BLOCK_COUNT)))
-
-    def _ask_ahead(self) -> None:
-        if sum(len(block) for block in self._blocks) < REFILL_BELOW and not self._is_refilling:
-            self._ask()
-
-    def take(self) -> ProducerId:
-        """An id nobody had before. Refused, to be tried again, while the controller is away."""
-        self._ask_ahead()
-        if not self._blocks:
-            raise Refused(
-                ErrorCode.coordinator_load_in_progress,
-                "the controller has not given producer ids yet; try again",
-            )
-        block = self._blocks[0]
-        self._blocks[:1] = [block[1:]] if len(block) > 1 else []
-        return ProducerId(block[0])
-
-    def _ask(self) -> None:
-        self._is_refilling = True
-        reply = self._allocate(BLOCK_COUNT)
-        if isinstance(reply, Deferred):
-            reply.listen(self._on_block)
-        else:
-            self._on_block(reply)
-
-    def _on_block(self, reply: object) -> None:
-        self._is_refilling = False
-        if isinstance(reply, int):  # else refused: the next `take` asks again
-            self._blocks.append(range(reply, reply + BLOCK_COUNT))
-
-
-STATE_TOPIC: Final = "__transaction_state"
-
-Coordinator: TypeAlias = HostedMachine[TransactionTable, Command, Event]
-Asked: TypeAlias = InitProducer | AddPartitions | EndTransaction | Describe
-
-
-class ProducerIdSource(Protocol):
-    """The controller, as far as producer ids go."""
-
-    def allocate_producer_ids(self, count: int) -> object:
-        """The first of `count` ids that nobody else will ever be given."""
-
-
-class Transactions:
-    """All transaction coordinators of this broker, by partition of the state log."""
+class TransactionCoordinators:
+    """All transaction coordinators of this broker, by partition of the state topic."""
 
     def __init__(
         self,
@@ -120,25 +63,25 @@ class Transactions:
         self._clock = clock
         self._machine = TransactionMachine(settings)
         self._markers = MarkerWriter(partitions, cluster, clock)
-        self._coordinators = Coordinators(STATE_TOPIC, partitions, cluster, self._host)
+        self._coordinators = Coordinators(TRANSACTIONS_TOPIC, partitions, cluster, self._host)
 
-    # The life of coordinators
+    # The life of coordinators.
 
     def start(self) -> None:
         """Coordinate what this broker leads. Needs the running event loop."""
         self._coordinators.start()
 
     def follow(self, topic: str) -> None:
-        """The controller's word on a topic changed: coordinate exactly what is led here."""
-        if topic == STATE_TOPIC:
+        """A topic was created, changed or deleted: coordinate exactly what is led here."""
+        if topic == TRANSACTIONS_TOPIC:
             self._coordinators.follow()
 
     def close(self) -> None:
-        """Refuse what still waits."""
+        """Refuse all callers that still wait."""
         self._coordinators.close()
 
-    def _host(self, partition: Partition) -> Coordinator:
-        coordinator: Coordinator = HostedMachine(
+    def _host(self, partition: Partition) -> TransactionCoordinator:
+        coordinator: TransactionCoordinator = HostedMachine(
             self._machine,
             partition,
             clock=self._clock,
@@ -146,10 +89,10 @@ class Transactions:
         )
         return coordinator
 
-    # What clients ask
+    # For handlers.
 
     def init_producer(
-        self, transactional_id: str, timeout_ms: Millis, expected: Producer | None
+        self, transactional_id: str, timeout_ms: Millis, expected: ProducerIdentity | None
     ) -> object:
         """A producer starts under a transactional id."""
         return self._submit(InitProducer(NO_CALLER, transactional_id, timeout_ms, expected))
@@ -157,33 +100,43 @@ class Transactions:
     def add_partitions(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdentity,
         partitions: Iterable[TopicPartition],
         *,
-        missing: Missing = Missing.ADD,
+        if_missing: IfMissing = IfMissing.ADD,
         client_version: int = 0,
     ) -> object:
-        """Put partitions into the producer's transaction, or ask which are not in it."""
-        wanted = frozenset(partitions)
+        """Add partitions to the producer's transaction, or find out which are not in it."""
         return self._submit(
-            AddPartitions(NO_CALLER, transactional_id, producer, wanted, missing, client_version)
+            AddPartitions(
+                NO_CALLER,
+                transactional_id,
+                producer,
+                frozenset(partitions),
+                if_missing,
+                client_version,
+            )
         )
 
     def end(
-        self, transactional_id: str, producer: Producer, *, commit: bool, raises_epoch: bool
+        self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, raises_epoch: bool
     ) -> object:
-        """Commit or abort; answers whom the producer goes on as."""
+        """Commit or abort; the reply is the identity that the producer uses from then on."""
         return self._submit(
             EndTransaction(NO_CALLER, transactional_id, producer, commit, raises_epoch)
         )
 
     def describe(self, transactional_id: str) -> object:
-        """What is known of one transactional id."""
-        return self._submit(Describe(NO_CALLER, transactional_id))
+        """The state of one transactional id."""
+        return self._submit(DescribeTransaction(NO_CALLER, transactional_id))
 
-    def list_ids(self) -> list[object]:
-        """What is known of all transactional ids of this broker, one reply per coordinator."""
-        return [coordinator.submit(ListIds) for coordinator in self._coordinators]
+    def list_transactions(self) -> list[object]:
+        """All transactional ids of this broker, one reply per coordinator."""
+        return [coordinator.submit(ListTransactions) for coordinator in self._coordinators]
+
+    def story(self, transactional_id: str) -> Sequence[tuple[Millis, str]]:
+        """The last things that happened to a transactional id, in words. Refused if not here."""
+        return self._coordinators.of(transactional_id).story(transactional_id)
 
     def verify(
         self,
@@ -196,14 +149,14 @@ class Transactions:
     ) -> Deferred[None] | None:
         """Whether a transactional batch may be appended.
 
-        None: yes, and the coordinator has it on record. Deferred: when it has. Refused, now or by
+        None: yes, and the coordinator has the partitions. Deferred: when it has. Refused, now or by
         the Deferred; with TRANSACTION_ABORTABLE for a partition that was never added.
         """
         verified = self.add_partitions(
             transactional_id,
-            Producer(producer_id, producer_epoch),
+            ProducerIdentity(producer_id, producer_epoch),
             partitions,
-            missing=Missing.ADD if add else Missing.REFUSE,
+            if_missing=IfMissing.ADD if add else IfMissing.REFUSE,
             client_version=2,
         )
         if isinstance(verified, Deferred):
@@ -215,34 +168,34 @@ class Transactions:
             raise failure
         return None
 
-    # Between the machines and the world
+    # Between the machines and the partitions.
 
-    def _submit(self, command: Asked) -> object:
+    def _submit(self, command: ClientCommand) -> object:
         try:
             coordinator = self._coordinators.of(command.transactional_id)
             if isinstance(command, InitProducer | EndTransaction) and needs_producer_id(
                 coordinator.state, command
             ):
-                command = command._replace(minted_producer_id=self.producer_ids.take())
+                command = command._replace(new_producer_id=self.producer_ids.take())
         except Refused as refusal:
             return refusal
-        asked = command
-        return coordinator.submit(lambda caller: asked._replace(caller=caller))
+        final = command
+        return coordinator.submit(lambda caller: final._replace(caller=caller))
 
-    def _on_send(self, coordinator: Coordinator, message: object) -> None:
+    def _on_send(self, coordinator: TransactionCoordinator, message: object) -> None:
         match message:
             case WriteMarkers():
                 self._write_markers(coordinator, message)
-            case WantProducerId(transactional_id, producer):
+            case RequestProducerId(transactional_id, producer):
                 try:
-                    minted = self.producer_ids.take()
+                    new_producer_id = self.producer_ids.take()
                 except Refused:
-                    return  # the machine asks again
-                coordinator.report(AbortTimedOut(transactional_id, producer, minted))
+                    return  # the machine sends it again
+                coordinator.report(AbortTimedOut(transactional_id, producer, new_producer_id))
             case _:
-                raise AssertionError(f"a coordinator sends no {type(message).__name__}")
+                raise AssertionError(f"unknown message {type(message).__name__}")
 
-    def _write_markers(self, coordinator: Coordinator, message: WriteMarkers) -> None:
+    def _write_markers(self, coordinator: TransactionCoordinator, message: WriteMarkers) -> None:
         marker = Marker(
             message.producer.producer_id,
             message.producer.producer_epoch,
@@ -260,7 +213,7 @@ def _failure_in(reply: object) -> Exception | None:
     """Why the partitions are not all in the transaction, if they are not."""
     if isinstance(reply, Exception):
         return reply
-    assert isinstance(reply, Missed)
+    assert isinstance(reply, MissingPartitions)
     if not reply.partitions:
         return None
     return Refused(

@@ -13,6 +13,7 @@ from penstock.machine.journal import (
 from penstock.machine.outcome import NO_CALLER, CallerId, Machine, Outcome, Reply
 from penstock.machine.runner import Phase, Runner
 from penstock.machine.story import Step, Story
+from penstock.machine.transitions import Move, Transitions
 
 __all__ = [
     "NO_CALLER",
@@ -22,6 +23,7 @@ __all__ = [
     "Journal",
     "JournalRecord",
     "Machine",
+    "Move",
     "OnCommitted",
     "Outcome",
     "OwnJournal",
@@ -32,4 +34,5 @@ __all__ = [
     "Step",
     "Story",
     "TransactionMark",
+    "Transitions",
 ]

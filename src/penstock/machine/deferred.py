@@ -9,8 +9,8 @@ ResultT = TypeVar("ResultT")
 class Deferred(Generic[ResultT]):
     """Resolved once by its owner, with the result or the exception instead of it.
 
-    One listener is called in the resolver's stack. `cancel` means that the result is not wanted any
-    more: the owner may stop working on it, and resolving it has no effect.
+    One listener is called in the resolver's stack. After `cancel` the owner may stop working on the
+    result, and resolving it has no effect.
     """
 
     __slots__ = ("_is_cancelled", "_listener", "_on_cancel", "_result", "is_resolved")
@@ -39,7 +39,7 @@ class Deferred(Generic[ResultT]):
             listener(self._result)  # type: ignore[arg-type]  # None only if that is the result
 
     def cancel(self) -> None:
-        """The result is not wanted any more."""
+        """The result is no longer needed."""
         if self.is_resolved or self._is_cancelled:
             return
         self._is_cancelled = True

@@ -1,4 +1,4 @@
-"""Runs one machine over one journal. The shell brings commands, the time, and news of commits.
+"""Runs one machine over one journal. The shell brings commands and the time.
 
     loading -> running -> resigned
 A runner is bound to one leader epoch or claim, as its journal is. Invariants: the state is `fresh`

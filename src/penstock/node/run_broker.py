@@ -21,10 +21,10 @@ from uuid import uuid4
 import uvloop
 
 from penstock.broker.broker import Broker, Endpoint
-from penstock.broker.coordinators import Groups
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
+from penstock.broker.group_coordinators import GroupCoordinators
 from penstock.broker.handler import result_of
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
@@ -39,7 +39,7 @@ from penstock.broker.partition import Leadership, Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.quotas import Quotas
 from penstock.broker.settings import topic_settings
-from penstock.broker.transaction_coordinators import Transactions
+from penstock.broker.transaction_coordinators import TransactionCoordinators
 from penstock.config.resolve import NO_LAYERS, view
 from penstock.coordination.controller import ClusterState
 from penstock.coordination.groups.settings import GroupSettings
@@ -113,14 +113,14 @@ class RunningBroker:
                 mint_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
             ),
         )
-        self.transactions = self.broker.transactions = Transactions(
+        self.transactions = self.broker.transactions = TransactionCoordinators(
             partitions=self.partitions,
             cluster=self.cluster,
             producer_ids=self.cluster,
             settings=view(TransactionSettings, settings.values),
             clock=moment,
         )
-        self.groups = self.broker.groups = Groups(
+        self.groups = self.broker.groups = GroupCoordinators(
             partitions=self.partitions,
             cluster=self.cluster,
             settings=view(GroupSettings, settings.values),

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.broker.coordinators import partition_of
-from penstock.broker.transaction_coordinators import BLOCK_COUNT, REFILL_BELOW, ProducerIds
+from penstock.broker.producer_ids import BLOCK_COUNT, REFILL_BELOW, ProducerIds
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import ProducerId

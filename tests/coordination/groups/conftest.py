@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
+from penstock.coordination.groups import GroupMachine, GroupSettings, TopicCatalogue, TopicInfo
 from penstock.coordination.groups.commands import (
     Beat,
     Command,
@@ -36,7 +36,7 @@ from penstock.coordination.groups.commands import (
     Synced,
 )
 from penstock.coordination.groups.events import Event
-from penstock.coordination.groups.state import Groups
+from penstock.coordination.groups.state import GroupsState
 from penstock.coordination.groups.subscriptions import (
     read_embedded_assignment,
     write_embedded_assignment,
@@ -65,12 +65,12 @@ class Desk:
         self.told: dict[str, dict[UUID, tuple[int, ...]]] = {}
         self.owned: dict[str, dict[UUID, tuple[int, ...]]] = {}
         self.minted = 0
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, TopicInfo] = {}
         self.topics_version = 1
         self.runner = self._runner()
         self.runner.tick(self.moment)
 
-    def _runner(self) -> Runner[Groups, Command, Event]:
+    def _runner(self) -> Runner[GroupsState, Command, Event]:
         runner = Runner(self.machine)
         for index, (record, mark) in enumerate(self.journal.records):
             if index in self.markers:
@@ -86,7 +86,7 @@ class Desk:
         return Moment(self.now, Millis(self.now + self.wall_ahead_ms))
 
     @property
-    def state(self) -> Groups:
+    def state(self) -> GroupsState:
         return self.runner.state
 
     def say(self, step: str) -> str:
@@ -134,7 +134,7 @@ class Desk:
     def step_topics(self, word: str, options: dict[str, str]) -> None:
         self.topics_version += 1
         self.topics = {
-            name: Topic(UUID(int=int.from_bytes(name.encode(), "big")), int(count))
+            name: TopicInfo(UUID(int=int.from_bytes(name.encode(), "big")), int(count))
             for name, count in options.items()
         }
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.coordination.groups.apply import apply_event
 from penstock.coordination.groups.codec_consumer import MemberState, StoredCurrent
 from penstock.coordination.groups.events import CurrentSet, GroupEpochSet
-from penstock.coordination.groups.state import ConsumerGroup, Groups
+from penstock.coordination.groups.state import ConsumerGroup, GroupsState
 
 TOPIC_ID = UUID(int=1)
 PARTITIONS = st.sets(st.integers(0, 3))
@@ -38,7 +38,7 @@ def test_a_partition_is_its_last_takers_until_that_one_gives_it_up(
     changes: list[tuple[str, StoredCurrent | None]],
 ) -> None:
     """A former owner's record that comes late takes nothing away from the present one."""
-    state = Groups()
+    state = GroupsState()
     apply_event(state, GroupEpochSet("g", 1))
     group = state.groups["g"]
     assert isinstance(group, ConsumerGroup)

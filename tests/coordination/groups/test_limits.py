@@ -9,7 +9,7 @@ from penstock.coordination.groups import GroupMachine, GroupSettings
 from penstock.coordination.groups.codec import NO_TOPIC_ID, read_events, write_offset_key
 from penstock.coordination.groups.commands import CommitOffsets, Committed, OffsetToCommit
 from penstock.coordination.groups.consumer_draft import waiting_interval_ms
-from penstock.coordination.groups.state import Groups
+from penstock.coordination.groups.state import GroupsState
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId, JournalRecord, TransactionMark
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId
@@ -47,7 +47,7 @@ def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
         OffsetToCommit("t", partition, 1, -1, "x" * partition, NO_TOPIC_ID) for partition in (4, 5)
     )
     command = CommitOffsets(CallerId(1), "g", -1, "", None, offsets)
-    outcome = machine.decide(Groups(), command, Moment(Millis(1), Millis(1)))
+    outcome = machine.decide(GroupsState(), command, Moment(Millis(1), Millis(1)))
     assert outcome.replies[0].body == Committed(
         (ErrorCode.none, ErrorCode.offset_metadata_too_large)
     )

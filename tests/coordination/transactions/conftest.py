@@ -1,4 +1,4 @@
-"""A coordinator on a desk: the machine under its runner, a journal in memory, a clock in hand."""
+"""A transaction coordinator for case files: its runner, a journal in memory, a simulated clock."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,24 +9,24 @@ from penstock.coordination.transactions import (
     AbortTimedOut,
     AddPartitions,
     Command,
-    Describe,
+    DescribeTransaction,
     EndTransaction,
     Event,
+    IfMissing,
     InitProducer,
-    ListIds,
+    ListTransactions,
     MarkersWritten,
-    Missed,
-    Missing,
-    Producer,
+    MissingPartitions,
+    ProducerIdentity,
+    RequestProducerId,
     Transaction,
     TransactionMachine,
-    Transactions,
     TransactionSettings,
-    WantProducerId,
+    TransactionsState,
     WriteMarkers,
     needs_producer_id,
 )
-from penstock.coordination.transactions.state import Stored
+from penstock.coordination.transactions.events import TransactionSet
 from penstock.errors import Refused
 from penstock.machine import CallerId, Deferred, Runner
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
@@ -37,14 +37,14 @@ CALLER = CallerId(1)
 START = Millis(1_000_000_000)
 
 
-class Desk:
-    """Says in words what the coordinator answers, sends and stores."""
+class Scenario:
+    """One coordinator; each step returns its replies and messages in words."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
         self.now = Millis(5_000)  # by the steady clock
         self.wall_ahead_ms = START - self.now
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.next_producer_id = 1000
         self.runner = self.load()
         self.tick()
@@ -54,11 +54,11 @@ class Desk:
         return Moment(self.now, Millis(self.now + self.wall_ahead_ms))
 
     def tick(self) -> None:
-        """As the shell does: as long as something is due."""
+        """As the shell does, for as long as something is due."""
         while (wake_at := self.runner.wake_at()) is not None and wake_at <= self.now:
             self.runner.tick(self.moment)
 
-    def load(self) -> Runner[Transactions, Command, Event]:
+    def load(self) -> Runner[TransactionsState, Command, Event]:
         runner = Runner(
             TransactionMachine(default_settings(TransactionSettings)), send=self._on_send
         )
@@ -68,55 +68,56 @@ class Desk:
         return runner
 
     @property
-    def state(self) -> Transactions:
+    def state(self) -> TransactionsState:
         return self.runner.state
 
-    def _on_answer(self, body: object) -> None:
+    def _on_reply(self, body: object) -> None:
         match body:
             case Refused():
-                self.said.append(f"refused {body.code.name}")
-            case Producer():
-                self.said.append(f"producer {body.producer_id}/{body.producer_epoch}")
-            case Missed():
-                missed = " ".join(str(partition) for partition in sorted(body.partitions))
-                self.said.append(f"missed {missed}" if missed else "all in")
+                self.lines.append(f"refused {body.code.name}")
+            case ProducerIdentity():
+                self.lines.append(f"producer {body.producer_id}/{body.producer_epoch}")
+            case MissingPartitions():
+                missing = " ".join(str(partition) for partition in sorted(body.partitions))
+                self.lines.append(f"missing {missing}" if missing else "none missing")
             case Transaction():
-                self.said.append(in_words(body))
+                self.lines.append(in_words(body))
             case tuple():
-                self.said += [in_words(transaction) for transaction in body]
+                self.lines += [in_words(transaction) for transaction in body]
 
     def _on_send(self, message: object) -> None:
         match message:
             case WriteMarkers():
                 verb = "commit" if message.commit else "abort"
                 where = " ".join(str(partition) for partition in sorted(message.partitions))
-                self.said.append(f"marker {verb} {'/'.join(map(str, message.producer))} to {where}")
-            case WantProducerId():
-                self.said.append(f"wants a producer id for {message.transactional_id}")
+                self.lines.append(
+                    f"marker {verb} {'/'.join(map(str, message.producer))} to {where}"
+                )
+            case RequestProducerId():
+                self.lines.append(f"requests a producer id for {message.transactional_id}")
 
-    def mint(self) -> ProducerId:
-        minted = ProducerId(self.next_producer_id)
+    def new_producer_id(self) -> ProducerId:
         self.next_producer_id += 1
-        return minted
+        return ProducerId(self.next_producer_id - 1)
 
     def submit(self, command: Command) -> None:
         if needs_producer_id(self.state, command):
             assert isinstance(command, InitProducer | EndTransaction)
-            command = command._replace(minted_producer_id=self.mint())
+            command = command._replace(new_producer_id=self.new_producer_id())
         reply = self.runner.submit(lambda caller: with_caller(command, caller), self.moment)
         assert not isinstance(reply, Deferred) or isinstance(
             command, MarkersWritten | AbortTimedOut
         )
-        self._on_answer(reply)
+        self._on_reply(reply)
 
-    def say(self, step: str) -> str:
+    def step(self, line: str) -> str:
         """Take one step of a case file."""
-        self.said = []
-        verb, *words = step.split()
+        self.lines = []
+        verb, *words = line.split()
         flags = dict(word.split("=", 1) for word in words if "=" in word)
         STEPS[verb](self, [word for word in words if "=" not in word], flags)
         self.runner.machine.validate(self.state)
-        return "\n".join(self.said) or "nothing"
+        return "\n".join(self.lines) or "nothing"
 
 
 def with_caller(command: Command, caller: CallerId) -> Command:
@@ -136,9 +137,9 @@ def in_words(transaction: Transaction) -> str:
     )
 
 
-def producer(word: str) -> Producer:
+def producer(word: str) -> ProducerIdentity:
     producer_id, epoch = word.split("/")
-    return Producer(ProducerId(int(producer_id)), ProducerEpoch(int(epoch)))
+    return ProducerIdentity(ProducerId(int(producer_id)), ProducerEpoch(int(epoch)))
 
 
 def partitions(words: Sequence[str]) -> frozenset[TopicPartition]:
@@ -146,86 +147,105 @@ def partitions(words: Sequence[str]) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(topic, int(number)) for topic, number in pairs)
 
 
-def _init(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
+def _init(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
     expected = producer(flags["as"]) if "as" in flags else None
     timeout_ms = Millis(int(flags.get("timeout", "60000")))
-    desk.submit(InitProducer(CALLER, words[0], timeout_ms, expected))
+    scenario.submit(InitProducer(CALLER, words[0], timeout_ms, expected))
 
 
-def _add(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
+def _add(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
     added = partitions(words[2:])
     version = int(flags.get("version", "2"))
-    desk.submit(AddPartitions(CALLER, words[0], producer(words[1]), added, client_version=version))
+    scenario.submit(
+        AddPartitions(CALLER, words[0], producer(words[1]), added, client_version=version)
+    )
 
 
-def _verify(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    asked = partitions(words[2:])
-    desk.submit(AddPartitions(CALLER, words[0], producer(words[1]), asked, Missing.REFUSE))
+def _verify(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    requested = partitions(words[2:])
+    scenario.submit(
+        AddPartitions(CALLER, words[0], producer(words[1]), requested, IfMissing.REFUSE)
+    )
 
 
-def _end(raises_epoch: bool) -> Callable[[Desk, list[str], dict[str, str]], None]:
-    def end(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
+def _end(raises_epoch: bool) -> Callable[[Scenario, list[str], dict[str, str]], None]:
+    def end(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
         commit = {"commit": True, "abort": False}[words[2]]
-        desk.submit(EndTransaction(CALLER, words[0], producer(words[1]), commit, raises_epoch))
+        scenario.submit(EndTransaction(CALLER, words[0], producer(words[1]), commit, raises_epoch))
 
     return end
 
 
-def _written(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    desk.submit(MarkersWritten(words[0], producer(words[1]), partitions(words[2:])))
+def _written(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.submit(MarkersWritten(words[0], producer(words[1]), partitions(words[2:])))
 
 
-def _mint(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    desk.submit(AbortTimedOut(words[0], producer(words[1]), desk.mint()))
+def _new_producer_id(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.submit(AbortTimedOut(words[0], producer(words[1]), scenario.new_producer_id()))
 
 
-def _wait(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    desk.now = Millis(desk.now + int(words[0]))
-    desk.tick()
+def _wait(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.now = Millis(scenario.now + int(words[0]))
+    scenario.tick()
 
 
-def _clock(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
+def _clock(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
     """The time of day is set forward, or back."""
-    desk.wall_ahead_ms += int(words[0])
+    scenario.wall_ahead_ms += int(words[0])
 
 
-def _reload(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    desk.runner = desk.load()
-    desk.tick()
+def _reload(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.runner = scenario.load()
+    scenario.tick()
 
 
-def _age(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
-    """Make a producer old: the epoch is what thousands of ends would have left."""
-    aged = replace(desk.state.by_id[words[0]], producer_epoch=ProducerEpoch(int(words[1])))
-    record = desk.runner.machine.write_event(Stored(aged))
-    desk.journal.append([record], desk.now)
-    desk.runner.observe(Stored(aged))
+def _age(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    """Set the epoch that thousands of transactions would have left."""
+    aged = replace(scenario.state.by_id[words[0]], producer_epoch=ProducerEpoch(int(words[1])))
+    record = scenario.runner.machine.write_event(TransactionSet(aged))
+    scenario.journal.append([record], scenario.now)
+    scenario.runner.observe(TransactionSet(aged))
 
 
-def _refuse(desk: Desk, words: list[str], flags: dict[str, str]) -> None:
+def _describe(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.submit(DescribeTransaction(CALLER, words[0]))
+
+
+def _list(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.submit(ListTransactions(CALLER))
+
+
+def _story(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
+    scenario.lines += [text for _, text in scenario.runner.story.of(words[0])]
+
+
+def _refuse(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
     error = OSError("no space left") if words[0] == "writes" else None
-    desk.journal.failure = lambda: error
+    scenario.journal.failure = lambda: error
 
 
-STEPS: dict[str, Callable[[Desk, list[str], dict[str, str]], None]] = {
+STEPS: dict[str, Callable[[Scenario, list[str], dict[str, str]], None]] = {
     "init": _init,
     "add": _add,
     "verify": _verify,
     "end": _end(raises_epoch=True),
     "end-v4": _end(raises_epoch=False),
     "written": _written,
-    "mint": _mint,
+    "new-producer-id": _new_producer_id,
     "wait": _wait,
     "reload": _reload,
     "age": _age,
     "refuse": _refuse,
     "clock": _clock,
-    "describe": lambda desk, words, flags: desk.submit(Describe(CALLER, words[0])),
-    "list": lambda desk, words, flags: desk.submit(ListIds(CALLER)),
+    "describe": lambda scenario, words, flags: scenario.submit(
+        DescribeTransaction(CALLER, words[0])
+    ),
+    "story": _story,
+    "list": _list,
 }
 
 
 @pytest.fixture
-def desk() -> Desk:
-    """A coordinator that has never been asked anything."""
-    return Desk()
+def scenario() -> Scenario:
+    """A coordinator without any transactional id."""
+    return Scenario()

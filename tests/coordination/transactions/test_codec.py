@@ -14,13 +14,12 @@ from penstock.coordination.transactions.codec import (
     write_key,
     write_value,
 )
-from penstock.coordination.transactions.state import (
-    Expired,
+from penstock.coordination.transactions.events import (
     MarkersDue,
-    Stored,
-    Transaction,
-    TransactionState,
+    TransactionalIdExpired,
+    TransactionSet,
 )
+from penstock.coordination.transactions.transitions import Transaction, TransactionState
 from penstock.errors import Malformed
 from penstock.machine import JournalRecord
 from penstock.model import (
@@ -31,7 +30,7 @@ from penstock.model import (
     TopicPartition,
 )
 
-ONE = frozenset((TopicPartition("a", 1),))  # of several, the order is nobody's promise
+PARTITIONS = frozenset((TopicPartition("a", 1),))  # the order of several is not defined
 EMPTY = Transaction(
     "orders-1",
     ProducerId(1000),
@@ -46,7 +45,7 @@ ONGOING = replace(
     EMPTY,
     producer_epoch=ProducerEpoch(5),
     state=TransactionState.ONGOING,
-    partitions=ONE,
+    partitions=PARTITIONS,
     updated_at=Millis(1_700_000_000_001),
     started_at=Millis(1_700_000_000_000),
     client_version=2,
@@ -134,32 +133,32 @@ def test_the_key_is_the_transactional_id() -> None:
     assert read_key(write_key("größe")) == "größe"
 
 
-def test_a_tombstone_forgets_the_id() -> None:
-    record = write_event(Expired("orders-1"))
+def test_a_tombstone_removes_the_id() -> None:
+    record = write_event(TransactionalIdExpired("orders-1"))
     assert record == JournalRecord(write_key("orders-1"), None)
-    assert read_events(record) == (Expired("orders-1"),)
+    assert read_events(record) == (TransactionalIdExpired("orders-1"),)
 
 
-def test_versions_of_the_future_are_passed_over() -> None:
+def test_unknown_versions_are_skipped() -> None:
     assert read_events(JournalRecord(b"\x00\x01\x00\x01x", b"")) == ()
     assert read_events(JournalRecord(write_key("x"), b"\x00\x02rest")) == ()
 
 
-def test_an_unknown_tag_is_stepped_over() -> None:
+def test_an_unknown_tag_is_skipped() -> None:
     packed = write_value(replace(EMPTY, previous_producer_id=NO_PRODUCER))
     assert packed.endswith(b"\x00")
     tagged = packed[:-1] + b"\x01\x09\x03abc"
     assert read_value("orders-1", tagged) == replace(EMPTY, previous_producer_id=NO_PRODUCER)
 
 
-def test_soft_state_has_no_record() -> None:
+def test_a_note_has_no_record() -> None:
     with pytest.raises(AssertionError):
         write_event(MarkersDue("t", Millis(1)))
 
 
 @settings(deadline=None, max_examples=200)
 @given(cut=st.integers(0, 200), flipped=st.integers(0, 255), value=st.sampled_from([ONGOING]))
-def test_damaged_records_are_malformed_and_never_anything_else(
+def test_corrupt_records_raise_malformed_and_nothing_else(
     cut: int, flipped: int, value: Transaction
 ) -> None:
     packed = bytearray(write_value(value))
@@ -199,4 +198,4 @@ def test_what_is_written_is_read_back(
         partitions=partitions,
         state=state,
     )
-    assert read_events(write_event(Stored(transaction))) == (Stored(transaction),)
+    assert read_events(write_event(TransactionSet(transaction))) == (TransactionSet(transaction),)

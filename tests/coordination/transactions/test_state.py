@@ -1,4 +1,4 @@
-"""What holds for every history: replay of the compacted log is recovery, and queues stay small."""
+"""The state under any history: a compacted log replays to the same state, tables stay small."""
 
 from typing import Any, Protocol
 
@@ -6,31 +6,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.coordination.transactions import (
-    Filter,
     Transaction,
+    TransactionFilter,
     TransactionMachine,
-    Transactions,
     TransactionSettings,
+    TransactionsState,
     TransactionState,
     known_states,
 )
-from penstock.coordination.transactions.state import Expired, MarkersConfirmed, Stored, apply
+from penstock.coordination.transactions.apply import apply
+from penstock.coordination.transactions.events import (
+    MarkersConfirmed,
+    TransactionalIdExpired,
+    TransactionSet,
+)
+from penstock.coordination.transactions.validate import validate
 from penstock.model import Millis, Moment, ProducerEpoch, ProducerId, TopicPartition
 from tests.support.settings import default_settings
 
 NOW = Millis(1_000_000)
-ONE = frozenset((TopicPartition("a", 0),))
+PARTITIONS = frozenset((TopicPartition("a", 0),))
 
 
-class Desk(Protocol):
-    state: Transactions
+class Scenario(Protocol):
+    state: TransactionsState
     journal: Any
     runner: Any
-    said: list[str]
+    lines: list[str]
     now: Millis  # by the steady clock
     moment: Moment
 
-    def say(self, step: str) -> str: ...
+    def step(self, line: str) -> str: ...
 
 
 def transaction(
@@ -42,7 +48,7 @@ def transaction(
         ProducerEpoch(epoch),
         Millis(60_000),
         state,
-        frozenset() if state.is_settled else ONE,
+        frozenset() if state.is_ended else PARTITIONS,
         updated_at=NOW,
         started_at=Millis(started_at),
     )
@@ -50,7 +56,7 @@ def transaction(
 
 events = st.one_of(
     st.builds(
-        lambda name, state, epoch, started: Stored(
+        lambda name, state, epoch, started: TransactionSet(
             transaction(name, state, epoch=epoch, started_at=started)
         ),
         st.sampled_from("xyz"),
@@ -58,77 +64,83 @@ events = st.one_of(
         st.integers(0, 3),
         st.integers(NOW, NOW + 3),
     ),
-    st.builds(Expired, st.sampled_from("xyz")),
+    st.builds(TransactionalIdExpired, st.sampled_from("xyz")),
 )
 
 
 @settings(deadline=None, max_examples=200)
 @given(history=st.lists(events, max_size=40))
 def test_replaying_only_the_last_value_of_each_key_gives_the_same_state(
-    history: list[Stored | Expired],
+    history: list[TransactionSet | TransactionalIdExpired],
 ) -> None:
-    lived, recovered = Transactions(), Transactions()
-    last: dict[str, Stored | Expired] = {}
+    lived, recovered = TransactionsState(), TransactionsState()
+    last: dict[str, TransactionSet | TransactionalIdExpired] = {}
     for event in history:
         apply(lived, event)
-        apply(lived, event)  # the second time means the same
-        name = event.transactional_id if isinstance(event, Expired) else event[0].transactional_id
+        apply(lived, event)  # twice is as once
+        name = (
+            event.transactional_id
+            if isinstance(event, TransactionalIdExpired)
+            else event[0].transactional_id
+        )
         last.pop(name, None)
         last[name] = event
     for event in last.values():
         apply(recovered, event)
     assert recovered.by_id == lived.by_id
-    assert recovered.settled == lived.settled
+    assert recovered.ended == lived.ended
     assert recovered.unmarked == lived.unmarked
     machine = TransactionMachine(default_settings(TransactionSettings))
     assert machine.wake_at(recovered) == machine.wake_at(lived)
-    for name, found in lived.by_id.items():
-        queues = (name in lived.settled, name in lived.markers_due, found.state == 1)
-        assert sum(queues) == 1
+    validate(recovered)
+    validate(lived)
 
 
-def test_ended_transactions_leave_no_heap_of_deadlines() -> None:
-    state = Transactions()
-    apply(state, Stored(transaction("slow", TransactionState.ONGOING)))
+def test_the_deadlines_of_ended_transactions_are_dropped() -> None:
+    state = TransactionsState()
+    apply(state, TransactionSet(transaction("slow", TransactionState.ONGOING)))
     for number in range(1000):
         started = NOW + 1 + number
-        apply(state, Stored(transaction("quick", TransactionState.ONGOING, started_at=started)))
-        apply(state, Stored(transaction("quick", TransactionState.COMPLETE_COMMIT)))
+        apply(
+            state,
+            TransactionSet(transaction("quick", TransactionState.ONGOING, started_at=started)),
+        )
+        apply(state, TransactionSet(transaction("quick", TransactionState.COMPLETE_COMMIT)))
     assert len(state.deadlines) < 100
 
 
-def test_a_confirmation_of_another_epoch_says_nothing() -> None:
-    state = Transactions()
-    apply(state, Stored(transaction("t", TransactionState.PREPARE_COMMIT, epoch=5)))
-    apply(state, MarkersConfirmed("t", ProducerId(1), ProducerEpoch(4), ONE))
-    assert state.unmarked["t"] == ONE
-    apply(state, MarkersConfirmed("t", ProducerId(1), ProducerEpoch(5), ONE))
+def test_a_confirmation_of_another_epoch_is_ignored() -> None:
+    state = TransactionsState()
+    apply(state, TransactionSet(transaction("t", TransactionState.PREPARE_COMMIT, epoch=5)))
+    apply(state, MarkersConfirmed("t", ProducerId(1), ProducerEpoch(4), PARTITIONS))
+    assert state.unmarked["t"] == PARTITIONS
+    apply(state, MarkersConfirmed("t", ProducerId(1), ProducerEpoch(5), PARTITIONS))
     assert state.unmarked["t"] == set()
 
 
-def test_many_transactions_time_out_in_several_ticks(desk: Desk) -> None:
+def test_many_transactions_time_out_in_several_ticks(scenario: Scenario) -> None:
     for number in range(450):
-        desk.say(f"init t{number}")
-        desk.say(f"add t{number} {1000 + number}/0 a-0")
-    desk.now = Millis(desk.now + 60_000)
+        scenario.step(f"init t{number}")
+        scenario.step(f"add t{number} {1000 + number}/0 a-0")
+    scenario.now = Millis(scenario.now + 60_000)
     aborted = []
     for _ in range(3):
-        desk.said = []
-        desk.runner.tick(desk.moment)
-        aborted.append(sum("abort" in line for line in desk.said))
+        scenario.lines = []
+        scenario.runner.tick(scenario.moment)
+        aborted.append(sum("abort" in line for line in scenario.lines))
     assert sum(aborted) == 450
     assert max(aborted) == 200
 
 
-def test_filters_narrow_a_list() -> None:
+def test_a_filter_selects_transactions() -> None:
     ongoing = transaction("orders", TransactionState.ONGOING)
     states, unknown = known_states(["Ongoing", "Sleeping"])
     assert (states, unknown) == (frozenset((TransactionState.ONGOING,)), ("Sleeping",))
     later = Millis(NOW + 1000)
-    assert Filter().admits(ongoing, later)
-    assert Filter(states=states).admits(ongoing, later)
-    assert not Filter(has_unknown_states=True).admits(ongoing, later)
-    assert not Filter(producer_ids=frozenset((ProducerId(2),))).admits(ongoing, later)
-    assert Filter(longer_than_ms=Millis(999)).admits(ongoing, later)
-    assert not Filter(longer_than_ms=Millis(1000)).admits(ongoing, later)
-    assert not Filter(matches_id=lambda name: name == "bills").admits(ongoing, later)
+    assert TransactionFilter().admits(ongoing, later)
+    assert TransactionFilter(states=states).admits(ongoing, later)
+    assert not TransactionFilter(has_unknown_states=True).admits(ongoing, later)
+    assert not TransactionFilter(producer_ids=frozenset((ProducerId(2),))).admits(ongoing, later)
+    assert TransactionFilter(longer_than_ms=Millis(999)).admits(ongoing, later)
+    assert not TransactionFilter(longer_than_ms=Millis(1000)).admits(ongoing, later)
+    assert not TransactionFilter(matches_id=lambda name: name == "bills").admits(ongoing, later)

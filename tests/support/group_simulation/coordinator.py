@@ -5,11 +5,11 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from penstock.coordination.groups import GroupMachine, GroupSettings, Topic, TopicCatalogue
+from penstock.coordination.groups import GroupMachine, GroupSettings, TopicCatalogue, TopicInfo
 from penstock.coordination.groups.codec import offset_of
 from penstock.coordination.groups.commands import Command
 from penstock.coordination.groups.events import Event
-from penstock.coordination.groups.state import Group, Groups
+from penstock.coordination.groups.state import Group, GroupsState
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import CallerId, Deferred, Runner
 from penstock.model import Millis, Moment
@@ -20,7 +20,7 @@ GROUP: Final = "g"
 TOPIC: Final = "t"
 PARTITIONS: Final = 7
 TOPIC_ID: Final = UUID(int=7)
-TOPICS: Final = TopicCatalogue(1, {TOPIC: Topic(TOPIC_ID, PARTITIONS)}, {TOPIC_ID: TOPIC})
+TOPICS: Final = TopicCatalogue(1, {TOPIC: TopicInfo(TOPIC_ID, PARTITIONS)}, {TOPIC_ID: TOPIC})
 SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 20_000
 SETTINGS: Final = default_settings(GroupSettings, initial_rebalance_delay_ms=Millis(500))
@@ -40,7 +40,7 @@ class Coordinator:
         self._machine = GroupMachine(SETTINGS)
         self._runner = self._load()
 
-    def _load(self) -> Runner[Groups, Command, Event]:
+    def _load(self) -> Runner[GroupsState, Command, Event]:
         runner = Runner(self._machine)
         for record, mark in self._journal.records:
             runner.replay((record,), mark)

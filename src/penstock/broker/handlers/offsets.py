@@ -8,7 +8,8 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from penstock.broker.coordinators import OFFSETS_TOPIC, partition_of
+from penstock.broker.coordinators import partition_of
+from penstock.broker.group_coordinators import OFFSETS_TOPIC
 from penstock.broker.handler import (
     Answer,
     Answered,

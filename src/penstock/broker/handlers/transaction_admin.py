@@ -13,7 +13,7 @@ from kio.static.protocol import Entity
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.replies import when_all
 from penstock.broker.transaction_markers import write_marker
-from penstock.coordination.transactions import Filter, Transaction, known_states
+from penstock.coordination.transactions import Transaction, TransactionFilter, known_states
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import Millis, ProducerEpoch, ProducerId
@@ -64,7 +64,7 @@ def list_transactions(context: Context, request: Any) -> Answer:
     """All transactional ids of this broker that pass the filters."""
     states, unknown = known_states(request.state_filters)
     try:
-        wanted = Filter(
+        wanted = TransactionFilter(
             states=states,
             has_unknown_states=bool(unknown),
             producer_ids=frozenset(request.producer_id_filters),
@@ -90,7 +90,7 @@ def list_transactions(context: Context, request: Any) -> Answer:
         ]
         return _listed(context, unknown, transaction_states=rows)
 
-    return when_all(context.broker.transactions.list_ids(), answer)
+    return when_all(context.broker.transactions.list_transactions(), answer)
 
 
 def _listed(context: Context, unknown: tuple[str, ...], **fields: Any) -> Entity:

@@ -13,7 +13,7 @@ from kio.static.protocol import Entity
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
 from penstock.broker.handlers.replies import controller_of, when_all, when_decided
-from penstock.coordination.transactions import Missed, Missing, Producer
+from penstock.coordination.transactions import IfMissing, MissingPartitions, ProducerIdentity
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (
     NO_PRODUCER,
@@ -47,7 +47,7 @@ def init_producer_id(context: Context, request: Any) -> Answer:
     """A producer id and epoch: fresh for an idempotent producer, kept by its id for others."""
     transactions = context.broker.transactions
 
-    def answer(producer: Producer) -> Entity:
+    def answer(producer: ProducerIdentity) -> Entity:
         return _filled(
             context, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
         )
@@ -63,7 +63,7 @@ def init_producer_id(context: Context, request: Any) -> Answer:
     try:
         expected = _expected(request)
         if request.transactional_id is None:
-            return answer(Producer(transactions.producer_ids.take(), ProducerEpoch(0)))
+            return answer(ProducerIdentity(transactions.producer_ids.take(), ProducerEpoch(0)))
     except Refused as refusal:
         return refuse(refusal)
     timeout_ms = Millis(request.transaction_timeout // _MILLISECOND)
@@ -71,7 +71,7 @@ def init_producer_id(context: Context, request: Any) -> Answer:
     return when_decided(decided, answer, refuse)
 
 
-def _expected(request: Any) -> Producer | None:
+def _expected(request: Any) -> ProducerIdentity | None:
     """Who the producer believes to be, which it can say from version 3 on."""
     producer_id = getattr(request, "producer_id", NO_PRODUCER)
     producer_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
@@ -79,16 +79,16 @@ def _expected(request: Any) -> Producer | None:
         return None
     if producer_id == NO_PRODUCER or producer_epoch == NO_PRODUCER_EPOCH:
         raise Refused(ErrorCode.invalid_request, "a producer id goes with its epoch")
-    return Producer(ProducerId(producer_id), ProducerEpoch(producer_epoch))
+    return ProducerIdentity(ProducerId(producer_id), ProducerEpoch(producer_epoch))
 
 
 class _Addition(NamedTuple):
     """Partitions that a transaction should have, whichever version asks."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     topics: Any
-    missing: Missing
+    if_missing: IfMissing
     client_version: int
 
 
@@ -116,16 +116,18 @@ def add_partitions_to_txn(context: Context, request: Any) -> Answer:
 
 def _additions(context: Context, request: Any) -> list[_Addition]:
     if context.api_version < _BATCHES_FROM:
-        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        producer = ProducerIdentity(
+            request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+        )
         topics = request.v3_and_below_topics
         transactional_id = request.v3_and_below_transactional_id
-        return [_Addition(transactional_id, producer, topics, Missing.ADD, client_version=0)]
+        return [_Addition(transactional_id, producer, topics, IfMissing.ADD, client_version=0)]
     return [
         _Addition(
             entry.transactional_id,
-            Producer(entry.producer_id, entry.producer_epoch),
+            ProducerIdentity(entry.producer_id, entry.producer_epoch),
             entry.topics,
-            Missing.REFUSE if entry.verify_only else Missing.ADD,
+            IfMissing.REFUSE if entry.verify_only else IfMissing.ADD,
             client_version=2,
         )
         for entry in request.transactions
@@ -141,7 +143,7 @@ def _ask_to_add(context: Context, addition: _Addition) -> object:
         addition.transactional_id,
         addition.producer,
         wanted,
-        missing=addition.missing,
+        if_missing=addition.if_missing,
         client_version=addition.client_version,
     )
 
@@ -190,7 +192,7 @@ def _partition_code(context: Context, target: TopicPartition, result: Any) -> Er
                 if is_unknown
                 else ErrorCode.operation_not_attempted
             )
-        case Missed(partitions) if target in partitions:
+        case MissingPartitions(partitions) if target in partitions:
             knows_abortable = context.api_version >= _KNOWS_ABORTABLE_FROM
             return (
                 ErrorCode.transaction_abortable if knows_abortable else ErrorCode.invalid_txn_state
@@ -208,7 +210,7 @@ def add_offsets_to_txn(context: Context, request: Any) -> Answer:
     target = TopicPartition(OFFSETS_TOPIC, partition_of(request.group_id, len(offsets.partitions)))
     decided = context.broker.transactions.add_partitions(
         request.transactional_id,
-        Producer(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+        ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         (target,),
     )
     return when_decided(
@@ -222,7 +224,7 @@ def end_txn(context: Context, request: Any) -> Answer:
     """Commit or abort. From version 5 on each end raises the producer's epoch."""
     decided = context.broker.transactions.end(
         request.transactional_id,
-        Producer(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+        ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         commit=request.committed,
         raises_epoch=context.api_version >= _RAISES_EPOCH_FROM,
     )

@@ -89,7 +89,7 @@ def decide_elect_leaders(state: ClusterState, command: ElectLeaders) -> Outcome[
 def _elected(partition: PartitionState, *, unclean: bool) -> NodeId:
     preferred = partition.replicas[0]
     if unclean or partition.leader == preferred:
-        # the controller elects a leader for a partition without one by itself
+        # a partition without a leader gets one without a request
         raise Refused(ErrorCode.election_not_needed, "The partition has a leader it can keep.")
     if preferred not in partition.isr:
         raise Refused(

@@ -2,6 +2,13 @@
 
 from penstock.coordination.groups.machine import GroupMachine
 from penstock.coordination.groups.settings import GroupSettings
-from penstock.coordination.groups.state import NO_TOPICS, Topic, TopicCatalogue
+from penstock.coordination.groups.state import NO_TOPICS, GroupsState, TopicCatalogue, TopicInfo
 
-__all__ = ["NO_TOPICS", "GroupMachine", "GroupSettings", "Topic", "TopicCatalogue"]
+__all__ = [
+    "NO_TOPICS",
+    "GroupMachine",
+    "GroupSettings",
+    "GroupsState",
+    "TopicCatalogue",
+    "TopicInfo",
+]

@@ -37,14 +37,14 @@ from penstock.coordination.groups.state import (
     ClassicState,
     ConsumerGroup,
     ConsumerMember,
-    Groups,
+    GroupsState,
     PartitionKey,
     PendingOffset,
 )
 from penstock.coordination.groups.subscriptions import subscribed_topics
 
 
-def apply_event(state: Groups, event: Event) -> None:
+def apply_event(state: GroupsState, event: Event) -> None:
     """Change the state by one event or note."""
     _APPLY[type(event)](state, event)
 
@@ -52,7 +52,7 @@ def apply_event(state: Groups, event: Event) -> None:
 # Offsets
 
 
-def _apply_offset(state: Groups, event: OffsetSet) -> None:
+def _apply_offset(state: GroupsState, event: OffsetSet) -> None:
     group_id, topic, partition, value = event
     if group_id in state.unstable:
         _outrun(state, group_id, (topic, partition))
@@ -68,21 +68,21 @@ def _apply_offset(state: Groups, event: OffsetSet) -> None:
             state.replayed.clear()  # it may hold what was deleted now
 
 
-def replay_place(state: Groups, key: bytes) -> tuple[dict[PartitionKey, bytes], str]:
+def replay_place(state: GroupsState, key: bytes) -> tuple[dict[PartitionKey, bytes], str]:
     """Where plain commits under such keys go: decoded once for all partitions of a topic."""
     group_id, topic, _ = read_offset_key(key)
     place = state.replayed[key[:-4]] = (state.offsets.setdefault(group_id, {}), topic)
     return place
 
 
-def _outrun(state: Groups, group_id: str, partition: PartitionKey) -> None:
+def _outrun(state: GroupsState, group_id: str, partition: PartitionKey) -> None:
     for held in state.pending.values():
         pending = held.get((group_id, partition))
         if pending is not None:
             held[group_id, partition] = pending._replace(is_outrun=True)
 
 
-def _apply_pending(state: Groups, event: PendingOffsetSet) -> None:
+def _apply_pending(state: GroupsState, event: PendingOffsetSet) -> None:
     partition = (event.topic, event.partition)
     held = state.pending.setdefault(event.producer_id, {})
     if (event.group_id, partition) not in held:
@@ -91,7 +91,7 @@ def _apply_pending(state: Groups, event: PendingOffsetSet) -> None:
     held[event.group_id, partition] = PendingOffset(event.value)
 
 
-def _apply_transaction_end(state: Groups, event: TransactionEnded) -> None:
+def _apply_transaction_end(state: GroupsState, event: TransactionEnded) -> None:
     for (group_id, partition), pending in state.pending.pop(event.producer_id, {}).items():
         unstable = state.unstable[group_id]
         unstable[partition] -= 1
@@ -106,7 +106,7 @@ def _apply_transaction_end(state: Groups, event: TransactionEnded) -> None:
 # Classic groups
 
 
-def _apply_classic(state: Groups, event: ClassicGroupSet) -> None:
+def _apply_classic(state: GroupsState, event: ClassicGroupSet) -> None:
     if event.stored is not None:
         state.groups[event.group_id] = restore_classic(event.group_id, event.stored)
     elif isinstance(state.groups.get(event.group_id), ClassicGroup):
@@ -142,7 +142,7 @@ def restore_classic(group_id: str, stored: StoredGroup) -> ClassicGroup:
     return group
 
 
-def _apply_held(state: Groups, note: ClassicGroupHeld) -> None:
+def _apply_held(state: GroupsState, note: ClassicGroupHeld) -> None:
     if note.group is not None:
         state.groups[note.group_id] = note.group
     else:
@@ -152,19 +152,19 @@ def _apply_held(state: Groups, note: ClassicGroupHeld) -> None:
 # Groups of the consumer protocol
 
 
-def _consumer_group(state: Groups, group_id: str) -> ConsumerGroup:
+def _consumer_group(state: GroupsState, group_id: str) -> ConsumerGroup:
     group = state.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         group = state.groups[group_id] = ConsumerGroup(group_id)
     return group
 
 
-def _known_group(state: Groups, group_id: str) -> ConsumerGroup | None:
+def _known_group(state: GroupsState, group_id: str) -> ConsumerGroup | None:
     group = state.groups.get(group_id)
     return group if isinstance(group, ConsumerGroup) else None
 
 
-def _apply_group_epoch(state: Groups, event: GroupEpochSet) -> None:
+def _apply_group_epoch(state: GroupsState, event: GroupEpochSet) -> None:
     if event.epoch is not None:
         group = _consumer_group(state, event.group_id)
         group.epoch, group.metadata_hash = event.epoch, event.metadata_hash
@@ -172,7 +172,7 @@ def _apply_group_epoch(state: Groups, event: GroupEpochSet) -> None:
         del state.groups[event.group_id]
 
 
-def _apply_subscription(state: Groups, event: SubscriptionSet) -> None:
+def _apply_subscription(state: GroupsState, event: SubscriptionSet) -> None:
     if event.subscription is not None:
         change_member(_consumer_group(state, event.group_id), event)
     elif (group := _known_group(state, event.group_id)) is not None:
@@ -196,21 +196,21 @@ def change_member(group: ConsumerGroup, event: SubscriptionSet) -> None:
         group.static[event.subscription.instance_id] = event.member_id
 
 
-def _apply_target_epoch(state: Groups, event: TargetEpochSet) -> None:
+def _apply_target_epoch(state: GroupsState, event: TargetEpochSet) -> None:
     if event.epoch is not None:
         _consumer_group(state, event.group_id).target_epoch = event.epoch
     elif (group := _known_group(state, event.group_id)) is not None:
         group.target_epoch = 0
 
 
-def _apply_target(state: Groups, event: TargetSet) -> None:
+def _apply_target(state: GroupsState, event: TargetSet) -> None:
     if event.assignment is not None:
         _consumer_group(state, event.group_id).targets[event.member_id] = event.assignment
     elif (group := _known_group(state, event.group_id)) is not None:
         group.targets.pop(event.member_id, None)
 
 
-def _apply_current(state: Groups, event: CurrentSet) -> None:
+def _apply_current(state: GroupsState, event: CurrentSet) -> None:
     if event.current is not None:
         change_current(_consumer_group(state, event.group_id), event.member_id, event.current)
     elif (group := _known_group(state, event.group_id)) is not None:
@@ -242,14 +242,14 @@ def _disown(group: ConsumerGroup, member: ConsumerMember) -> None:
                     del group.owners[topic_id, partition]
 
 
-def _apply_regex(state: Groups, event: RegexSet) -> None:
+def _apply_regex(state: GroupsState, event: RegexSet) -> None:
     if event.resolved is not None:
         _consumer_group(state, event.group_id).regexes[event.regex] = event.resolved
     elif (group := _known_group(state, event.group_id)) is not None:
         group.regexes.pop(event.regex, None)
 
 
-def _apply_topics_seen(state: Groups, note: TopicsSeen) -> None:
+def _apply_topics_seen(state: GroupsState, note: TopicsSeen) -> None:
     if (group := _known_group(state, note.group_id)) is not None:
         group.topics = note.topics
 
@@ -257,20 +257,20 @@ def _apply_topics_seen(state: Groups, note: TopicsSeen) -> None:
 # Time
 
 
-def _apply_timer(state: Groups, note: TimerSet) -> None:
+def _apply_timer(state: GroupsState, note: TimerSet) -> None:
     state.timers.put(note.key, note.at)
 
 
-def _apply_time(state: Groups, note: TimersAdvanced) -> None:
+def _apply_time(state: GroupsState, note: TimersAdvanced) -> None:
     state.timers.advance(note.now)
 
 
-def _apply_awake(state: Groups, note: Awake) -> None:
+def _apply_awake(state: GroupsState, note: Awake) -> None:
     state.is_awake = True
     state.replayed.clear()
 
 
-_APPLY: Final[dict[type, Callable[[Groups, Any], None]]] = {
+_APPLY: Final[dict[type, Callable[[GroupsState, Any], None]]] = {
     OffsetSet: _apply_offset,
     PendingOffsetSet: _apply_pending,
     TransactionEnded: _apply_transaction_end,

@@ -35,7 +35,7 @@ from penstock.coordination.groups.state import (
     LEFT_FOR_A_WHILE,
     ConsumerGroup,
     ConsumerMember,
-    Groups,
+    GroupsState,
     TopicCatalogue,
     free_of,
 )
@@ -62,7 +62,7 @@ class ConsumerDraft:
     __slots__ = ("_scratch", "events", "group_id", "notes", "now", "replies", "settings")
 
     def __init__(self, group: ConsumerGroup, settings: GroupSettings, now: Moment) -> None:
-        self._scratch = Groups()
+        self._scratch = GroupsState()
         self._scratch.groups[group.group_id] = group.copy()
         self.group_id = group.group_id
         self.settings = settings

@@ -21,19 +21,19 @@ from penstock.coordination.groups.state import (
     ClassicGroup,
     ClassicState,
     ConsumerGroup,
-    Groups,
+    GroupsState,
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome, Reply
 
 
-def decide_list(state: Groups, command: ListGroups) -> Outcome[Event]:
+def decide_list(state: GroupsState, command: ListGroups) -> Outcome[Event]:
     """A row for every group."""
     rows = tuple(_row(state, group_id) for group_id in state.group_ids())
     return Outcome(replies=(Reply(command.caller, Listed(rows)),))
 
 
-def _row(state: Groups, group_id: str) -> ListedGroup:
+def _row(state: GroupsState, group_id: str) -> ListedGroup:
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state_name, "consumer")
@@ -42,7 +42,7 @@ def _row(state: Groups, group_id: str) -> ListedGroup:
     return ListedGroup(group_id, group.protocol_type or "", group.state.value, "classic")
 
 
-def decide_describe(state: Groups, command: DescribeGroup) -> Outcome[Event]:
+def decide_describe(state: GroupsState, command: DescribeGroup) -> Outcome[Event]:
     """The group itself: the shell only reads it, and shows it in the shape it was asked for."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
@@ -58,7 +58,7 @@ def not_found(group_id: str) -> Refused:
     return Refused(ErrorCode.group_id_not_found, f"there is no group {group_id!r}")
 
 
-def decide_delete_group(state: Groups, command: DeleteGroup) -> Outcome[Event]:
+def decide_delete_group(state: GroupsState, command: DeleteGroup) -> Outcome[Event]:
     """Forget a group that nobody is in."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
@@ -83,7 +83,7 @@ def _is_gathering(group: ClassicGroup | ConsumerGroup) -> bool:
     return isinstance(group, ClassicGroup) and group.state is ClassicState.PREPARING
 
 
-def group_tombstones(state: Groups, group_id: str) -> list[Event]:
+def group_tombstones(state: GroupsState, group_id: str) -> list[Event]:
     """The records of a group without members go."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):

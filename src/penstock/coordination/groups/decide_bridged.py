@@ -45,7 +45,7 @@ from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerGroup,
     ConsumerMember,
-    Groups,
+    GroupsState,
     TopicCatalogue,
     free_of,
 )
@@ -190,7 +190,7 @@ def _joined(member_id: str, epoch: int, protocol: str) -> Joined:
 
 
 def decide_classic_sync(
-    state: Groups, group: ConsumerGroup, command: Sync, now: Moment
+    state: GroupsState, group: ConsumerGroup, command: Sync, now: Moment
 ) -> Outcome[Event]:
     """What the member has, in the words of the classic protocol."""
     member = _known(group, command.member_id, command.instance_id)
@@ -222,7 +222,7 @@ def _packed(member: ConsumerMember, topics: TopicCatalogue, version: int) -> byt
 
 
 def decide_classic_beat(
-    state: Groups, group: ConsumerGroup, command: Beat, now: Moment
+    state: GroupsState, group: ConsumerGroup, command: Beat, now: Moment
 ) -> Outcome[Event]:
     """A classic member is alive; it is told to join again when its assignment must change."""
     member = _known(group, command.member_id, command.instance_id)
@@ -250,7 +250,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _told_to_rejoin(
-    state: Groups,
+    state: GroupsState,
     group: ConsumerGroup,
     member: ConsumerMember,
     caller: CallerId,

@@ -24,7 +24,7 @@ from penstock.coordination.groups.state import (
     ClassicState,
     ConsumerGroup,
     Group,
-    Groups,
+    GroupsState,
 )
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome
@@ -32,7 +32,7 @@ from penstock.model import Moment
 
 
 def decide_join(
-    state: Groups, command: Join, settings: GroupSettings, now: Moment
+    state: GroupsState, command: Join, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Take a member in, or back. The answer comes when the rebalance completes."""
     check_group_id(command.group_id)

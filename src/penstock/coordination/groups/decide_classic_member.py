@@ -22,7 +22,7 @@ from penstock.coordination.groups.state import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
-    Groups,
+    GroupsState,
 )
 from penstock.coordination.groups.timers import TimerKey
 from penstock.errors import ErrorCode, Refused
@@ -30,7 +30,7 @@ from penstock.machine import Outcome, Reply
 from penstock.model import Millis, Moment
 
 
-def classic_group(state: Groups, group_id: str, member_id: str) -> ClassicGroup:
+def classic_group(state: GroupsState, group_id: str, member_id: str) -> ClassicGroup:
     """The group a member speaks of."""
     check_group_id(group_id)
     group = state.groups.get(group_id)
@@ -52,7 +52,7 @@ def member_of_generation(
 
 
 def decide_sync(
-    state: Groups, command: Sync, settings: GroupSettings, now: Moment
+    state: GroupsState, command: Sync, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """A member asks for its assignment; the leader's question carries everybody's."""
     group = classic_group(state, command.group_id, command.member_id)
@@ -91,7 +91,7 @@ def _take_assignment(draft: Draft, command: Sync) -> None:
 
 
 def decide_beat(
-    state: Groups, command: Beat, settings: GroupSettings, now: Moment
+    state: GroupsState, command: Beat, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """A member is alive; it is told when it must join again."""
     group = classic_group(state, command.group_id, command.member_id)
@@ -105,7 +105,7 @@ def decide_beat(
 
 
 def decide_leave(
-    state: Groups, command: Leave, settings: GroupSettings, now: Moment
+    state: GroupsState, command: Leave, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Members go: each is answered for itself, and the rest rebalance once."""
     check_group_id(command.group_id)

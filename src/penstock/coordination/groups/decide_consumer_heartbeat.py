@@ -32,7 +32,7 @@ from penstock.coordination.groups.state import (
     ClassicState,
     ConsumerGroup,
     ConsumerMember,
-    Groups,
+    GroupsState,
 )
 from penstock.coordination.groups.subscriptions import check_regex
 from penstock.errors import ErrorCode, Refused
@@ -44,7 +44,7 @@ LEAVES = -1
 
 
 def decide_consumer_beat(
-    state: Groups, command: ConsumerBeat, settings: GroupSettings, now: Moment
+    state: GroupsState, command: ConsumerBeat, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Join, live, change, reconcile or leave."""
     group = state.groups.get(command.group_id)

@@ -33,7 +33,7 @@ from penstock.coordination.groups.state import (
     ClassicGroup,
     ClassicState,
     ConsumerGroup,
-    Groups,
+    GroupsState,
     PartitionKey,
 )
 from penstock.coordination.groups.timers import TimerKey
@@ -46,7 +46,7 @@ _TAKEN: Final = Committed((ErrorCode.none,))  # a commit of one offset, as most 
 
 
 def decide_commit(
-    state: Groups, command: CommitOffsets, settings: GroupSettings, now: Moment
+    state: GroupsState, command: CommitOffsets, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Store what may be stored; each offset gets its own code."""
     check_group_id(command.group_id)
@@ -81,7 +81,7 @@ def decide_commit(
 
 
 def _codes(
-    state: Groups, command: CommitOffsets, settings: GroupSettings, stale: StoredCurrent | None
+    state: GroupsState, command: CommitOffsets, settings: GroupSettings, stale: StoredCurrent | None
 ) -> list[ErrorCode]:
     committed = state.offsets.get(command.group_id, {}) if command.is_monotonic else None
     codes = [_refusal(offset, settings, stale, command) for offset in command.offsets]
@@ -127,7 +127,7 @@ def _backward(offset: OffsetToCommit, committed: dict[PartitionKey, bytes]) -> E
     return ErrorCode.none
 
 
-def _check_simple(state: Groups, command: CommitOffsets) -> None:
+def _check_simple(state: GroupsState, command: CommitOffsets) -> None:
     """A group without members: unknown, or known by what was committed alone."""
     if command.generation < 0:
         return
@@ -186,7 +186,7 @@ def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurre
     raise Refused(code, f"the member is at epoch {epoch}")
 
 
-def decide_fetch(state: Groups, command: FetchOffsets) -> Outcome[Event]:
+def decide_fetch(state: GroupsState, command: FetchOffsets) -> Outcome[Event]:
     """Where the group is; -1 where it has committed nothing."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
@@ -223,7 +223,7 @@ def _fetched(key: PartitionKey, value: bytes | None) -> FetchedOffset:
     )
 
 
-def decide_delete_offsets(state: Groups, command: DeleteOffsets) -> Outcome[Event]:
+def decide_delete_offsets(state: GroupsState, command: DeleteOffsets) -> Outcome[Event]:
     """Forget offsets, except of topics somebody in the group is subscribed to."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
@@ -251,7 +251,7 @@ def decide_delete_offsets(state: Groups, command: DeleteOffsets) -> Outcome[Even
     return Outcome(events=events, replies=(Reply(command.caller, Committed(codes)),))
 
 
-def decide_drop_topics(state: Groups, command: DropTopics) -> Outcome[Event]:
+def decide_drop_topics(state: GroupsState, command: DropTopics) -> Outcome[Event]:
     """Topics are gone: what was committed in them would mislead their namesakes."""
     events = tuple(
         OffsetSet(group_id, *key, None)
@@ -263,7 +263,7 @@ def decide_drop_topics(state: Groups, command: DropTopics) -> Outcome[Event]:
 
 
 def expired_offsets(
-    state: Groups, group_id: str, settings: GroupSettings, now: Moment
+    state: GroupsState, group_id: str, settings: GroupSettings, now: Moment
 ) -> tuple[Event, ...]:
     """Tombstones for what the group has not used for too long. Never what it may still need.
 

@@ -78,7 +78,12 @@ from penstock.coordination.groups.events import (
 )
 from penstock.coordination.groups.protocol_switch import remove_or_downgrade
 from penstock.coordination.groups.settings import GroupSettings
-from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Groups
+from penstock.coordination.groups.state import (
+    ClassicGroup,
+    ClassicState,
+    ConsumerGroup,
+    GroupsState,
+)
 from penstock.coordination.groups.timers import TimerKey
 from penstock.coordination.groups.validate import validate
 from penstock.machine import JournalRecord, Outcome, TransactionMark
@@ -92,7 +97,7 @@ class GroupMachine:
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self._rules: dict[type, Callable[[Groups, Any, Moment], Outcome[Event]]] = {
+        self._rules: dict[type, Callable[[GroupsState, Any, Moment], Outcome[Event]]] = {
             Join: self._join,
             Sync: self._sync,
             Beat: self._beat,
@@ -107,35 +112,35 @@ class GroupMachine:
             DescribeGroup: lambda s, c, now: decide_describe(s, c),
         }
 
-    def fresh(self) -> Groups:
+    def fresh(self) -> GroupsState:
         """Nobody has joined and nothing is committed."""
-        return Groups()
+        return GroupsState()
 
-    def decide(self, state: Groups, command: Command, now: Moment) -> Outcome[Event]:
+    def decide(self, state: GroupsState, command: Command, now: Moment) -> Outcome[Event]:
         """All rules, by kind of command."""
         return self._rules[type(command)](state, command, now)
 
     # What classic members ask goes to the rules of the group they are in.
 
-    def _join(self, state: Groups, command: Join, now: Moment) -> Outcome[Event]:
+    def _join(self, state: GroupsState, command: Join, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             return decide_classic_join(group, command, self.settings, now)
         return decide_join(state, command, self.settings, now)
 
-    def _sync(self, state: Groups, command: Sync, now: Moment) -> Outcome[Event]:
+    def _sync(self, state: GroupsState, command: Sync, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return decide_classic_sync(state, group, command, now)
         return decide_sync(state, command, self.settings, now)
 
-    def _beat(self, state: Groups, command: Beat, now: Moment) -> Outcome[Event]:
+    def _beat(self, state: GroupsState, command: Beat, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return decide_classic_beat(state, group, command, now)
         return decide_beat(state, command, self.settings, now)
 
-    def _leave(self, state: Groups, command: Leave, now: Moment) -> Outcome[Event]:
+    def _leave(self, state: GroupsState, command: Leave, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return decide_classic_leave(group, command, self.settings, now)
@@ -147,11 +152,11 @@ class GroupMachine:
     read_events = staticmethod(read_events)
     validate = staticmethod(validate)
 
-    def wake_at(self, state: Groups) -> Millis | None:
+    def wake_at(self, state: GroupsState) -> Millis | None:
         """At once after the log was read; then when something is due."""
         return state.timers.wake_at() if state.is_awake else Millis(0)
 
-    def tick(self, state: Groups, now: Moment) -> Outcome[Event]:
+    def tick(self, state: GroupsState, now: Moment) -> Outcome[Event]:
         """The first thing that is due; the rest follows in the next tick, which is at once.
 
         One at a time, because each may change what the others mean.
@@ -167,7 +172,7 @@ class GroupMachine:
             events=outcome.events, notes=(dropped, *outcome.notes), replies=outcome.replies
         )
 
-    def _on_due(self, state: Groups, key: TimerKey, now: Moment) -> Outcome[Event]:
+    def _on_due(self, state: GroupsState, key: TimerKey, now: Moment) -> Outcome[Event]:
         if key == EXPIRY:
             return _expire(state, self.settings, now)
         group = state.groups.get(key.group_id)
@@ -179,7 +184,7 @@ class GroupMachine:
 
     def replay_batch(
         self,
-        state: Groups,
+        state: GroupsState,
         records: Sequence[tuple[bytes | None, bytes | None]],
         mark: TransactionMark | None,
     ) -> None:
@@ -201,7 +206,7 @@ class GroupMachine:
         return TransactionEnded(producer_id, is_commit)
 
 
-def _wake(state: Groups, settings: GroupSettings, now: Moment) -> Outcome[Event]:
+def _wake(state: GroupsState, settings: GroupSettings, now: Moment) -> Outcome[Event]:
     """Every member has a whole session from now; a revocation its whole time."""
     notes: list[Event] = [
         Awake(),
@@ -240,7 +245,7 @@ def _wake_consumer(group: ConsumerGroup, settings: GroupSettings, now: Moment) -
 
 
 def _on_classic_due(
-    state: Groups, group: ClassicGroup, key: TimerKey, settings: GroupSettings, now: Moment
+    state: GroupsState, group: ClassicGroup, key: TimerKey, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     draft = Draft(group.copy(), settings, now)
     if key.kind == SESSION:
@@ -268,7 +273,7 @@ def _on_consumer_due(
     return remove_or_downgrade(group, [key.member_id], settings, now)
 
 
-def _expire(state: Groups, settings: GroupSettings, now: Moment) -> Outcome[Event]:
+def _expire(state: GroupsState, settings: GroupSettings, now: Moment) -> Outcome[Event]:
     """Old offsets go, and with its last offset an empty group."""
     events: list[Event] = []
     notes: list[Event] = [
@@ -285,7 +290,7 @@ def _expire(state: Groups, settings: GroupSettings, now: Moment) -> Outcome[Even
     return Outcome(events=tuple(events), notes=tuple(notes))
 
 
-def _is_over(state: Groups, group_id: str) -> bool:
+def _is_over(state: GroupsState, group_id: str) -> bool:
     group = state.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         return group.state is ClassicState.EMPTY and not group.pending

@@ -124,7 +124,7 @@ class ClassicGroup:
         )
 
 
-class Topic(NamedTuple):
+class TopicInfo(NamedTuple):
     """What an assignor must know of a topic."""
 
     topic_id: UUID
@@ -135,7 +135,7 @@ class TopicCatalogue(NamedTuple):
     """The topics of the cluster at one moment; `version` grows whenever they change."""
 
     version: int
-    by_name: Mapping[str, Topic]
+    by_name: Mapping[str, TopicInfo]
     names: Mapping[UUID, str]
 
 
@@ -236,7 +236,7 @@ class PendingOffset(NamedTuple):
 PartitionKey = tuple[str, int]  # topic, partition
 
 
-class Groups:
+class GroupsState:
     """The state of one coordinator: one partition of `__consumer_offsets`."""
 
     __slots__ = ("groups", "is_awake", "offsets", "pending", "replayed", "timers", "unstable")

@@ -10,13 +10,13 @@ from penstock.coordination.groups.state import (
     ClassicGroup,
     ClassicState,
     ConsumerGroup,
-    Groups,
+    GroupsState,
     PartitionKey,
 )
 from penstock.coordination.groups.timers import TimerKey
 
 
-def validate(state: Groups) -> None:
+def validate(state: GroupsState) -> None:
     """Assert what must be true after each command, tick, marker, and after loading."""
     assert all(state.offsets.values()), "a group without offsets has no entry"
     _validate_pending(state)
@@ -32,7 +32,7 @@ def validate(state: Groups) -> None:
                 assert deadline is not None, f"the session of {member_id} never ends"
 
 
-def _validate_pending(state: Groups) -> None:
+def _validate_pending(state: GroupsState) -> None:
     held: dict[str, Counter[PartitionKey]] = {}
     for pending in state.pending.values():
         for group_id, partition in pending:

@@ -1,50 +1,48 @@
-"""The transaction coordinator: a machine over `__transaction_state`. See `machine` and `rules`."""
+"""The transaction coordinator: a machine over `__transaction_state`. Pure."""
 
 from penstock.coordination.transactions.commands import (
     AbortTimedOut,
     AddPartitions,
     Command,
-    Describe,
+    DescribeTransaction,
     EndTransaction,
+    IfMissing,
     InitProducer,
-    ListIds,
+    ListTransactions,
     MarkersWritten,
-    Missed,
-    Missing,
-    Producer,
-    WantProducerId,
+    MissingPartitions,
+    ProducerIdentity,
+    RequestProducerId,
     WriteMarkers,
 )
 from penstock.coordination.transactions.decide_transactions import needs_producer_id
-from penstock.coordination.transactions.machine import Filter, TransactionMachine, known_states
+from penstock.coordination.transactions.events import Event
+from penstock.coordination.transactions.machine import TransactionMachine
 from penstock.coordination.transactions.settings import TransactionSettings
-from penstock.coordination.transactions.state import (
-    Event,
-    Transaction,
-    Transactions,
-    TransactionState,
-)
+from penstock.coordination.transactions.state import TransactionsState
+from penstock.coordination.transactions.transaction_filter import TransactionFilter, known_states
+from penstock.coordination.transactions.transitions import Transaction, TransactionState
 
 __all__ = [
     "AbortTimedOut",
     "AddPartitions",
     "Command",
-    "Describe",
+    "DescribeTransaction",
     "EndTransaction",
     "Event",
-    "Filter",
+    "IfMissing",
     "InitProducer",
-    "ListIds",
+    "ListTransactions",
     "MarkersWritten",
-    "Missed",
-    "Missing",
-    "Producer",
+    "MissingPartitions",
+    "ProducerIdentity",
+    "RequestProducerId",
     "Transaction",
+    "TransactionFilter",
     "TransactionMachine",
     "TransactionSettings",
     "TransactionState",
-    "Transactions",
-    "WantProducerId",
+    "TransactionsState",
     "WriteMarkers",
     "known_states",
     "needs_producer_id",

@@ -2,20 +2,19 @@
 
 A key names a transactional id; a value is the whole metadata of one, version 0 (classic fields) or
 1 (compact fields, tags at the end). Both are read; version 1 is written, as by a Kafka 4 cluster
-with transaction.version 2. A tombstone forgets the id. Keys and values of versions that nobody
-knows yet are passed over.
+with transaction.version 2. A tombstone removes the id. Keys and values of unknown versions are
+skipped.
 """
 
 from struct import Struct, error
 from typing import Final
 
-from penstock.coordination.transactions.state import (
+from penstock.coordination.transactions.events import (
     Event,
-    Expired,
-    Stored,
-    Transaction,
-    TransactionState,
+    TransactionalIdExpired,
+    TransactionSet,
 )
+from penstock.coordination.transactions.transitions import Transaction, TransactionState
 from penstock.errors import Malformed
 from penstock.machine import JournalRecord
 from penstock.model import (
@@ -63,32 +62,34 @@ def write_key(transactional_id: str) -> bytes:
 
 
 def read_key(key: bytes) -> str | None:
-    """The transactional id of a key; None for a version nobody knows yet."""
+    """The transactional id of a key; None for an unknown version."""
     try:
         version, length = _KEY.unpack_from(key)
     except error:
-        raise Malformed("the key of a transaction record is cut short", 0) from None
+        raise Malformed("the key of a transaction record is truncated", 0) from None
     return None if version != 0 else _text(key, _KEY.size, length)
 
 
 def write_event(event: Event) -> JournalRecord:
-    """A hard event as the log stores it."""
-    if isinstance(event, Expired):
+    """A durable event as the log stores it."""
+    if isinstance(event, TransactionalIdExpired):
         return JournalRecord(write_key(event.transactional_id), None)
-    assert isinstance(event, Stored), f"{type(event).__name__} is soft: it is never logged"
+    assert isinstance(event, TransactionSet), (
+        f"{type(event).__name__} is a note: it is never logged"
+    )
     transaction = event.transaction
     return JournalRecord(write_key(transaction.transactional_id), write_value(transaction))
 
 
 def read_events(record: JournalRecord) -> tuple[Event, ...]:
-    """What a stored record says; nothing for versions nobody knows yet."""
+    """The events a stored record stands for; none for an unknown version."""
     transactional_id = read_key(record.key)
     if transactional_id is None:
         return ()
     if record.value is None:
-        return (Expired(transactional_id),)
+        return (TransactionalIdExpired(transactional_id),)
     transaction = read_value(transactional_id, record.value)
-    return () if transaction is None else (Stored(transaction),)
+    return () if transaction is None else (TransactionSet(transaction),)
 
 
 def write_value(transaction: Transaction) -> bytes:
@@ -144,14 +145,14 @@ def _packed_tags(transaction: Transaction) -> bytes:
 
 
 def read_value(transactional_id: str, value: bytes) -> Transaction | None:
-    """The metadata a value holds; None for a version nobody knows yet."""
+    """The metadata a value holds; None for an unknown version."""
     try:
         (version,) = _VERSION.unpack_from(value)
         if version not in (0, 1):
             return None
         return _read_known_value(transactional_id, value, is_compact=version == 1)
     except (error, ValueError):
-        raise Malformed(f"the record of {transactional_id!r} is damaged", 0) from None
+        raise Malformed(f"the record of {transactional_id!r} is corrupt", 0) from None
 
 
 def _read_known_value(transactional_id: str, value: bytes, *, is_compact: bool) -> Transaction:
@@ -228,7 +229,7 @@ def _read_tags(value: bytes, position: int) -> tuple[dict[int, bytes], int]:
 
 def _text(packed: bytes, position: int, length: int) -> str:
     if length < 0 or position + length > len(packed):
-        raise Malformed("a name in a transaction record is cut short", position)
+        raise Malformed("a name in a transaction record is truncated", position)
     try:
         return packed[position : position + length].decode()
     except UnicodeDecodeError:

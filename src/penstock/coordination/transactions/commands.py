@@ -1,7 +1,7 @@
-"""What a transaction coordinator is asked, what it answers, and what it sends.
+"""The commands of a transaction coordinator, its replies, and the messages it sends.
 
-A command carries the producer id that the shell minted for it, where one may be needed; see
-`needs_producer_id` in `rules`.
+A command carries the producer id that the shell got for it, where one may be needed; see
+`needs_producer_id` in `decide_transactions`.
 """
 
 from enum import Enum
@@ -11,24 +11,24 @@ from penstock.machine import CallerId
 from penstock.model import NO_PRODUCER, Millis, ProducerEpoch, ProducerId, TopicPartition
 
 
-class Producer(NamedTuple):
-    """The identity a producer acts under: fenced as soon as the coordinator knows a newer one."""
+class ProducerIdentity(NamedTuple):
+    """What a producer acts under: fenced as soon as the coordinator knows a newer one."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
 
 
 class InitProducer(NamedTuple):
-    """A producer starts, or starts again: answer with `Producer`."""
+    """A producer starts, or starts again. Reply: its `ProducerIdentity`."""
 
     caller: CallerId
     transactional_id: str
     timeout_ms: Millis
-    expected: Producer | None = None  # who the producer believes to be (KIP-360)
-    minted_producer_id: ProducerId = NO_PRODUCER
+    expected: ProducerIdentity | None = None  # what the producer had before (KIP-360)
+    new_producer_id: ProducerId = NO_PRODUCER
 
 
-class Missing(Enum):
+class IfMissing(Enum):
     """What to do with a partition that is not in the producer's transaction."""
 
     ADD = "add"
@@ -36,32 +36,32 @@ class Missing(Enum):
 
 
 class AddPartitions(NamedTuple):
-    """Put partitions into the producer's transaction, opening one if none is: `Missed`."""
+    """Add partitions to the transaction, opening one if none is. Reply: `MissingPartitions`."""
 
     caller: CallerId
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     partitions: frozenset[TopicPartition]
-    missing: Missing = Missing.ADD
+    if_missing: IfMissing = IfMissing.ADD
     client_version: int = 0  # 2: the client lets the broker add partitions on its behalf
 
 
 class EndTransaction(NamedTuple):
-    """Commit or abort: answer with the `Producer` to go on as."""
+    """Commit or abort. Reply: the `ProducerIdentity` to use from now on."""
 
     caller: CallerId
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     commit: bool
     raises_epoch: bool  # EndTxn 5 and later: each end raises the producer's epoch
-    minted_producer_id: ProducerId = NO_PRODUCER
+    new_producer_id: ProducerId = NO_PRODUCER
 
 
 class MarkersWritten(NamedTuple):
-    """Report of the shell: these partitions hold the marker now, or do not exist any more."""
+    """Report of the shell: these partitions have the marker now, or do not exist any more."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     partitions: frozenset[TopicPartition]
 
 
@@ -69,19 +69,19 @@ class AbortTimedOut(NamedTuple):
     """Report of the shell: the producer id that a time-out waited for."""
 
     transactional_id: str
-    producer: Producer
-    minted_producer_id: ProducerId
+    producer: ProducerIdentity
+    new_producer_id: ProducerId
 
 
-class Describe(NamedTuple):
-    """Ask for one transactional id: answer with its `Transaction`."""
+class DescribeTransaction(NamedTuple):
+    """Reply: the `Transaction` of one transactional id."""
 
     caller: CallerId
     transactional_id: str
 
 
-class ListIds(NamedTuple):
-    """Ask for all transactional ids: answer with a tuple of `Transaction`."""
+class ListTransactions(NamedTuple):
+    """Reply: a tuple of `Transaction`, one for each transactional id."""
 
     caller: CallerId
 
@@ -92,13 +92,13 @@ Command: TypeAlias = (
     | EndTransaction
     | MarkersWritten
     | AbortTimedOut
-    | Describe
-    | ListIds
+    | DescribeTransaction
+    | ListTransactions
 )
 
 
-class Missed(NamedTuple):
-    """Answer to AddPartitions with REFUSE: which are not in the transaction."""
+class MissingPartitions(NamedTuple):
+    """Reply to AddPartitions: those that are not in the transaction; none after ADD."""
 
     partitions: frozenset[TopicPartition]
 
@@ -107,17 +107,13 @@ class WriteMarkers(NamedTuple):
     """To the shell: write this outcome to these partitions, and report with `MarkersWritten`."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     commit: bool
     partitions: frozenset[TopicPartition]
-    raises_epoch: bool  # the marker carries an epoch the producer never wrote under
 
 
-class WantProducerId(NamedTuple):
+class RequestProducerId(NamedTuple):
     """To the shell: a time-out needs a producer id; report with `AbortTimedOut`."""
 
     transactional_id: str
-    producer: Producer
-
-
-Send: TypeAlias = WriteMarkers | WantProducerId
+    producer: ProducerIdentity

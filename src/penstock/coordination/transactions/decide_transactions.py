@@ -1,8 +1,8 @@
-"""Who may do what: the decisions over one transactional id. Nothing here changes state.
+"""The rules of one transactional id: which producer may do what. Nothing here changes state.
 
-Every refusal is coded as the newest version of the request wants it; handlers translate for older
-ones. A decision sees the state as its log will have it, so there is no change "in flight" to wait
-for: only a transaction whose markers are being written answers CONCURRENT_TRANSACTIONS.
+Refusals have the codes of the newest version of the request; handlers translate for older ones. A
+decision sees the state as its log will have it, so there is no change in flight to wait for: only a
+transaction whose markers are being written is refused with CONCURRENT_TRANSACTIONS.
 """
 
 from typing import Final
@@ -11,35 +11,34 @@ from penstock.coordination.transactions.commands import (
     AddPartitions,
     Command,
     EndTransaction,
+    IfMissing,
     InitProducer,
     MarkersWritten,
-    Missed,
-    Missing,
-    Producer,
+    MissingPartitions,
+    ProducerIdentity,
     WriteMarkers,
 )
-from penstock.coordination.transactions.settings import TransactionSettings
-from penstock.coordination.transactions.state import (
-    EPOCH_MAX,
-    MARKER_RETRY_MS,
+from penstock.coordination.transactions.events import (
     DeadlineSet,
     Event,
     MarkersConfirmed,
     MarkersDue,
-    Stored,
-    Transaction,
-    Transactions,
-    TransactionState,
+    TransactionSet,
 )
+from penstock.coordination.transactions.settings import TransactionSettings
+from penstock.coordination.transactions.state import TransactionsState
 from penstock.coordination.transactions.transitions import (
+    EPOCH_MAX,
+    Transaction,
+    TransactionState,
     completed,
-    decided,
-    fresh,
-    restarted,
-    widened,
+    initialized,
+    new_transaction,
+    prepared,
+    with_partitions,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Outcome, Reply
+from penstock.machine import Outcome, Reply, Step
 from penstock.model import (
     NO_PRODUCER,
     NO_PRODUCER_EPOCH,
@@ -51,10 +50,11 @@ from penstock.model import (
 )
 
 LAST_CLIENT_EPOCH: Final = EPOCH_MAX - 1  # beyond, the client gets a new producer id
+MARKER_RETRY_MS: Final = Millis(100)  # a marker that is not confirmed by then is sent again
 
 
-def needs_producer_id(state: Transactions, command: Command) -> bool:
-    """Whether deciding this command may use a producer id: the shell mints one only then."""
+def needs_producer_id(state: TransactionsState, command: Command) -> bool:
+    """Whether deciding this command may use a new producer id: the shell gets one only then."""
     match command:
         case InitProducer():
             transaction = state.by_id.get(command.transactional_id)
@@ -66,11 +66,8 @@ def needs_producer_id(state: Transactions, command: Command) -> bool:
             return False
 
 
-# -- a producer starts ------------------------------------------------------------------------
-
-
 def decide_init(
-    state: Transactions, command: InitProducer, settings: TransactionSettings, now: Moment
+    state: TransactionsState, command: InitProducer, settings: TransactionSettings, now: Moment
 ) -> Outcome[Event]:
     """Give the producer an epoch that fences all earlier ones, aborting what they left open."""
     if not command.transactional_id:
@@ -82,53 +79,57 @@ def decide_init(
         )
     transaction = state.by_id.get(command.transactional_id)
     if transaction is None:
-        assert command.minted_producer_id != NO_PRODUCER
-        transaction = fresh(
-            command.transactional_id, command.minted_producer_id, command.timeout_ms, now
+        assert command.new_producer_id != NO_PRODUCER
+        transaction = new_transaction(
+            command.transactional_id, command.new_producer_id, command.timeout_ms, now
         )
     _check_expected(transaction, command.expected)
     if transaction.state.is_ending:
         raise _concurrent()
     if transaction.state is TransactionState.ONGOING:
-        if command.expected not in (None, _producer_of(transaction)):
-            raise _fenced()  # one that is fenced already must not abort its successor's work
-        # the fencing epoch is never told to anybody: the producer asks again and gets the next
-        aborting = fenced(transaction, command.minted_producer_id, now)
-        return ending_outcome(aborting, now, Reply(command.caller, _concurrent()))
-    after = _restart(transaction, command, now)
+        if command.expected not in (None, producer_of(transaction)):
+            raise _fenced()  # a producer that is fenced already must not abort its successor's work
+        # No client gets the fencing epoch: the producer tries again and gets the next one.
+        aborting = fenced(transaction, command.new_producer_id, now)
+        return ending_outcome(
+            aborting, now, "fenced by a new producer", Reply(command.caller, _concurrent())
+        )
+    after = _initialize(transaction, command, now)
     return Outcome(
-        events=(Stored(after),),
-        replies=(Reply(command.caller, _producer_of(after)),),
+        events=(TransactionSet(after),),
+        replies=(Reply(command.caller, producer_of(after)),),
+        story=(_step(after, "producer initialized"),),
     )
 
 
-def _producer_of(transaction: Transaction) -> Producer:
-    return Producer(transaction.producer_id, transaction.producer_epoch)
+def producer_of(transaction: Transaction) -> ProducerIdentity:
+    """The producer that may use the transactional id."""
+    return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
 
 
-def _check_expected(transaction: Transaction, expected: Producer | None) -> None:
-    """Who says who it is must be the one we know, or one that missed its last answer."""
+def _check_expected(transaction: Transaction, expected: ProducerIdentity | None) -> None:
+    """A producer that names its identity must have the current one, or have missed a response."""
     if expected is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
         return
     if expected.producer_id == transaction.producer_id:
         return
-    missed_the_exchange = (
+    missed_replacement = (
         expected.producer_id == transaction.previous_producer_id
         and expected.producer_epoch >= LAST_CLIENT_EPOCH
     )
-    if not missed_the_exchange:
+    if not missed_replacement:
         raise _fenced()
 
 
-def _restart(transaction: Transaction, command: InitProducer, now: Moment) -> Transaction:
+def _initialize(transaction: Transaction, command: InitProducer, now: Moment) -> Transaction:
     expected = command.expected
     epoch = transaction.producer_epoch
     if transaction.is_epoch_exhausted and (
         expected is None or expected.producer_epoch == transaction.producer_epoch
     ):
-        return restarted(
+        return initialized(
             transaction,
-            producer_id=command.minted_producer_id,
+            producer_id=command.new_producer_id,
             producer_epoch=ProducerEpoch(0),
             last_producer_epoch=NO_PRODUCER_EPOCH if expected is None else epoch,
             timeout_ms=command.timeout_ms,
@@ -144,7 +145,7 @@ def _restart(transaction: Transaction, command: InitProducer, now: Moment) -> Tr
         epochs = (epoch, transaction.last_producer_epoch)
     else:
         raise _fenced()
-    return restarted(
+    return initialized(
         transaction,
         producer_epoch=epochs[0],
         last_producer_epoch=epochs[1],
@@ -153,11 +154,8 @@ def _restart(transaction: Transaction, command: InitProducer, now: Moment) -> Tr
     )
 
 
-# -- partitions join --------------------------------------------------------------------------
-
-
-def decide_add(state: Transactions, command: AddPartitions, now: Moment) -> Outcome[Event]:
-    """Put partitions into the transaction, or tell which are not there."""
+def decide_add(state: TransactionsState, command: AddPartitions, now: Moment) -> Outcome[Event]:
+    """Add partitions to the transaction, or reply which are not in it."""
     if not command.transactional_id:
         raise Refused(ErrorCode.invalid_request, "a transactional id cannot be empty")
     transaction = _of_producer(state, command.transactional_id, command.producer)
@@ -165,20 +163,28 @@ def decide_add(state: Transactions, command: AddPartitions, now: Moment) -> Outc
         raise _fenced()
     if transaction.state.is_ending:
         raise _concurrent()
-    missed = command.partitions - transaction.partitions
-    if command.missing is Missing.REFUSE:
-        return Outcome(replies=(Reply(command.caller, Missed(missed)),))
-    answer = Reply(command.caller, Missed(frozenset()))
-    if transaction.state is TransactionState.ONGOING and not missed:
-        return Outcome(replies=(answer,))
-    after = widened(transaction, command.partitions, command.client_version, now)
-    notes: tuple[Event, ...] = ()
-    if transaction.state is not TransactionState.ONGOING:
-        notes = (DeadlineSet(after.transactional_id, Millis(now.steady + after.timeout_ms)),)
-    return Outcome(events=(Stored(after),), notes=notes, replies=(answer,))
+    missing = command.partitions - transaction.partitions
+    if command.if_missing is IfMissing.REFUSE:
+        return Outcome(replies=(Reply(command.caller, MissingPartitions(missing)),))
+    replies = (Reply(command.caller, MissingPartitions(frozenset())),)
+    is_open = transaction.state is TransactionState.ONGOING
+    if is_open and not missing:
+        return Outcome(replies=replies)
+    after = with_partitions(transaction, command.partitions, command.client_version, now)
+    if is_open:
+        return Outcome(events=(TransactionSet(after),), replies=replies)
+    deadline = DeadlineSet(after.transactional_id, Millis(now.steady + after.timeout_ms))
+    return Outcome(
+        events=(TransactionSet(after),),
+        notes=(deadline,),
+        replies=replies,
+        story=(_step(after, "transaction opened"),),
+    )
 
 
-def _of_producer(state: Transactions, transactional_id: str, producer: Producer) -> Transaction:
+def _of_producer(
+    state: TransactionsState, transactional_id: str, producer: ProducerIdentity
+) -> Transaction:
     transaction = state.by_id.get(transactional_id)
     if transaction is None:
         raise _unmapped()
@@ -190,15 +196,12 @@ def _check_producer_id(transaction: Transaction, producer_id: ProducerId) -> Non
     if producer_id == transaction.producer_id:
         return
     if producer_id == transaction.next_producer_id:
-        raise _concurrent()  # told to the producer already; takes over once markers are written
+        raise _concurrent()  # the producer has it already; in use once the markers are written
     raise _unmapped()
 
 
-# -- the end ----------------------------------------------------------------------------------
-
-
-def decide_end(state: Transactions, command: EndTransaction, now: Moment) -> Outcome[Event]:
-    """Commit or abort. A retry of an end that worked gets the same answer again."""
+def decide_end(state: TransactionsState, command: EndTransaction, now: Moment) -> Outcome[Event]:
+    """Commit or abort. A retry of an end that worked gets the same reply again."""
     if not command.transactional_id:
         raise Refused(ErrorCode.invalid_request, "a transactional id cannot be empty")
     transaction = state.by_id.get(command.transactional_id)
@@ -206,10 +209,10 @@ def decide_end(state: Transactions, command: EndTransaction, now: Moment) -> Out
         raise _unmapped()
     if command.raises_epoch:
         return _decide_raising_end(transaction, command, now)
-    return _decide_plain_end(transaction, command, now)
+    return _decide_end_in_epoch(transaction, command, now)
 
 
-def _decide_plain_end(
+def _decide_end_in_epoch(
     transaction: Transaction, command: EndTransaction, now: Moment
 ) -> Outcome[Event]:
     """EndTxn up to 4: the epoch stays, so a repeated end looks like the first."""
@@ -217,7 +220,7 @@ def _decide_plain_end(
     if transaction.producer_epoch != command.producer.producer_epoch:
         raise _fenced()
     if transaction.state is TransactionState.ONGOING:
-        after = decided(transaction, commit=command.commit, raises_epoch=False, now=now)
+        after = prepared(transaction, commit=command.commit, raises_epoch=False, now=now)
         return _ending(after, command, now)
     if transaction.state is _complete(command.commit):
         return Outcome(replies=(Reply(command.caller, command.producer),))
@@ -231,28 +234,28 @@ def _decide_raising_end(
 ) -> Outcome[Event]:
     """EndTxn 5 and later: the epoch before the raise marks a retry, the one after a new end."""
     epoch = command.producer.producer_epoch
-    missed_the_exchange = (
+    missed_replacement = (
         transaction.previous_producer_id == command.producer.producer_id
         and epoch == LAST_CLIENT_EPOCH
         and transaction.producer_epoch == 0
     )
-    is_retry = missed_the_exchange or transaction.producer_epoch == epoch + 1
-    if not missed_the_exchange:
+    is_retry = missed_replacement or transaction.producer_epoch == epoch + 1
+    if not missed_replacement:
         _check_producer_id(transaction, command.producer.producer_id)
     if not _is_epoch_fit(transaction, epoch, is_retry=is_retry):
         raise _fenced()
-    minted = command.minted_producer_id
+    new_producer_id = command.new_producer_id
     if transaction.state is TransactionState.ONGOING:
-        after = _raised(transaction, minted, commit=command.commit, now=now)
+        after = _raised(transaction, new_producer_id, commit=command.commit, now=now)
         return _ending(after, command, now)
     if transaction.state is _prepare(command.commit):
         raise _concurrent()
     if is_retry and transaction.state is _complete(command.commit):
-        return Outcome(replies=(Reply(command.caller, _producer_of(transaction)),))
+        return Outcome(replies=(Reply(command.caller, producer_of(transaction)),))
     if is_retry or command.commit or transaction.state.is_ending:
         raise _impossible(transaction, command.commit)
     # an abort of nothing is allowed: a client cannot know whether its first write arrived
-    return _ending(_raised(transaction, minted, commit=False, now=now), command, now)
+    return _ending(_raised(transaction, new_producer_id, commit=False, now=now), command, now)
 
 
 def _is_epoch_fit(transaction: Transaction, epoch: ProducerEpoch, *, is_retry: bool) -> bool:
@@ -265,38 +268,45 @@ def _is_epoch_fit(transaction: Transaction, epoch: ProducerEpoch, *, is_retry: b
 
 
 def _raised(
-    transaction: Transaction, minted_producer_id: ProducerId, *, commit: bool, now: Moment
+    transaction: Transaction, new_producer_id: ProducerId, *, commit: bool, now: Moment
 ) -> Transaction:
-    return decided(
+    return prepared(
         transaction,
         commit=commit,
         raises_epoch=True,
-        next_producer_id=minted_producer_id if transaction.is_epoch_exhausted else NO_PRODUCER,
+        next_producer_id=new_producer_id if transaction.is_epoch_exhausted else NO_PRODUCER,
         now=now,
     )
 
 
 def _ending(after: Transaction, command: EndTransaction, now: Moment) -> Outcome[Event]:
-    producer = _producer_of(after)
+    producer = producer_of(after)
     if after.next_producer_id != NO_PRODUCER:
-        producer = Producer(after.next_producer_id, ProducerEpoch(0))
-    return ending_outcome(after, now, Reply(command.caller, producer))
+        producer = ProducerIdentity(after.next_producer_id, ProducerEpoch(0))
+    reason = "commit requested" if command.commit else "abort requested"
+    return ending_outcome(after, now, reason, Reply(command.caller, producer))
 
 
-def fenced(transaction: Transaction, minted_producer_id: ProducerId, now: Moment) -> Transaction:
-    """Abort for a producer that is gone, under an epoch it does not know."""
-    return _raised(transaction, minted_producer_id, commit=False, now=now)
+def fenced(transaction: Transaction, new_producer_id: ProducerId, now: Moment) -> Transaction:
+    """Abort in place of the producer, under an epoch that it does not know."""
+    return _raised(transaction, new_producer_id, commit=False, now=now)
 
 
-def ending_outcome(after: Transaction, now: Moment, *replies: Reply) -> Outcome[Event]:
-    """Write the outcome down, then send markers; without partitions it is complete at once."""
+def ending_outcome(after: Transaction, now: Moment, reason: str, *replies: Reply) -> Outcome[Event]:
+    """Log the outcome, then send markers; without partitions it is complete immediately."""
+    story = (_step(after, reason),)
     if not after.partitions:
-        return Outcome(events=(Stored(after), Stored(completed(after, now))), replies=replies)
+        return Outcome(
+            events=(TransactionSet(after), TransactionSet(completed(after, now))),
+            replies=replies,
+            story=story,
+        )
     return Outcome(
-        events=(Stored(after),),
+        events=(TransactionSet(after),),
         notes=(MarkersDue(after.transactional_id, Millis(now.steady + MARKER_RETRY_MS)),),
         replies=replies,
         sends=(markers_of(after, after.partitions),),
+        story=story,
     )
 
 
@@ -304,26 +314,33 @@ def markers_of(transaction: Transaction, partitions: frozenset[TopicPartition]) 
     """The markers that these partitions of an ending transaction still need."""
     return WriteMarkers(
         transaction.transactional_id,
-        _producer_of(transaction),
+        producer_of(transaction),
         commit=transaction.state is TransactionState.PREPARE_COMMIT,
         partitions=partitions,
-        raises_epoch=transaction.client_version >= 2,
     )
 
 
 def decide_markers_written(
-    state: Transactions, report: MarkersWritten, now: Moment
+    state: TransactionsState, report: MarkersWritten, now: Moment
 ) -> Outcome[Event]:
-    """Complete when the last partition has its marker; a report about the past says nothing."""
+    """Complete when the last partition has its marker; a report about an older end is ignored."""
     transaction = state.by_id.get(report.transactional_id)
     if transaction is None or not transaction.state.is_ending:
         return Outcome()
-    if report.producer != _producer_of(transaction):
+    if report.producer != producer_of(transaction):
         return Outcome()
     if state.unmarked[report.transactional_id] <= report.partitions:
-        return Outcome(events=(Stored(completed(transaction, now)),))
+        after = completed(transaction, now)
+        return Outcome(
+            events=(TransactionSet(after),), story=(_step(after, "all markers are written"),)
+        )
     confirmed = MarkersConfirmed(report.transactional_id, *report.producer, report.partitions)
     return Outcome(notes=(confirmed,))
+
+
+def _step(after: Transaction, reason: str) -> Step:
+    values = (reason, after.state.title, after.producer_id, after.producer_epoch)
+    return Step(after.transactional_id, "{}: {} as producer {} epoch {}", values)
 
 
 def _prepare(commit: bool) -> TransactionState:
@@ -334,9 +351,6 @@ def _complete(commit: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
 
 
-# -- refusals ---------------------------------------------------------------------------------
-
-
 def _fenced() -> Refused:
     return Refused(ErrorCode.producer_fenced, "a newer producer uses this transactional id")
 
@@ -344,7 +358,7 @@ def _fenced() -> Refused:
 def _unmapped() -> Refused:
     return Refused(
         ErrorCode.invalid_producer_id_mapping,
-        "the transactional id is unknown or belongs to another producer id; initialise again",
+        "the transactional id is unknown or belongs to another producer id; initialize again",
     )
 
 

@@ -1,28 +1,27 @@
 """The invariants of a transaction coordinator, for tests and simulations."""
 
-from penstock.coordination.transactions.state import (
+from penstock.coordination.transactions.state import TransactionsState, is_open
+from penstock.coordination.transactions.transitions import (
     EPOCH_MAX,
     Transaction,
-    Transactions,
     TransactionState,
-    is_open,
 )
 from penstock.model import NO_PRODUCER, NO_TIMESTAMP
 
 
-def validate(state: Transactions) -> None:
+def validate(state: TransactionsState) -> None:
     """Assert what must be true after each command and tick, and after loading."""
     ongoing: set[str] = set()
     ending: set[str] = set()
-    settled: set[str] = set()
+    ended: set[str] = set()
     for transactional_id, transaction in state.by_id.items():
         assert transaction.transactional_id == transactional_id
         _validate_transaction(transaction)
         if transaction.state is TransactionState.ONGOING:
             ongoing.add(transactional_id)
         else:
-            (ending if transaction.state.is_ending else settled).add(transactional_id)
-    assert settled == state.settled.keys()
+            (ending if transaction.state.is_ending else ended).add(transactional_id)
+    assert ended == state.ended.keys()
     assert ending == state.markers_due.keys() == state.unmarked.keys()
     for transactional_id, unmarked in state.unmarked.items():
         assert unmarked <= state.by_id[transactional_id].partitions
@@ -37,7 +36,7 @@ def validate(state: Transactions) -> None:
 
 def _validate_transaction(transaction: Transaction) -> None:
     has_transaction = transaction.state is TransactionState.ONGOING or transaction.state.is_ending
-    assert has_transaction or transaction.state.is_settled
+    assert has_transaction or transaction.state.is_ended
     assert has_transaction or not transaction.partitions
     assert transaction.state is not TransactionState.ONGOING or transaction.partitions
     assert not has_transaction or transaction.started_at != NO_TIMESTAMP
