@@ -47,8 +47,8 @@ from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.avro.batch import AvroEncoder
 from penstock.serde.frame import write_prefix
-from penstock.spark.planning import Position
-from penstock.spark.session import session
+from penstock.spark import session
+from penstock.spark.planning import StreamPosition
 from penstock.spark.source import read_schema, stream_reader
 from penstock.testing.embedded import EmbeddedRegistry
 from tests.support.spark_jars import PeerUnavailable, spark_jars
@@ -207,7 +207,7 @@ def planning_s() -> float:
     options = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
     reader = stream_reader(options, read_schema(options))
     start, end = (
-        Position(
+        StreamPosition(
             {TopicPartition("orders", index): Offset(offset) for index in range(RANGES)},
             {"orders": TopicId(UUID(int=1))},
         ).to_spark()

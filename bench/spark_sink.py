@@ -31,8 +31,7 @@ from bench.peers import (
     make_topic,
     penstock,
 )
-from penstock.spark import exactly_once
-from penstock.spark.session import session
+from penstock.spark import WriteRequest, exactly_once, session
 from tests.support.spark_jars import spark_jars
 
 ROWS = int(os.environ.get("ROWS", "4000000"))
@@ -176,7 +175,8 @@ class Bench:
         return taken
 
     def _ours(self, frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> None:
-        sink = exactly_once(topic, bootstrap_servers=bootstrap, batch_size=BATCH_BYTES)
+        kafka = {"batch.size": str(BATCH_BYTES)}
+        sink = exactly_once(WriteRequest(topic, bootstrap=bootstrap, kafka=kafka))
         query = (
             frame.writeStream.foreachBatch(sink)
             .option("checkpointLocation", str(checkpoint))

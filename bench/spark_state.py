@@ -32,10 +32,7 @@ from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaText, SchemaType
 from penstock.serde.avro.batch import AvroEncoder
 from penstock.serde.frame import write_prefix
-from penstock.spark.changelog import Changelog
-from penstock.spark.event_time import tumbling
-from penstock.spark.partial_aggregates import count, total
-from penstock.spark.session import session
+from penstock.spark import Changelog, count, session, total, tumbling
 from penstock.testing.embedded import EmbeddedRegistry
 
 SALES = int(os.environ.get("SALES", "4000000"))

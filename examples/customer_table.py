@@ -1,7 +1,7 @@
 """A table of customers: how many orders each has placed, and for how much.
 
 Every change is an upsert by key to the compacted topic `customers`: whoever reads it from its
-beginning has the table, and a stream can be joined with it (`penstock.spark.tables`).
+beginning has the table, and a stream can be joined with it (`penstock.spark.join_table`).
 """
 
 from pyspark.sql import functions as F

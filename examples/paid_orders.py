@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.shop import LATENESS, Shop, run
-from penstock.spark.event_time import Timed, join_within
+from penstock.spark import TimedStream, join_within
 
 TOPIC = "paid-orders"
 
@@ -15,8 +15,8 @@ TOPIC = "paid-orders"
 def start(shop: Shop, *, once: bool = True) -> StreamingQuery:
     """The query."""
     joined = join_within(
-        Timed(shop.orders(), "at", LATENESS),
-        Timed(shop.payments(), "paid_at", LATENESS),
+        TimedStream(shop.orders(), "at", LATENESS),
+        TimedStream(shop.payments(), "paid_at", LATENESS),
         on=["order_id"],
         within="1 hour",
     )

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.shop import Shop, run
 from penstock.client.quarantine import PREFIX, quarantine_topic
-from penstock.spark.quarantine_rows import split_quarantine, write_quarantine
+from penstock.spark import split_quarantine, write_quarantine
 
 COLUMNS = "_key,_value,_topic,_partition,_offset,_timestamp,_schema_id,_error"
 

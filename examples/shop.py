@@ -13,9 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.orders import SCHEMAS, Topics
-from penstock.spark.exactly_once_sink import exactly_once
-from penstock.spark.session import session
-from penstock.spark.tables import table
+from penstock.spark import WriteRequest, exactly_once, session, table
 
 LATENESS: Final = "10 minutes"  # of all that happens in the shop
 _ADMIN_WAIT_S: Final = 30
@@ -62,13 +60,14 @@ class Shop:
     def sink(self, topic: str, schema: str, key: str) -> Callable[[DataFrame, int], None]:
         """Writes rows under a schema, exactly once, to a compacted topic."""
         self.make_topic(topic + self.suffix)
-        return exactly_once(
+        request = WriteRequest(
             topic + self.suffix,
+            bootstrap=self.bootstrap,
+            registry=self.registry,
             key=key,
             schema=SCHEMAS / f"{schema}.avsc",
-            registry=self.registry,
-            bootstrap_servers=self.bootstrap,
         )
+        return exactly_once(request)
 
     def make_topic(self, topic: str, partitions: int = 2) -> None:
         """Make a compacted topic unless it is there."""

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from examples.orders import Total
 from examples.shop import LATENESS, Shop, run
 from penstock.model import Millis
-from penstock.spark.event_time import tumbling
+from penstock.spark import tumbling
 
 TOPIC = "revenue"
 

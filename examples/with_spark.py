@@ -77,7 +77,7 @@ def _work(tell: Connection, folder: Path, kafka: str, registry_url: str, topics:
     tell.send("starting")
     from examples import paid_orders, quarantined, windowed_revenue
     from examples.shop import Shop
-    from penstock.spark.session import session
+    from penstock.spark import session
 
     spark = session(
         "penstock demo",

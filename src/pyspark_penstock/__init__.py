@@ -1,7 +1,7 @@
-"""What Spark imports by itself (it looks for `pyspark_*`): `format("penstock")` needs no register.
+"""What Spark imports on its own (it looks for `pyspark_*`): `format("penstock")` needs no register.
 
-The import is instant and never raises: everything real is in `penstock.spark`, loaded when a
-query asks for it. Without Spark there is nothing here.
+The import is instant and never raises: everything else is in `penstock.spark` and is loaded when a
+query needs it. Empty without Spark.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ else:
 
         @classmethod
         def name(cls) -> str:
-            """What `format` is given."""
+            """The argument of `format`."""
             return "penstock"
 
         def schema(self) -> "StructType":

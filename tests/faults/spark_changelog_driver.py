@@ -13,9 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.spark.changelog import Changelog, Output, States
-from penstock.spark.partial_aggregates import count, total
-from penstock.spark.session import session
+from penstock.spark import Changelog, Output, StatefulQuery, WriteRequest, count, session, total
 
 
 def main(told: dict[str, Any]) -> None:
@@ -60,11 +58,11 @@ def main(told: dict[str, Any]) -> None:
     spark.stop()
 
 
-def start(hourly: States, told: dict[str, Any]) -> Any:
+def start(hourly: StatefulQuery, told: dict[str, Any]) -> Any:
     suffix = told["suffix"]
     outputs = [
-        Output(f"revenue{suffix}", rows=as_text),
-        Output(f"late{suffix}", rows=as_text, late=True),
+        Output(WriteRequest(f"revenue{suffix}"), rows=as_text),
+        Output(WriteRequest(f"late{suffix}"), rows=as_text, late=True),
     ]
     write = dying(hourly.writer(outputs), told.get("die", ""))
     writer = hourly.changes().writeStream.outputMode("update").foreachBatch(write)
@@ -73,7 +71,7 @@ def start(hourly: States, told: dict[str, Any]) -> Any:
 
 
 def as_text(changes: DataFrame) -> DataFrame:
-    return changes.where("not gone").selectExpr(
+    return changes.where("not removed").selectExpr(
         "concat_ws(' ', unix_millis(window_start), country) as key",
         "concat_ws(' ', orders, cents) as value",
     )

@@ -12,8 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.spark import batch_transaction, exactly_once
-from penstock.spark.session import session
+from penstock.spark import WriteRequest, batch_transaction, exactly_once, session
 
 
 def main(told: dict[str, Any]) -> None:
@@ -30,9 +29,8 @@ def main(told: dict[str, Any]) -> None:
         },
     )
     stop_at(told["point"], told["batch"])
-    sink = exactly_once(
-        told["topic"], timeout_ms=told["timeout_ms"], bootstrap_servers=told["bootstrap"]
-    )
+    request = WriteRequest(told["topic"], bootstrap=told["bootstrap"])
+    sink = exactly_once(request, timeout_ms=told["timeout_ms"])
 
     def write(frame: DataFrame, batch_id: int) -> None:
         tell(f"batch {batch_id}")

@@ -1,6 +1,6 @@
-"""For tests on Spark: one session for the whole run, and the run's broker and registry.
+"""Fixtures for tests on Spark: one session, broker and registry for the whole run.
 
-Each test has topics and subjects of its own.
+Each test has its own topics and subjects.
 """
 
 import shutil
@@ -12,19 +12,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.registry import Registry
-from penstock.spark.session import activate, session
+from penstock.spark import activate, session
 from penstock.testing.embedded import EmbeddedBroker
 from penstock.testing.platform import Platform
+from tests.support.source_topic import SourceTopic
 
 MakeTopic: TypeAlias = Callable[..., str]
-_TEST_S = 400  # the first of a worker starts Spark, on a machine that may be busy
+_TEST_S = 400  # the first test of a worker starts Spark, on a machine that may be busy
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Time enough: a call of Spark's that is cut short spoils its thread for the tests after it."""
-    for one in items:
-        if one.path.is_relative_to(Path(__file__).parent) and not one.get_closest_marker("timeout"):
-            one.add_marker(pytest.mark.timeout(_TEST_S))
+    """A generous time-out: a call of Spark that is interrupted breaks its thread for others."""
+    for item in items:
+        is_here = item.path.is_relative_to(Path(__file__).parent)
+        if is_here and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_TEST_S))
 
 
 @pytest.fixture(scope="session")
@@ -71,16 +73,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _active_session(request: pytest.FixtureRequest) -> None:
-    """A test that ran out of time may have taken its thread of the JVM with it."""
+    """A test that timed out may have ended its thread of the JVM."""
     if "spark" in request.fixturenames:
         activate(request.getfixturevalue("spark"))
 
 
 @pytest.fixture
 def make_topic(penstock: Platform) -> MakeTopic:
-    """Makes a topic with so many partitions."""
+    """Creates a topic with a number of partitions."""
 
     def make(partitions: int = 1, **settings: str) -> str:
         return penstock.make_topic(partitions=partitions, settings=settings)
 
     return make
+
+
+@pytest.fixture
+def topic(make_topic: MakeTopic, bootstrap: str, registry: Registry) -> SourceTopic:
+    return SourceTopic(make_topic(), bootstrap, registry)

@@ -1,6 +1,6 @@
-"""A program that uses Penstock over Spark Connect; a process of its own, as Connect clients are.
+"""A program that uses Penstock over Spark Connect, in its own process as Connect clients are.
 
-Called with the step to run and what it needs, as JSON.
+Called with the step to run and its arguments, as JSON.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark import exactly_once, record_batches
+from penstock.spark import WriteRequest, exactly_once, record_batches
 
 STARTS_MAX = 8
 
@@ -23,9 +23,9 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def run(frame: DataFrame, folder: Path, topic: str, sink: Any) -> Any:
-    """Start the query, again where Spark gave the function's Python process too little time.
+    """Start the query, again if the Python process of the function took too long to start.
 
-    Spark waits 10 s for it, which no setting changes; on a busy machine it takes longer to start.
+    Spark waits 10 s for it, which no setting changes; on a busy machine it takes longer.
     """
     writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / topic))
     for _ in range(STARTS_MAX - 1):
@@ -37,29 +37,28 @@ def run(frame: DataFrame, folder: Path, topic: str, sink: Any) -> Any:
     return writer.trigger(availableNow=True).start()
 
 
-def write_exactly_once(spark: SparkSession, said: dict[str, Any]) -> None:
-    """Two queries at once, started twice: the second time after their last commit was lost."""
-    folder = Path(said["folder"])
+def write_exactly_once(spark: SparkSession, arguments: dict[str, Any]) -> None:
+    """Two concurrent queries, started twice: the second time after their last commit was lost."""
+    folder = Path(arguments["folder"])
     frame = stream(spark, folder)
     for _ in range(2):
         queries = []
-        for topic in said["topics"]:
-            sink = exactly_once(
-                topic, checkpoint=folder / topic, bootstrap_servers=said["bootstrap"]
-            )
+        for topic in arguments["topics"]:
+            request = WriteRequest(topic, bootstrap=arguments["bootstrap"])
+            sink = exactly_once(request, checkpoint=folder / topic)
             queries.append(run(frame, folder, topic, sink))
         for query in queries:
             query.awaitTermination()
-        for topic in said["topics"]:
+        for topic in arguments["topics"]:
             commits = folder / topic / "commits"
             (commits / "1").unlink()
             (commits / ".1.crc").unlink(missing_ok=True)
 
 
-def write_without_a_checkpoint(spark: SparkSession, said: dict[str, Any]) -> None:
-    """What the query fails with."""
-    folder, (topic,) = Path(said["folder"]), said["topics"]
-    sink = exactly_once(topic, bootstrap_servers=said["bootstrap"])
+def write_without_a_checkpoint(spark: SparkSession, arguments: dict[str, Any]) -> None:
+    """Print what the query fails with."""
+    folder, (topic,) = Path(arguments["folder"]), arguments["topics"]
+    sink = exactly_once(WriteRequest(topic, bootstrap=arguments["bootstrap"]))
     query = run(stream(spark, folder), folder, topic, sink)
     try:
         query.awaitTermination()
@@ -67,15 +66,16 @@ def write_without_a_checkpoint(spark: SparkSession, said: dict[str, Any]) -> Non
         sys.stdout.write(str(failure))
 
 
-def write_record_batches(spark: SparkSession, said: dict[str, Any]) -> None:
+def write_record_batches(spark: SparkSession, arguments: dict[str, Any]) -> None:
     """A batch job to the first topic, and a stream to the second."""
-    brokers = {"kafka.bootstrap.servers": said["bootstrap"]}
-    folder, (first, second) = Path(said["folder"]), said["topics"]
+    brokers = {"kafka.bootstrap.servers": arguments["bootstrap"]}
+    folder, (first, second) = Path(arguments["folder"]), arguments["topics"]
     table = spark.read.schema("id long, store string").json(str(folder / "input"))
     rows = table.repartition(4).selectExpr("store AS key", "string(id) AS value")
-    packed = record_batches(rows, first, bootstrap_servers=said["bootstrap"])
+    bootstrap = arguments["bootstrap"]
+    packed = record_batches(rows, WriteRequest(first, bootstrap=bootstrap))
     packed.write.format("penstock").options(**brokers).mode("append").save()
-    packed = record_batches(stream(spark, folder), second, bootstrap_servers=said["bootstrap"])
+    packed = record_batches(stream(spark, folder), WriteRequest(second, bootstrap=bootstrap))
     writer = packed.writeStream.format("penstock").options(**brokers)
     checkpoint = str(folder / second)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
@@ -90,6 +90,6 @@ STEPS = {
 
 
 if __name__ == "__main__":
-    told = json.loads(sys.argv[1])
+    given = json.loads(sys.argv[1])
     remote: Any = SparkSession.builder
-    STEPS[told["step"]](remote.remote(told["url"]).getOrCreate(), told)
+    STEPS[given["step"]](remote.remote(given["url"]).getOrCreate(), given)

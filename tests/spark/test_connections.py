@@ -3,10 +3,10 @@ import logging
 import pytest
 
 from penstock.errors import Refused
-from penstock.spark.connections import cluster, kafka_properties, registry
+from penstock.spark.connections import cluster_for, kafka_properties, registry_client
 
 
-def test_kafka_options_lose_their_prefix_and_the_rest_is_left_alone() -> None:
+def test_kafka_options_lose_their_prefix_and_others_are_left_out() -> None:
     properties = kafka_properties(
         {
             "kafka.bootstrap.servers": "one:9092",
@@ -21,18 +21,18 @@ def test_kafka_options_lose_their_prefix_and_the_rest_is_left_alone() -> None:
     }
 
 
-def test_the_brokers_may_be_named_without_the_prefix() -> None:
+def test_the_brokers_can_be_given_without_the_prefix() -> None:
     assert kafka_properties({"bootstrap.servers": "one:9092"})["bootstrap.servers"] == "one:9092"
 
 
 @pytest.mark.parametrize("options", [{}, {"kafka.bootstrap.servers": " "}])
 def test_options_without_brokers_are_refused(options: dict[str, str]) -> None:
-    told = r"kafka\.bootstrap\.servers is missing.* use CREATE TEMPORARY VIEW"
-    with pytest.raises(Refused, match=told):
+    message = r"kafka\.bootstrap\.servers is missing.* use CREATE TEMPORARY VIEW"
+    with pytest.raises(Refused, match=message):
         kafka_properties(options)
 
 
-def test_properties_without_effect_are_reported_with_the_one_that_was_meant(
+def test_properties_without_effect_are_reported_with_the_nearest_that_has_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     options = {"kafka.bootstrap.servers": "one:9092", "kafka.nonsense": "1", "kafka.clientid": "a"}
@@ -49,11 +49,11 @@ def test_properties_without_effect_are_reported_with_the_one_that_was_meant(
 
 def test_the_same_properties_give_the_same_connections() -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1", "client.id": "a"}
-    assert cluster(properties) is cluster(dict(properties))
-    assert cluster(properties) is not cluster({**properties, "client.id": "b"})
+    assert cluster_for(properties) is cluster_for(dict(properties))
+    assert cluster_for(properties) is not cluster_for({**properties, "client.id": "b"})
 
 
-def test_a_login_is_taken_from_the_registrys_address() -> None:
-    one = registry("http://eve:s%40crt@127.0.0.1:8081,http://127.0.0.1:8082")
-    assert one.api.urls == ("http://127.0.0.1:8081", "http://127.0.0.1:8082")
-    assert registry("http://eve:s%40crt@127.0.0.1:8081,http://127.0.0.1:8082") is one
+def test_the_registrys_address_may_contain_a_login() -> None:
+    client = registry_client("http://eve:s%40crt@127.0.0.1:8081,http://127.0.0.1:8082")
+    assert client.api.urls == ("http://127.0.0.1:8081", "http://127.0.0.1:8082")
+    assert registry_client("http://eve:s%40crt@127.0.0.1:8081,http://127.0.0.1:8082") is client

@@ -1,4 +1,4 @@
-"""Decoded columns in Spark's types: every type, nested too, with nothing changed on the way."""
+"""Decoded columns in Spark's types: every type, nested too, with unchanged values."""
 
 from decimal import Decimal
 from functools import partial
@@ -11,15 +11,15 @@ from pyspark.sql.types import StructField, StructType
 
 from penstock.columns.arrow_records import HEADERS_TYPE
 from penstock.errors import Refused
-from penstock.spark import spark_columns as own
-from penstock.spark.fit_arrow import fit, fit_rows, kept_where
-from penstock.spark.spark_columns import arrow_schema, spark_type
+from penstock.spark import source_columns
+from penstock.spark.fit_arrow import fit, fit_rows, null_unless
+from penstock.spark.spark_types import arrow_schema, spark_type
 
 
-def as_spark(kind: pa.DataType) -> pa.DataType:
-    schema = arrow_schema(StructType([StructField("c", spark_type(kind))]))
-    wanted: pa.DataType = schema.field("c").type
-    return wanted
+def as_spark(arrow_type: pa.DataType) -> pa.DataType:
+    schema = arrow_schema(StructType([StructField("c", spark_type(arrow_type))]))
+    converted: pa.DataType = schema.field("c").type
+    return converted
 
 
 CASES: list[tuple[pa.DataType, list[Any], str, list[Any]]] = [
@@ -54,27 +54,30 @@ CASES: list[tuple[pa.DataType, list[Any], str, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "values", "name", "told"), CASES, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(
+    ("arrow_type", "values", "name", "expected"), CASES, ids=lambda case: str(case)[:30]
+)
 def test_a_value_is_the_same_in_sparks_type(
-    kind: pa.DataType, values: list[Any], name: str, told: list[Any]
+    arrow_type: pa.DataType, values: list[Any], name: str, expected: list[Any]
 ) -> None:
-    assert spark_type(kind).simpleString() == name
-    fitted = fit(pa.array(values, kind), as_spark(kind))
+    assert spark_type(arrow_type).simpleString() == name
+    target = as_spark(arrow_type)
+    fitted = fit(pa.array(values, arrow_type), target)
     fitted.validate(full=True)
-    assert fitted.to_pylist() == told
-    assert fit(pa.array([*values, *values], kind).slice(len(values)), as_spark(kind)) == fitted
+    assert fitted.to_pylist() == expected
+    assert fit(pa.array([*values, *values], arrow_type).slice(len(values)), target) == fitted
 
 
-def test_fields_within_a_type_are_nullable_whatever_the_schema_says() -> None:
+def test_nested_fields_are_nullable_whatever_the_schema_says() -> None:
     required: Any = partial(pa.field, nullable=False)
-    kind = pa.struct(
+    arrow_type = pa.struct(
         [
             required("a", pa.list_(required("item", pa.int32()))),
             required("b", pa.map_(pa.string(), required("value", pa.int32()))),
         ]
     )
-    optional: Any = spark_type(kind)
-    assert [one.nullable for one in optional] == [True, True]
+    optional: Any = spark_type(arrow_type)
+    assert [field.nullable for field in optional] == [True, True]
     assert optional["a"].dataType.containsNull
     assert optional["b"].dataType.valueContainsNull
 
@@ -88,26 +91,26 @@ def test_times_become_microseconds(unit: str, zone: str | None) -> None:
     assert spark_type(column.type).simpleString() == ("timestamp" if zone else "timestamp_ntz")
 
 
-def test_what_does_not_fit_is_null_and_told_by_row() -> None:
+def test_values_that_do_not_fit_are_null_and_reported_by_row() -> None:
     column = pa.array([1, 2**62, None, 3]).view(pa.timestamp("ms", tz="UTC"))
     flat: Any = column
     items = pa.ListArray.from_arrays([0, 1, 2, 4], flat)
     fitted, unfit = fit_rows(items, as_spark(items.type))
     assert unfit.tolist() == [False, True, False]
-    assert [one is None for one in fitted.to_pylist()] == [False, True, False]
+    assert [value is None for value in fitted.to_pylist()] == [False, True, False]
 
 
-def test_arrows_types_that_spark_has_not_are_refused() -> None:
+def test_arrow_types_that_spark_lacks_are_refused() -> None:
     with pytest.raises(Refused, match="Spark has no type for"):
         spark_type(pa.month_day_nano_interval())
 
 
-def test_rows_that_are_not_kept_are_null() -> None:
-    column = kept_where(pa.array(["a", "b", "c"]), np.array([True, False, True]))
+def test_rows_that_are_not_valid_become_null() -> None:
+    column = null_unless(pa.array(["a", "b", "c"]), np.array([True, False, True]))
     assert column.to_pylist() == ["a", None, "c"]
 
 
-def test_a_records_own_columns_have_sparks_types_already() -> None:
-    assert own.HEADERS_TYPE == HEADERS_TYPE
-    for kind in own.OWN_TYPES.values():
-        assert as_spark(kind).equals(kind)
+def test_record_columns_have_sparks_types_already() -> None:
+    assert source_columns.HEADERS_TYPE == HEADERS_TYPE
+    for arrow_type in source_columns.RECORD_COLUMNS.values():
+        assert as_spark(arrow_type).equals(arrow_type)

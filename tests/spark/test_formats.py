@@ -1,4 +1,4 @@
-"""JSON Schema's `format` in pipelines: an annotation, unless an option or a contract asserts it."""
+"""JSON Schema's `format` in pipelines: asserted only by an option or a contract."""
 
 import json
 
@@ -11,8 +11,8 @@ from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract
 from penstock.serde.errors import EncodeError
-from penstock.spark.pack_rows import Encoder
-from penstock.spark.write_options import WriteRequest, prepared
+from penstock.spark.encode_rows import RowEncoder
+from penstock.spark.write_options import WriteRequest
 from penstock.testing.platform import Platform
 
 SCHEMA = json.dumps(
@@ -21,7 +21,7 @@ SCHEMA = json.dumps(
 NAIVE = "2026-01-01T12:00:00"
 
 
-def test_a_source_asserts_formats_if_it_is_asked_to(
+def test_a_source_asserts_formats_with_the_option(
     spark: SparkSession, penstock: Platform, registry: Registry, bootstrap: str, registry_url: str
 ) -> None:
     topic = penstock.make_topic()
@@ -46,15 +46,13 @@ def test_a_sink_asserts_formats_if_its_contract_does(
     penstock: Platform, registry_url: str, assert_formats: bool
 ) -> None:
     contract = Contract(SCHEMA, SchemaType.JSON, assert_formats=assert_formats)
-    request = prepared(
-        WriteRequest(
-            properties={},
-            topic=penstock.name("formats"),
-            schema=contract,
-            registry_url=registry_url,
-        )
-    )
-    encoder = Encoder(request.plan(["at"]))
+    request = WriteRequest(
+        penstock.name("formats"),
+        bootstrap=penstock.bootstrap,
+        registry=registry_url,
+        schema=contract,
+    ).prepared()
+    encoder = RowEncoder(request.plan(["at"]))
     rows = pa.RecordBatch.from_pydict({"at": [NAIVE]})
     if not assert_formats:
         assert len(list(encoder.encode(rows))) == 1

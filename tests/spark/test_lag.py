@@ -37,7 +37,7 @@ def test_lag_is_over_all_partitions_and_new_ones_count_from_their_start() -> Non
 @pytest.mark.parametrize(
     ("end", "latest"), [(None, None), (None, position(p0=1)), ("-", "-"), ("3", "4"), ({}, {})]
 )
-def test_a_source_of_another_format_or_before_its_first_batch_has_none(
+def test_a_source_of_another_format_or_before_its_first_batch_has_no_lag(
     end: Any, latest: Any
 ) -> None:
     assert offsets_behind(source(end, latest)) == {}
@@ -57,5 +57,5 @@ def test_the_progress_of_a_running_query_shows_its_lag(
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(120)
-    shown = [offsets_behind(one) for batch in query.recentProgress for one in batch.sources]
-    assert [one["maxOffsetsBehindLatest"] for one in shown] == ["4", "0"]
+    lags = [offsets_behind(row) for batch in query.recentProgress for row in batch.sources]
+    assert [lag["maxOffsetsBehindLatest"] for lag in lags] == ["4", "0"]

@@ -1,4 +1,4 @@
-"""Late events: every one in its topic, once, counted; all others go on."""
+"""Late events: each is in its topic once and counted; all others are passed on."""
 
 import json
 import os
@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.event_time import Clock, LateEvents, late_events
+from penstock.spark import LateEvents, WriteRequest, late_events
+from penstock.spark.late_sink import EventClock
 
 MakeTopic = Callable[..., str]
 MINUTE = 60
 
 
-def test_a_batch_that_is_run_again_has_the_watermark_it_had() -> None:
-    clock = Clock.noted(Clock("one", 7, before_us=100, after_us=200, late=3).note())
+def test_a_batch_that_is_repeated_has_the_same_watermark() -> None:
+    clock = EventClock.load(EventClock("one", 7, before_us=100, after_us=200, late=3).dump())
     assert clock.watermark("one", 7) == 100
     assert clock.watermark("one", 8) == 200
     assert clock.watermark("another checkpoint", 0) == 200
-    assert Clock().watermark("one", 0) is None
+    assert EventClock().watermark("one", 0) is None
 
 
 class Died(Exception):
@@ -28,7 +29,7 @@ class Died(Exception):
 
 
 class Pipeline:
-    """A stream of numbered events with times, cut into batches by hand."""
+    """A stream of numbered events with times, one file per batch."""
 
     def __init__(self, spark: SparkSession, folder: Path, bootstrap: str, topic: str) -> None:
         self.spark = spark
@@ -40,7 +41,7 @@ class Pipeline:
         (folder / "events").mkdir()
 
     def put(self, **times: int | None) -> None:
-        """A batch of events by name, with the minute they happened at."""
+        """Add a batch of events: their names and the minutes at which they happened."""
         number = len(list((self.folder / "events").iterdir()))
         lines = [
             json.dumps({"id": int(name[1:]), "at": None if at is None else at * MINUTE})
@@ -52,21 +53,15 @@ class Pipeline:
 
     def sink(self) -> LateEvents:
         def then(frame: DataFrame, _: int) -> None:
-            found = [row["id"] for row in frame.collect()]
+            ids = [row["id"] for row in frame.collect()]
             if self.dies_once:
                 self.dies_once = False
                 raise Died
-            self.on_time += found
+            self.on_time += ids
 
+        request = WriteRequest(self.topic, bootstrap=self.bootstrap, key="id_text", value="id_text")
         return late_events(
-            self.topic,
-            time="at",
-            lateness="10 minutes",
-            query=f"late-{self.topic}",
-            then=then,
-            key="id_text",
-            value="id_text",
-            bootstrap_servers=self.bootstrap,
+            request, time="at", lateness="10 minutes", query=f"late-{self.topic}", then=then
         )
 
     def run(self) -> LateEvents:
@@ -95,20 +90,20 @@ def test_late_events_are_in_their_topic_once_and_counted(
     spark: SparkSession, tmp_path: Path, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     pipeline = Pipeline(spark, tmp_path, bootstrap, make_topic(1))
-    pipeline.put(e1=1, e2=60, e3=2)  # nothing is late at first
+    pipeline.put(e1=1, e2=60, e3=2)  # no event is late in the first batch
     pipeline.put(e4=49, e5=51, e6=100, e7=None)  # the watermark is at minute 50
     pipeline.dies_once = False
     assert pipeline.run().late_total == 1
     assert pipeline.on_time == [1, 2, 3, 5, 6, 7]
 
-    pipeline.put(e8=89, e9=90)  # now at 90; the batch is written, then all is lost
+    pipeline.put(e8=89, e9=90)  # now at 90; the batch is written, then the driver dies
     pipeline.dies_once = True
     with pytest.raises(Exception, match="Died"):
         pipeline.run()
     assert pipeline.run().late_total == 2
     assert pipeline.on_time[6:] == [9]
 
-    shutil.rmtree(tmp_path / "checkpoint")  # a new one has the watermark that there was
+    shutil.rmtree(tmp_path / "checkpoint")  # a new one has the stored watermark
     for file in (tmp_path / "events").iterdir():
         file.unlink()
     pipeline.put(e10=80, e11=200)

@@ -1,4 +1,4 @@
-"""Record batches on their way to the task that writes them."""
+"""Record batches as a column, for the task that writes them."""
 
 from penstock.spark.pack_rows import batches_column
 
@@ -9,8 +9,8 @@ def test_batches_become_a_column_byte_for_byte() -> None:
     assert batches_column([]).to_pylist() == []
 
 
-def test_a_batch_is_let_go_once_it_is_in_the_column() -> None:
+def test_a_batch_is_released_once_it_is_in_the_column() -> None:
     content = bytearray(b"batch")
     column = batches_column([memoryview(content)])
-    content.clear()  # a BufferError if anybody held it still
+    content.clear()  # a BufferError if it were still referenced
     assert column.to_pylist() == [b"batch"]

@@ -1,4 +1,4 @@
-"""Rows made few before they are shuffled, compared with plain Python; no Spark runs here."""
+"""Rows aggregated before they are shuffled, compared with plain Python; without Spark."""
 
 from collections import Counter
 from typing import Any, TypeAlias
@@ -8,20 +8,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.spark.aggregates import count, maximum, minimum, total
 from penstock.spark.partial_aggregates import (
     CLOCK,
     OFFSET,
     STATE,
-    Plan,
-    Windows,
-    count,
-    greatest,
-    least,
+    AggregationPlan,
+    WindowSpec,
     partials,
-    total,
 )
 
-PLACE = ("_topic", "_partition", "_offset")
+OFFSET_COLUMNS = ("_topic", "_partition", "_offset")
 Types: TypeAlias = dict[str, pa.DataType]
 _EVENTS: Types = {
     "who": pa.string(),
@@ -32,7 +29,7 @@ _EVENTS: Types = {
     "_offset": pa.int64(),
 }
 EVENTS = pa.schema(_EVENTS)
-ABOUT: Types = {
+BATCH_COLUMNS: Types = {
     "_topic": pa.string(),
     "_partition": pa.int32(),
     "_end": pa.int64(),
@@ -42,12 +39,12 @@ ABOUT: Types = {
 AGGREGATES = {
     "n": count(),
     "cents": total("cents"),
-    "low": least("cents"),
-    "high": greatest("cents"),
+    "low": minimum("cents"),
+    "high": maximum("cents"),
 }
 _NUMBERS: Types = dict.fromkeys(AGGREGATES, pa.int64())
 _KEY: Types = {"_kind": pa.string(), "who": pa.string()}
-OUT = pa.schema(_KEY | _NUMBERS | ABOUT)
+OUT = pa.schema(_KEY | _NUMBERS | BATCH_COLUMNS)
 rows_of_events = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", None]),
@@ -76,10 +73,10 @@ def batches(rows: list[Any], size: int) -> list[pa.RecordBatch]:
     return table.to_batches(size)
 
 
-def merged(found: list[dict[str, Any]]) -> dict[Any, tuple[Any, ...]]:
-    """As the state merges them: a key may come more than once."""
+def merged(rows: list[dict[str, Any]]) -> dict[Any, tuple[Any, ...]]:
+    """As the state merges them: a key may occur more than once."""
     states: dict[Any, list[Any]] = {}
-    for row in found:
+    for row in rows:
         state = states.setdefault((row["who"], row["_window"]), [None] * len(AGGREGATES))
         for index, (name, aggregate) in enumerate(AGGREGATES.items()):
             state[index] = aggregate.merge(state[index], row[name])
@@ -87,22 +84,22 @@ def merged(found: list[dict[str, Any]]) -> dict[Any, tuple[Any, ...]]:
 
 
 @given(rows=rows_of_events, size=st.integers(1, 20), steps=st.integers(1, 3))
-def test_partials_say_what_plain_python_says(rows: list[Any], size: int, steps: int) -> None:
-    windows = Windows("at", size_us=60 * steps, every_us=60)
-    plan = Plan(("who",), AGGREGATES, windows, PLACE, OUT)
-    found = pa.Table.from_batches(list(partials(batches(rows, size), plan)), OUT).to_pylist()
+def test_partials_are_those_of_plain_python(rows: list[Any], size: int, steps: int) -> None:
+    windows = WindowSpec("at", size_us=60 * steps, every_us=60)
+    plan = AggregationPlan(("who",), AGGREGATES, windows, OFFSET_COLUMNS, OUT)
+    results = pa.Table.from_batches(list(partials(batches(rows, size), plan)), OUT).to_pylist()
 
-    wanted: dict[Any, list[int | None]] = {}
+    by_window: dict[Any, list[int | None]] = {}
     for who, cents, at, _ in rows:
         for step in range(steps):
             if at is not None:
-                wanted.setdefault((who, at - at % 60 - 60 * step), []).append(cents)
-    told = {key: summed(values) for key, values in wanted.items()}
-    assert merged([row for row in found if row["_kind"] == STATE]) == told
-    ends = {row["_partition"]: row["_end"] for row in found if row["_kind"] == OFFSET}
-    assert ends == {place: offset + 1 for offset, (_, _, _, place) in enumerate(rows)}
+                by_window.setdefault((who, at - at % 60 - 60 * step), []).append(cents)
+    expected = {key: summed(values) for key, values in by_window.items()}
+    assert merged([row for row in results if row["_kind"] == STATE]) == expected
+    ends = {row["_partition"]: row["_end"] for row in results if row["_kind"] == OFFSET}
+    assert ends == {partition: offset + 1 for offset, (_, _, _, partition) in enumerate(rows)}
     newest = max((at for _, _, at, _ in rows if at is not None), default=None)
-    assert [row["_newest"] for row in found if row["_kind"] == CLOCK] == (
+    assert [row["_newest"] for row in results if row["_kind"] == CLOCK] == (
         [] if newest is None else [newest]
     )
 
@@ -114,31 +111,33 @@ def summed(values: list[int | None]) -> tuple[Any, ...]:
     return (len(values), sum(known), min(known), max(known))
 
 
-def test_what_was_known_before_is_the_least_that_is_said_of_the_time() -> None:
-    windows = Windows("at", size_us=60, every_us=60)
-    plan = Plan(("who",), AGGREGATES, windows, PLACE, OUT, newest_us=1000)
-    told = partials(batches([("a", 1, 20, 0)], 10), plan)
-    rows = [row for batch in told for row in batch.to_pylist() if row["_kind"] == CLOCK]
+def test_the_newest_time_is_never_before_the_stored_one() -> None:
+    windows = WindowSpec("at", size_us=60, every_us=60)
+    plan = AggregationPlan(("who",), AGGREGATES, windows, OFFSET_COLUMNS, OUT, newest_us=1000)
+    results = partials(batches([("a", 1, 20, 0)], 10), plan)
+    rows = [row for batch in results for row in batch.to_pylist() if row["_kind"] == CLOCK]
     assert [row["_newest"] for row in rows] == [1000]
 
 
 @given(rows=rows_of_events, size=st.integers(1, 20))
-def test_whole_rows_are_listed_by_key_in_their_order(rows: list[Any], size: int) -> None:
+def test_whole_rows_are_listed_by_key_in_offset_order(rows: list[Any], size: int) -> None:
     listed: Types = {"_rows": pa.list_(pa.struct(list(EVENTS)))}
-    schema = pa.schema(_KEY | listed | ABOUT)
-    plan = Plan(("who",), {}, None, PLACE, schema)
-    found = pa.Table.from_batches(list(partials(batches(rows, size), plan)), schema).to_pylist()
-    states = [row for row in found if row["_kind"] == STATE]
+    schema = pa.schema(_KEY | listed | BATCH_COLUMNS)
+    plan = AggregationPlan(("who",), {}, None, OFFSET_COLUMNS, schema)
+    results = pa.Table.from_batches(list(partials(batches(rows, size), plan)), schema).to_pylist()
+    states = [row for row in results if row["_kind"] == STATE]
     assert Counter(row["who"] for row in states) == Counter({row[0] for row in rows})
     for state in states:
-        offsets = [(one["_partition"], one["_offset"]) for one in state["_rows"]]
-        mine = [
-            (place, offset) for offset, (who, _, _, place) in enumerate(rows) if who == state["who"]
+        offsets = [(row["_partition"], row["_offset"]) for row in state["_rows"]]
+        expected = [
+            (partition, offset)
+            for offset, (who, _, _, partition) in enumerate(rows)
+            if who == state["who"]
         ]
-        assert offsets == sorted(mine)
+        assert offsets == sorted(expected)
 
 
-def test_many_groups_go_on_before_there_are_too_many() -> None:
+def test_many_groups_are_emitted_before_there_are_too_many() -> None:
     rows = 450_000
     table = pa.table(
         [
@@ -151,7 +150,7 @@ def test_many_groups_go_on_before_there_are_too_many() -> None:
         ],
         schema=EVENTS,
     )
-    plan = Plan(("who",), AGGREGATES, None, PLACE, OUT)
-    parts = list(partials(iter(table.to_batches(100_000)), plan))
-    assert len(parts) >= 2 + 1
-    assert sum(len(part) for part in parts) == rows + 1
+    plan = AggregationPlan(("who",), AGGREGATES, None, OFFSET_COLUMNS, OUT)
+    emitted = list(partials(iter(table.to_batches(100_000)), plan))
+    assert len(emitted) >= 2 + 1
+    assert sum(len(batch) for batch in emitted) == rows + 1

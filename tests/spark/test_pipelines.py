@@ -1,4 +1,4 @@
-"""The source inside a declarative pipeline, run by Spark's own command."""
+"""The source and the sink in a declarative pipeline, run by Spark's own command."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from penstock.serde.contract import Contract
 from penstock.serde.serializers import Serializer
 from penstock.spark.source import batch_reader, read_schema
 
-SECONDS_MAX = 540  # a busy machine takes minutes to start what takes seconds
+SECONDS_MAX = 540  # on a busy machine the start takes minutes instead of seconds
 SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 PROJECT = """
 name: orders
@@ -54,7 +54,7 @@ SINKS = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 
-from penstock.spark import record_batches
+from penstock.spark import WriteRequest, record_batches
 
 spark = SparkSession.active()
 brokers = {{"kafka.bootstrap.servers": {bootstrap!r}}}
@@ -65,25 +65,25 @@ def rows():
     return reader.option("startingOffsets", "earliest").load().select("key", "value")
 
 
-packed = record_batches(rows(), {laid_out!r}, bootstrap_servers={bootstrap!r})
+packed = record_batches(rows(), WriteRequest({packed!r}, bootstrap={bootstrap!r}))
 
-dp.create_sink("laid_out", "penstock", {{**brokers, "query": {laid_out!r}}})
-dp.create_sink("in_one_task", "penstock", {{**brokers, "topic": {one!r}, "query": {one!r}}})
+dp.create_sink("packed", "penstock", {{**brokers, "query": {packed!r}}})
+dp.create_sink("one_task", "penstock", {{**brokers, "topic": {one_task!r}, "query": {one_task!r}}})
 
 
-@dp.append_flow(target="laid_out")
-def to_laid_out():
+@dp.append_flow(target="packed")
+def to_packed():
     return packed
 
 
-@dp.append_flow(target="in_one_task")
-def to_one():
+@dp.append_flow(target="one_task")
+def to_one_task():
     return rows().coalesce(1)
 """
 
 
 def run_pipeline(folder: Path) -> tuple[int, str]:
-    """Spark's command, in a session of its own: it starts a JVM that must not outlive it."""
+    """Run Spark's command in its own process group: it starts a JVM that must not outlive it."""
     process = subprocess.Popen(
         [str(Path(sys.executable).with_name("spark-pipelines")), "run", "--remote", "local[2]"],
         cwd=folder,
@@ -97,8 +97,8 @@ def run_pipeline(folder: Path) -> tuple[int, str]:
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=SECONDS_MAX)
-        return process.returncode, said
+        output, _ = process.communicate(timeout=SECONDS_MAX)
+        return process.returncode, output
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -125,10 +125,10 @@ def test_a_pipeline_reads_a_topic_into_a_table(
     (tmp_path / "transformations" / "orders.py").write_text(
         TRANSFORMATION.format(bootstrap=bootstrap, topic=topic, registry=registry_url)
     )
-    returncode, said = run_pipeline(tmp_path)
-    assert returncode == 0, said
+    returncode, output = run_pipeline(tmp_path)
+    assert returncode == 0, output
     files = list(tmp_path.glob("**/orders/*.parquet"))
-    ids: list[Any] = [row["id"] for one in files for row in pq.read_table(one).to_pylist()]
+    ids: list[Any] = [row["id"] for file in files for row in pq.read_table(file).to_pylist()]
     assert sorted(ids) == list(range(10))
 
 
@@ -137,7 +137,7 @@ def test_a_pipeline_reads_a_topic_into_a_table(
 def test_a_pipeline_writes_to_topics(
     make_topic: Callable[..., str], bootstrap: str, tmp_path: Path
 ) -> None:
-    topic, laid_out, one = make_topic(3), make_topic(2), make_topic(2)
+    topic, packed, one_task = make_topic(3), make_topic(2), make_topic(2)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(30):
         producer.produce(topic, str(number), f"key-{number}", partition=number % 3)
@@ -145,13 +145,13 @@ def test_a_pipeline_writes_to_topics(
     (tmp_path / "spark-pipeline.yml").write_text(PROJECT.format(folder=tmp_path))
     (tmp_path / "transformations").mkdir()
     (tmp_path / "transformations" / "sinks.py").write_text(
-        SINKS.format(bootstrap=bootstrap, topic=topic, laid_out=laid_out, one=one)
+        SINKS.format(bootstrap=bootstrap, topic=topic, packed=packed, one_task=one_task)
     )
-    returncode, said = run_pipeline(tmp_path)
-    assert returncode == 0, said
-    for written in (laid_out, one):
+    returncode, output = run_pipeline(tmp_path)
+    assert returncode == 0, output
+    for written in (packed, one_task):
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe": written}
         reader: Any = batch_reader(options, read_schema(options))
-        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        batches = [batch for task in reader.partitions() for batch in reader.read(task)]
         values = [int(value) for batch in batches for value in batch.column("value").to_pylist()]
         assert sorted(values) == list(range(30))

@@ -1,4 +1,4 @@
-"""Framed values in any column, on a real Spark."""
+"""Framed values in any column, on Spark."""
 
 import json
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from penstock.client.registry import Registry
 from penstock.errors import Refused
@@ -32,20 +32,20 @@ AT = datetime(2024, 5, 6, 7, 8, 9, 123_000, tzinfo=UTC)
 
 @pytest.fixture
 def topic(penstock: Platform) -> str:
-    """A name for subjects; there need not be such a topic."""
-    return penstock.name("elsewhere")
+    """A name for subjects; the topic need not exist."""
+    return penstock.name("functions")
 
 
 def order(number: int) -> dict[str, Any]:
     return {"id": number, "at": AT, "tags": {"t": [number]}, "note": None}
 
 
-def test_values_are_decoded_and_written_again_unchanged(
+def test_values_are_decoded_and_encoded_again_unchanged(
     spark: SparkSession, registry: Registry, registry_url: str, topic: str
 ) -> None:
     write = Serializer(registry, topic, Contract(json.dumps(ORDER)))
     values = [write.serialize(order(number)).content for number in range(5)]
-    frame = spark.createDataFrame([(one,) for one in [*values, None]], "payload binary")
+    frame = spark.createDataFrame([(value,) for value in [*values, None]], "payload binary")
     decoded = frame.select(from_registry("payload", registry_url, topic).alias("order"))
     assert decoded.schema["order"].dataType.simpleString() == (
         "struct<id:bigint,at:timestamp,tags:map<string,array<int>>,note:string>"
@@ -55,21 +55,23 @@ def test_values_are_decoded_and_written_again_unchanged(
         *((number, {"t": [number]}, None) for number in range(5)),
         None,
     ]
-    millis = decoded.select(F.unix_millis("order.at")).collect()
+    millis = decoded.select(sf.unix_millis("order.at")).collect()
     assert millis[0][0] == round(AT.timestamp() * 1000)
     again = decoded.select(to_registry("order", registry_url, topic))
     assert [row[0] and bytes(row[0]) for row in again.collect()] == [*values, None]
-    few = frame.select(from_registry(F.col("payload"), registry_url, topic, columns=["note", "id"]))
+    few = frame.select(
+        from_registry(sf.col("payload"), registry_url, topic, columns=["note", "id"])
+    )
     assert few.schema[0].dataType.simpleString() == "struct<note:string,id:bigint>"
     assert [row[0] and row[0].id for row in few.collect()] == [*range(5), None]
 
 
-def test_a_value_that_cannot_be_read_fails_the_query_or_is_null(
+def test_a_value_that_cannot_be_decoded_fails_the_query_or_is_null(
     spark: SparkSession, registry: Registry, registry_url: str, topic: str
 ) -> None:
     good = Serializer(registry, topic, Contract(json.dumps(ORDER))).serialize(order(1)).content
-    frame = spark.createDataFrame([(good,), (b"rubbish",)], "payload binary")
-    with pytest.raises(PySparkException, match=rf"{topic}: a value cannot be read \(not_framed"):
+    frame = spark.createDataFrame([(good,), (b"garbage",)], "payload binary")
+    with pytest.raises(PySparkException, match=rf"{topic}: cannot decode a value \(not_framed"):
         frame.select(from_registry("payload", registry_url, topic)).collect()
     lenient = frame.select(from_registry("payload", registry_url, topic, on_error="null"))
     assert [row[0] is None for row in lenient.collect()] == [False, True]
@@ -107,7 +109,7 @@ def test_keys_that_are_no_records_and_protobuf_messages_by_name(
     assert [row[0] for row in read.collect()] == [0, 1, 2]
     text = 'syntax = "proto3"; message Item { string name = 1; } message Order { int64 id = 1; }'
     contract = Contract(text, type=SchemaType.PROTOBUF, message="Order")
-    row = F.struct(F.col("id"))
+    row = sf.struct(sf.col("id"))
     values = spark.range(2).select(
         to_registry(row, registry_url, topic, schema=contract).alias("v")
     )

@@ -1,4 +1,4 @@
-"""A bounded re-read: everything once, as one schema sees it, also when it was stopped meanwhile."""
+"""A bounded re-read: every event once, through one schema, also after an interruption."""
 
 import importlib
 import json
@@ -18,7 +18,9 @@ from penstock.schemas.model import SchemaType
 from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.serializers import Deserializer, Serializer
-from penstock.spark.replay import Bounds, OnBad, ParquetTarget, Replay, Source, TopicTarget
+from penstock.spark import ParquetTarget, Replay, ReplayBounds, ReplaySource, TopicTarget
+from penstock.spark.read_options import AtTimes, LogEnd
+from penstock.spark.replay import OnUnreadable, _default_job
 
 ROOT = Path(__file__).parents[2]
 MakeTopic = Callable[..., str]
@@ -33,7 +35,7 @@ def shop() -> Iterator[Any]:
 
 @pytest.fixture
 def story(shop: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic) -> Any:
-    """A topic with 300 orders under three schemas; each test has its own."""
+    """A topic with 300 orders under three schemas, for each test."""
     name = make_topic(2, **{"retention.ms": "-1"})
     topics = shop.Topics(name, f"{name}-payments")
     story = shop.tell(seed=11, orders=300)
@@ -41,9 +43,9 @@ def story(shop: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic) -
     return name, story
 
 
-def source(story: Any, bootstrap: str, registry_url: str, **more: Any) -> Source:
+def source(story: Any, bootstrap: str, registry_url: str, **more: Any) -> ReplaySource:
     options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
-    return Source(story[0], options, on_bad=OnBad.SKIP, **more)
+    return ReplaySource(story[0], options, on_unreadable=OnUnreadable.SKIP, **more)
 
 
 def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
@@ -56,16 +58,16 @@ def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | No
         }
     )
     consumer.subscribe([topic])
-    found = []
+    records = []
     ended: set[int | None] = set()
     while len(ended) < 2:
         for message in consumer.consume(1000, timeout=5):
             if message.error() is not None:
                 ended.add(message.partition())
             else:
-                found.append((message.key(), message.value(), message.timestamp()[1]))
+                records.append((message.key(), message.value(), message.timestamp()[1]))
     consumer.close()
-    return found
+    return records
 
 
 def test_a_topic_is_replayed_as_one_version_with_counts_by_writer(
@@ -73,27 +75,27 @@ def test_a_topic_is_replayed_as_one_version_with_counts_by_writer(
     make_topic: MakeTopic, shop: Any,
 ) -> None:  # fmt: skip
     target = make_topic(2)
-    asked = source(story, bootstrap, registry_url, schema="2")
-    replay = Replay(spark, asked, TopicTarget(target), part_offsets=200)
-    parts = list(replay.run())
-    assert [part.records_done for part in parts] == [200, replay.records_total]
-    wanted = shop.expected(story[1])
-    assert replay.versions(parts[-1].by_schema) == {
-        f"v{version}": count for version, count in sorted(wanted.versions.items())
+    version_2 = source(story, bootstrap, registry_url, schema="2")
+    replay = Replay(spark, version_2, TopicTarget(target), step_offsets=200)
+    steps = list(replay.run())
+    assert [step.records_done for step in steps] == [200, replay.records_total]
+    expected = shop.expected(story[1])
+    assert replay.versions(steps[-1].by_schema) == {
+        f"v{version}": count for version, count in sorted(expected.versions.items())
     }
-    assert parts[-1].bad == sum(wanted.quarantined.values())
+    assert steps[-1].unreadable == sum(expected.quarantined.values())
 
-    found = committed(bootstrap, target)
-    read = BatchDeserializer(registry, target).deserialize_many([value for _, value, _ in found])
+    written = committed(bootstrap, target)
+    read = BatchDeserializer(registry, target).deserialize_many([value for _, value, _ in written])
     assert not read.wrongs
     assert "channel" in read.batch.schema.names
     assert "items" not in read.batch.schema.names
     orders = {row["order_id"]: row for row in read.batch.to_pylist()}
-    assert len(orders) == len(found)
+    assert len(orders) == len(written)
     assert {order.order_id: (order.cents, order.channel) for order in story[1].orders} == {
         name: (row["cents"], row["channel"]) for name, row in orders.items()
     }
-    times = {(key or b"").decode(): at for key, _, at in found}
+    times = {(key or b"").decode(): at for key, _, at in written}
     assert times == {order.order_id: order.at for order in story[1].orders}
 
 
@@ -102,29 +104,29 @@ class Stopped(Exception):
 
 
 @pytest.mark.slow
-def test_a_replay_that_was_stopped_goes_on_to_the_end_it_had(
+def test_a_replay_that_was_stopped_continues_to_the_same_end(
     spark: SparkSession, story: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic,
     monkeypatch: pytest.MonkeyPatch, shop: Any,
 ) -> None:  # fmt: skip
     target = make_topic(2)
-    asked = source(story, bootstrap, registry_url)
-    first = Replay(spark, asked, TopicTarget(target), job=f"stopped-{target}", part_offsets=100)
+    latest = source(story, bootstrap, registry_url)
+    first = Replay(spark, latest, TopicTarget(target), job=f"stopped-{target}", step_offsets=100)
     running = first.run()
     next(running)
-    write = first._write  # noqa: SLF001 - stopped at the worst moment: written, and not told
+    write = first._write  # noqa: SLF001 - stopped at the worst moment: written, but not reported
 
-    def written_and_gone(rows: DataFrame, number: int, after: Any) -> None:
-        write(rows, number, after)
+    def write_and_stop(rows: DataFrame, step: int, after: Any) -> None:
+        write(rows, step, after)
         raise Stopped
 
-    monkeypatch.setattr(first, "_write", written_and_gone)
+    monkeypatch.setattr(first, "_write", write_and_stop)
     with pytest.raises(Stopped):
         next(running)
     later = shop.tell(seed=12, orders=50)
     topics = shop.Topics(story[0], f"{story[0]}-payments")
     shop.publish(later, bootstrap, registry_url, topics=topics, partitions=2)
 
-    again = Replay(spark, asked, TopicTarget(target), job=f"stopped-{target}", part_offsets=100)
+    again = Replay(spark, latest, TopicTarget(target), job=f"stopped-{target}", step_offsets=100)
     assert again.records_done == 200
     assert again.records_total == first.records_total
     list(again.run())
@@ -139,36 +141,49 @@ def test_events_between_two_times_are_replayed_into_parquet(
 ) -> None:
     orders = story[1].orders
     start, end = Millis(orders[100].at), Millis(orders[200].at)
-    asked = source(story, bootstrap, registry_url, schema="1")
+    version_1 = source(story, bootstrap, registry_url, schema="1")
     target = ParquetTarget(str(tmp_path / "orders"))
-    replay = Replay(spark, asked, target, bounds=Bounds.at_times(start, end), part_offsets=30)
-    parts = list(replay.run())
+    bounds = ReplayBounds.at_times(start, end)
+    replay = Replay(spark, version_1, target, bounds=bounds, step_offsets=30)
+    steps = list(replay.run())
     rows = spark.read.parquet(str(tmp_path / "orders"))
-    found = {row["order_id"] for row in rows.collect()}
-    assert rows.count() == len(found) == parts[-1].by_schema.total()
+    ids = {row["order_id"] for row in rows.collect()}
+    assert rows.count() == len(ids) == steps[-1].by_schema.total()
     # Kafka finds the first record at or after a time; around it, events are a little out of order.
-    assert {one.order_id for one in orders[130:170]} <= found
-    assert not found & {one.order_id for one in [*orders[:70], *orders[230:]]}
+    assert {order.order_id for order in orders[130:170]} <= ids
+    assert not ids & {order.order_id for order in [*orders[:70], *orders[230:]]}
 
 
 @pytest.mark.slow
-def test_without_a_registry_bytes_are_copied_as_they_are(
+def test_without_a_registry_bytes_are_copied_unchanged(
     spark: SparkSession, story: Any, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     target = make_topic(2)
-    asked = Source(story[0], {"kafka.bootstrap.servers": bootstrap})
-    list(Replay(spark, asked, TopicTarget(target), bounds=Bounds(end=Offset(60))).run())
+    raw = ReplaySource(story[0], {"kafka.bootstrap.servers": bootstrap})
+    list(Replay(spark, raw, TopicTarget(target), bounds=ReplayBounds(end=Offset(60))).run())
     copied, original = committed(bootstrap, target), committed(bootstrap, story[0])
     assert len(copied) == 120
     assert set(copied) <= set(original)
 
 
-def test_a_target_that_is_not_there_is_refused_before_anything_is_read(
+def test_a_target_that_does_not_exist_is_refused_before_anything_is_read(
     spark: SparkSession, story: Any, bootstrap: str, registry_url: str
 ) -> None:
-    asked = source(story, bootstrap, registry_url)
+    latest = source(story, bootstrap, registry_url)
     with pytest.raises(Refused, match="nowhere"):
-        Replay(spark, asked, TopicTarget("nowhere"))
+        Replay(spark, latest, TopicTarget("nowhere"))
+
+
+def test_the_name_of_a_replay_never_changes() -> None:
+    """Its progress is stored under this name, by earlier versions too."""
+    replayed = ReplaySource("orders", {})
+    bounds = ReplayBounds(AtTimes(Millis(5), latest_if_none=True), Offset(7))
+    names = [
+        _default_job(replayed, TopicTarget("copy"), ReplayBounds()),
+        _default_job(replayed, ParquetTarget("/data"), bounds),
+    ]
+    assert names == ["orders.2d548f612c75", "orders.82348411b4d6"]
+    assert ReplayBounds() == ReplayBounds(LogEnd.EARLIEST, LogEnd.LATEST)
 
 
 @pytest.mark.slow
@@ -186,12 +201,12 @@ def test_the_command_shows_counts_by_version(
         capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(done.stdout.splitlines()[-1])
     versions = shop.expected(story[1]).versions
-    assert told["records_by_version"] == {f"v{n}": count for n, count in versions.items()}
+    assert report["records_by_version"] == {f"v{n}": count for n, count in versions.items()}
 
 
-def test_a_protobuf_topic_is_written_again_as_the_message_it_has(
+def test_a_protobuf_topic_is_replayed_as_the_message_that_was_written(
     spark: SparkSession, bootstrap: str, registry: Registry, registry_url: str,
     make_topic: MakeTopic,
 ) -> None:  # fmt: skip
@@ -203,7 +218,7 @@ def test_a_protobuf_topic_is_written_again_as_the_message_it_has(
     producer.produce(name, content, key=b"k")
     assert producer.flush(20) == 0
     options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
-    for _ in Replay(spark, Source(name, options), TopicTarget(target)).run():
+    for _ in Replay(spark, ReplaySource(name, options), TopicTarget(target)).run():
         continue
     ((key, value, _),) = committed(bootstrap, target)
     message = Deserializer(registry, target).deserialize(value)

@@ -14,10 +14,10 @@ from penstock.serde.batch_serializers import BatchDeserializer
 from penstock.serde.contract import Contract
 from penstock.serde.errors import UnsupportedRuleError
 from penstock.serde.frame import Side
-from penstock.spark.pack_rows import check_columns
-from penstock.spark.read_options import Coding
+from penstock.spark.encode_rows import check_columns
+from penstock.spark.read_options import PayloadFormat
 from penstock.spark.reader_schemas import find_readers
-from penstock.spark.write_options import WriteRequest, prepared
+from penstock.spark.write_options import WriteRequest
 from penstock.testing.platform import Platform
 
 NUMBER = {"type": "record", "name": "Number", "fields": [{"name": "id", "type": "long"}]}
@@ -39,9 +39,9 @@ def test_a_sink_refuses_a_schema_with_a_write_rule(
     registry: Registry, registry_url: str, topic: str, schema: Contract
 ) -> None:
     register(registry, topic, mode="WRITE")
-    request = WriteRequest(properties={}, topic=topic, schema=schema, registry_url=registry_url)
+    request = WriteRequest(topic, bootstrap="127.0.0.1:1", registry=registry_url, schema=schema)
     with pytest.raises(UnsupportedRuleError, match="positive"):
-        prepared(request)
+        request.prepared()
     with pytest.raises(UnsupportedRuleError, match="positive"):
         check_columns(request.plan(["id"]), pa.schema({"id": pa.int64()}))
 
@@ -52,14 +52,14 @@ def test_a_source_refuses_to_read_as_a_version_with_a_read_rule(
 ) -> None:
     register(registry, topic, mode="READ")
     with pytest.raises(Refused, match=r"version 1 of .*'positive'"):
-        find_readers(registry, [topic], Side.VALUE, Coding.AVRO, reader_schema)
+        find_readers(registry, [topic], Side.VALUE, PayloadFormat.AVRO, reader_schema)
 
 
 def test_a_source_reads_as_a_version_whose_rule_may_fail(registry: Registry, topic: str) -> None:
     register(registry, topic, mode="READ", onFailure="NONE")
-    found = find_readers(registry, [topic], Side.VALUE, Coding.AVRO, "latest")
-    read = BatchDeserializer(registry, topic, reader=found[topic])
-    assert read.arrow_schema().names == ["id"]
+    readers = find_readers(registry, [topic], Side.VALUE, PayloadFormat.AVRO, "latest")
+    deserializer = BatchDeserializer(registry, topic, reader=readers[topic])
+    assert deserializer.arrow_schema().names == ["id"]
 
 
 def test_rows_of_a_schema_with_a_read_rule_are_quarantined(

@@ -1,4 +1,4 @@
-"""What a session of ours has."""
+"""A session finds the source and the sink."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -7,19 +7,19 @@ from typing import Any, TypeAlias
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark import record_batches
-from penstock.spark.session import _ensure_source, activate, session
+from penstock.spark import WriteRequest, activate, record_batches, session
+from penstock.spark.spark_session import _ensure_source
 
 MakeTopic: TypeAlias = Callable[..., str]
 
 
-def test_a_session_has_its_name_and_is_the_one_that_runs(spark: SparkSession) -> None:
+def test_a_session_has_its_name_and_is_created_once(spark: SparkSession) -> None:
     assert spark.sparkContext.appName == "penstock tests"
     assert session() is spark
 
 
-class Found:
-    """A session, as far as it is asked what Spark has found in it."""
+class SessionWith:
+    """A session in which Spark has found the sources with these names."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -28,7 +28,7 @@ class Found:
     def __getattr__(self, _: str) -> Any:
         return self
 
-    def __call__(self) -> "Found":
+    def __call__(self) -> "SessionWith":
         return self
 
     def dataSourceExists(self, name: str) -> bool:
@@ -42,18 +42,18 @@ class Found:
 def test_the_source_is_registered_unless_spark_has_found_it(
     names: tuple[str, ...], count: int
 ) -> None:
-    spark: Any = Found(*names)
+    spark: Any = SessionWith(*names)
     _ensure_source(spark)
     assert [source.__name__ for source in spark.registered] == ["DefaultSource"] * count
 
 
 def write_nowhere(spark: SparkSession) -> str:
-    """Why it is refused: by us, for want of brokers, or by Spark, which does not know us."""
+    """Why it is refused: by us, because no broker is given, or by Spark, which has no source."""
     try:
         spark.sql("SELECT 'a' AS value").write.format("penstock").mode("append").save()
-    except Exception as refused:  # noqa: BLE001 - Spark's and py4j's, by what went wrong
-        told = f"{refused} {getattr(refused, 'java_exception', '')}"
-        return "found" if "kafka.bootstrap.servers" in told else told
+    except Exception as refused:  # noqa: BLE001 - Spark raises its own or py4j's
+        text = f"{refused} {getattr(refused, 'java_exception', '')}"
+        return "found" if "kafka.bootstrap.servers" in text else text
     return "written"
 
 
@@ -62,12 +62,12 @@ def in_a_thread(work: Callable[[], str]) -> str:
         return threads.submit(work).result()
 
 
-def test_a_thread_that_spark_has_no_session_in_writes_once_it_has_ours(
+def test_a_thread_without_an_active_session_can_write_after_activation(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(1)
 
-    def write_as_it_is() -> str:
+    def write_without_session() -> str:
         return write_nowhere(spark)
 
     def write_with_session() -> str:
@@ -78,17 +78,18 @@ def test_a_thread_that_spark_has_no_session_in_writes_once_it_has_ours(
         return write_nowhere(spark)
 
     def write_after_record_batches() -> str:
-        record_batches(spark.sql("SELECT 'a' AS value"), topic, bootstrap_servers=bootstrap)
+        frame = spark.sql("SELECT 'a' AS value")
+        record_batches(frame, WriteRequest(topic, bootstrap=bootstrap))
         return write_nowhere(spark)
 
-    # Should Spark ever find it by itself, `activate` is not needed any longer.
-    assert "DATA_SOURCE_NOT_FOUND" in in_a_thread(write_as_it_is)
+    # If Spark finds it one day, `activate` is no longer needed.
+    assert "DATA_SOURCE_NOT_FOUND" in in_a_thread(write_without_session)
     assert in_a_thread(write_with_session) == "found"
     assert in_a_thread(write_when_active) == "found"
     assert in_a_thread(write_after_record_batches) == "found"
 
 
-def test_a_session_over_connect_is_left_to_its_server() -> None:
+def test_a_session_over_connect_needs_no_registration() -> None:
     remote: Any = object()
     _ensure_source(remote)
     activate(remote)

@@ -1,4 +1,4 @@
-"""The sink on Spark itself: whole batches and jobs, once, to where they belong."""
+"""The sink on Spark: micro-batches and jobs, each written once and as a whole."""
 
 import json
 import os
@@ -18,11 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.client.registry import Registry
 from penstock.errors import Refused
 from penstock.serde.serializers import Deserializer
-from penstock.spark import exactly_once, record_batches
+from penstock.spark import WriteRequest, exactly_once, record_batches
 from tests.support.spark_connect import ConnectServer
 
 MakeTopic: TypeAlias = Callable[..., str]
-Row: TypeAlias = tuple[int, bytes | None, bytes | None]
 CLIENT = Path(__file__).with_name("connect_client.py")
 CLIENT_S = 300
 ROWS = 40
@@ -42,26 +41,22 @@ def committed(bootstrap: str, topic: str) -> list[Any]:
     )
     try:
         count = len(consumer.list_topics(topic).topics[topic].partitions)
-        found: list[Any] = []
-        for partition in range(count):
-            place = TopicPartition(topic, partition, 0)
-            end = consumer.get_watermark_offsets(place, timeout=20)[1]
-            consumer.assign([place])
-            while max(0, consumer.position([place])[0].offset) < end:  # negative: nothing read yet
-                found += consumer.consume(1000, timeout=0.2)
-        return found
+        messages: list[Any] = []
+        for index in range(count):
+            start = TopicPartition(topic, index, 0)
+            end = consumer.get_watermark_offsets(start, timeout=20)[1]
+            consumer.assign([start])
+            while max(0, consumer.position([start])[0].offset) < end:  # negative: nothing read yet
+                messages += consumer.consume(1000, timeout=0.2)
+        return messages
     finally:
         consumer.close()
 
 
-def rows_of(messages: list[Any]) -> list[Row]:
-    return sorted((one.partition(), one.key(), one.value()) for one in messages)
-
-
 def stream(spark: SparkSession, folder: Path, rows: int = 200) -> DataFrame:
     """A stream over files, of two batches."""
-    for part in range(2):
-        frame = spark.range(part * rows, (part + 1) * rows, numPartitions=3)
+    for number in range(2):
+        frame = spark.range(number * rows, (number + 1) * rows, numPartitions=3)
         frame.selectExpr("id", "concat('store-', id % 7) AS store").write.mode("append").json(
             str(folder / "input")
         )
@@ -82,24 +77,25 @@ def run(frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Pa
     query.awaitTermination()
 
 
-def test_a_stream_is_written_once_though_its_last_batch_comes_again(
+def test_a_stream_is_written_once_if_its_last_batch_is_repeated(
     spark: SparkSession, bootstrap: str, registry_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(3)
     frame = stream(spark, tmp_path)
     checkpoint = tmp_path / "checkpoint"
-    outcomes: list[int] = []
+    batch_ids: list[int] = []
+    request = WriteRequest(
+        topic, bootstrap=bootstrap, registry=registry_url, key="store", schema=ORDER
+    )
 
     def sink() -> Callable[[DataFrame, int], None]:
-        write = exactly_once(
-            topic, key="store", schema=ORDER, registry=registry_url, bootstrap_servers=bootstrap
-        )
+        write = exactly_once(request)
 
-        def noted(batch: DataFrame, batch_id: int) -> None:
+        def write_and_note(batch: DataFrame, batch_id: int) -> None:
             write(batch, batch_id)
-            outcomes.append(batch_id)
+            batch_ids.append(batch_id)
 
-        return noted
+        return write_and_note
 
     run(frame, sink(), checkpoint)
     (checkpoint / "commits" / "1").unlink()  # as if the driver had died before Spark's own log
@@ -108,55 +104,56 @@ def test_a_stream_is_written_once_though_its_last_batch_comes_again(
     messages = committed(bootstrap, topic)
     with Registry(registry_url) as registry:
         reader = Deserializer(registry, topic)
-        orders = [(one, reader.deserialize(one.value())) for one in messages]
-    assert outcomes == [0, 1, 1]
+        orders = [(message, reader.deserialize(message.value())) for message in messages]
+    assert batch_ids == [0, 1, 1]
     assert sorted(order["id"] for _, order in orders) == list(range(400))
-    assert all(one.key().decode() == order["store"] for one, order in orders)
-    placed = {one.key(): one.partition() for one, _ in orders}
-    assert all(placed[one.key()] == one.partition() for one, _ in orders)
+    assert all(message.key().decode() == order["store"] for message, order in orders)
+    partitions = {message.key(): message.partition() for message in messages}
+    assert all(partitions[message.key()] == message.partition() for message in messages)
 
 
-def test_a_new_checkpoint_is_another_writer_though_its_batches_have_the_same_numbers(
+def test_a_new_checkpoint_is_written_although_its_batches_have_the_same_numbers(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(2)
     frame = stream(spark, tmp_path, rows=20).selectExpr("store AS key", "string(id) AS value")
     for name in ("first", "second"):
-        sink = exactly_once(topic, query=topic, bootstrap_servers=bootstrap)
+        sink = exactly_once(WriteRequest(topic, bootstrap=bootstrap), query=topic)
         run(frame, sink, tmp_path / name)
-    values = [int(one.value()) for one in committed(bootstrap, topic)]
+    values = [int(message.value()) for message in committed(bootstrap, topic)]
     assert sorted(values) == sorted([*range(40), *range(40)])
 
 
-def test_five_queries_of_one_driver_write_at_once(
+def test_five_queries_of_one_driver_write_concurrently(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     frame = stream(spark, tmp_path, rows=30).selectExpr("store AS key", "string(id) AS value")
     topics = [make_topic(2) for _ in range(5)]
+    requests = [WriteRequest(topic, bootstrap=bootstrap) for topic in topics]
     queries = [
-        frame.writeStream.foreachBatch(exactly_once(topic, bootstrap_servers=bootstrap))
-        .option("checkpointLocation", str(tmp_path / topic))
+        frame.writeStream.foreachBatch(exactly_once(request))
+        .option("checkpointLocation", str(tmp_path / str(request.topic)))
         .trigger(availableNow=True)
         .start()
-        for topic in topics
+        for request in requests
     ]
     while any(query.isActive for query in queries):
-        exactly_once(topics[0], bootstrap_servers=bootstrap)  # a sixth thread with the same brokers
+        exactly_once(requests[0])  # a sixth thread with the same brokers
     for query in queries:
         query.awaitTermination()  # raises what the query failed with
     for topic in topics:
-        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        values = [int(message.value()) for message in committed(bootstrap, topic)]
         assert sorted(values) == list(range(60))
 
 
-def test_a_query_that_runs_twice_goes_on_as_its_younger_instance(
+def test_a_query_that_runs_twice_continues_as_its_younger_instance(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(2)
 
     def start(name: str) -> StreamingQuery:
         frame = spark.readStream.schema("value string").text(str(tmp_path / name))
-        sink = exactly_once(topic, query=topic, bootstrap_servers=bootstrap)
+        sink = exactly_once(WriteRequest(topic, bootstrap=bootstrap), query=topic)
         writer = frame.writeStream.foreachBatch(sink)
         return writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{name}")).start()
 
@@ -180,7 +177,7 @@ def test_a_query_that_runs_twice_goes_on_as_its_younger_instance(
     finally:
         older.stop()
         younger.stop()
-    assert sorted(one.value() for one in committed(bootstrap, topic)) == [b"a", b"b", b"c"]
+    assert sorted(message.value() for message in committed(bootstrap, topic)) == [b"a", b"b", b"c"]
 
 
 def test_a_batch_job_is_one_transaction_and_a_layout_with_two_writers_is_refused(
@@ -194,19 +191,19 @@ def test_a_batch_job_is_one_transaction_and_a_layout_with_two_writers_is_refused
     with pytest.raises(Exception, match="record_batches"):
         frame.write.format("penstock").options(**options).mode("append").save()
     assert committed(bootstrap, topic) == []
-    laid_out = record_batches(frame, topic, bootstrap_servers=bootstrap)
-    laid_out.write.format("penstock").options(**options).mode("append").save()
+    packed = record_batches(frame, WriteRequest(topic, bootstrap=bootstrap))
+    packed.write.format("penstock").options(**options).mode("append").save()
     frame.coalesce(1).write.format("penstock").options(**options).mode("append").save()
-    values = [int(one.value()) for one in committed(bootstrap, topic)]
+    values = [int(message.value()) for message in committed(bootstrap, topic)]
     assert sorted(values) == sorted([*range(1000), *range(1000)])
 
 
-def test_a_stream_by_format_is_written_once_though_its_last_batch_comes_again(
+def test_a_stream_by_format_is_written_once_if_its_last_batch_is_repeated(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(3)
     frame = stream(spark, tmp_path, rows=50).selectExpr("store AS key", "string(id) AS value")
-    packed = record_batches(frame, topic, bootstrap_servers=bootstrap)
+    packed = record_batches(frame, WriteRequest(topic, bootstrap=bootstrap))
     checkpoint = tmp_path / "checkpoint"
     for _ in range(2):
         query = (
@@ -219,15 +216,15 @@ def test_a_stream_by_format_is_written_once_though_its_last_batch_comes_again(
         query.awaitTermination()
         (checkpoint / "commits" / "1").unlink()
         (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
-    values = [int(one.value()) for one in committed(bootstrap, topic)]
+    values = [int(message.value()) for message in committed(bootstrap, topic)]
     assert sorted(values) == list(range(100))
 
 
-def test_a_frame_that_is_no_micro_batch_is_sent_elsewhere(
+def test_a_frame_that_is_not_a_micro_batch_is_refused(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic
 ) -> None:
-    sink = exactly_once(make_topic(1), value="value", bootstrap_servers=bootstrap)
-    with pytest.raises(Refused, match="no micro-batch"):
+    sink = exactly_once(WriteRequest(make_topic(1), bootstrap=bootstrap, value="value"))
+    with pytest.raises(Refused, match="not a micro-batch"):
         sink(spark.sql("SELECT 'a' AS value"), 0)
 
 
@@ -248,13 +245,13 @@ class Client:
         self._folder = folder
         files = folder / "input"
         files.mkdir()
-        for part in range(2):
-            numbers = range(part * ROWS // 2, (part + 1) * ROWS // 2)
-            lines = [json.dumps({"id": one, "store": f"store-{one % 7}"}) for one in numbers]
-            (files / f"{part}.json").write_text("\n".join(lines))
+        for file in range(2):
+            numbers = range(file * ROWS // 2, (file + 1) * ROWS // 2)
+            rows = [{"id": number, "store": f"store-{number % 7}"} for number in numbers]
+            (files / f"{file}.json").write_text("\n".join(json.dumps(row) for row in rows))
 
     def run(self, step: str, *topics: str) -> str:
-        said = {
+        arguments = {
             "step": step,
             "url": self._server.url,
             "bootstrap": self._bootstrap,
@@ -263,7 +260,7 @@ class Client:
         }
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         ended = subprocess.run(
-            [sys.executable, str(CLIENT), json.dumps(said)],
+            [sys.executable, str(CLIENT), json.dumps(arguments)],
             env=environment,
             capture_output=True,
             text=True,
@@ -281,19 +278,19 @@ def client(server: ConnectServer, bootstrap: str, tmp_path: Path) -> Client:
 
 @pytest.mark.slow
 @pytest.mark.timeout(CLIENT_S + 200)
-def test_streams_over_connect_are_written_once_though_their_last_batches_come_again(
+def test_streams_over_connect_are_written_once_if_their_last_batches_are_repeated(
     client: Client, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topics = [make_topic(2), make_topic(3)]
     client.run("exactly_once", *topics)
     for topic in topics:
-        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        values = [int(message.value()) for message in committed(bootstrap, topic)]
         assert sorted(values) == list(range(ROWS))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(CLIENT_S + 200)
-def test_a_stream_over_connect_without_its_checkpoint_is_refused_before_it_writes(
+def test_a_stream_over_connect_without_a_checkpoint_is_refused_before_it_writes(
     client: Client, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(1)
@@ -303,11 +300,11 @@ def test_a_stream_over_connect_without_its_checkpoint_is_refused_before_it_write
 
 @pytest.mark.slow
 @pytest.mark.timeout(CLIENT_S + 200)
-def test_frames_over_connect_are_laid_out_for_the_format(
+def test_frames_over_connect_are_packed_for_the_format(
     client: Client, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topics = [make_topic(3), make_topic(3)]
     client.run("record_batches", *topics)
     for topic in topics:
-        values = [int(one.value()) for one in committed(bootstrap, topic)]
+        values = [int(message.value()) for message in committed(bootstrap, topic)]
         assert sorted(values) == list(range(ROWS))

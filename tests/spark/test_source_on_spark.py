@@ -1,4 +1,4 @@
-"""The source as users call it, on a real Spark."""
+"""The source as users call it, on Spark."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from penstock.serde.contract import Contract
 from penstock.serde.serializers import Serializer
 from penstock.spark import split_quarantine, write_quarantine
 
-pytestmark = pytest.mark.timeout(400)  # a busy machine takes a minute to start Spark
+pytestmark = pytest.mark.timeout(400)  # on a busy machine Spark takes a minute to start
 ORDER = json.dumps(
     {
         "type": "record",
@@ -37,14 +37,14 @@ ORDER = json.dumps(
 
 @pytest.fixture
 def orders(make_topic: Callable[..., str], bootstrap: str, registry: Registry) -> str:
-    """A topic of two partitions with ten orders in each, and one record that is none."""
+    """A topic of two partitions with ten orders in each, and one record that is not an order."""
     name = make_topic(2)
     write = Serializer(registry, name, Contract(ORDER))
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(20):
         order = {"id": number, "total": number / 2, "at": number, "tags": {"t": [number]}}
         producer.produce(name, write.serialize(order).content, partition=number % 2)
-    producer.produce(name, b"no order", key=b"k", headers=[("h", b"1")], partition=1)
+    producer.produce(name, b"not an order", key=b"k", headers=[("h", b"1")], partition=1)
     assert producer.flush(20) == 0
     return name
 
@@ -73,11 +73,12 @@ def test_a_topic_is_a_table_and_its_bad_rows_go_to_quarantine(
     )
     assert good.count() == 20
     assert write_quarantine(bad, bootstrap, client="test") == 1
-    found = read_envelope(*next_record(bootstrap, f"{orders}.quarantine"))
-    assert (found.origin.partition, found.origin.offset, found.origin.key) == (1, 10, b"k")
-    assert found.origin.value == b"no order"
-    assert list(found.origin.headers) == [("h", b"1")]
-    assert (found.verdict.reason, found.verdict.client) == ("not_framed", "test")
+    record = read_envelope(*next_record(bootstrap, f"{orders}.quarantine"))
+    assert (record.origin.partition, record.origin.offset, record.origin.key) == (1, 10, b"k")
+    assert record.origin.value == b"not an order"
+    assert list(record.origin.headers) == [("h", b"1")]
+    assert (record.verdict.reason, record.verdict.client) == ("not_framed", "test")
+    assert record.verdict.subject == f"{orders}-value"
 
 
 def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:
@@ -93,7 +94,7 @@ def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:
 
 @pytest.fixture(params=["false", "true"])
 def push_down(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A session may have filter push-down switched on for other sources."""
+    """A session may have filter push-down enabled for other sources."""
     name = "spark.sql.python.filterPushdown.enabled"
     before = str(spark.conf.get(name))
     spark.conf.set(name, request.param)
@@ -102,15 +103,15 @@ def push_down(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[s
 
 
 @pytest.mark.usefixtures("push_down")
-def test_a_frame_used_with_and_without_a_filter_has_the_right_rows_each_time(
+def test_a_frame_used_with_and_without_a_filter_has_the_correct_rows_each_time(
     spark: SparkSession, options: dict[str, str]
 ) -> None:
     frame = spark.read.format("penstock").options(**options).load()
     assert frame.count() == 21
-    wanted = (
+    condition = (
         "_partition = 1 and _offset >= 3 and _offset < 5 and _timestamp > timestamp'2020-01-01'"
     )
-    assert [row.id for row in frame.where(wanted).select("id").collect()] == [7, 9]
+    assert [row.id for row in frame.where(condition).select("id").collect()] == [7, 9]
     assert frame.count() == 21
     assert frame.where("_partition = 0").count() == 10
     assert frame.where("_partition = 1 and _offset < 3").count() == 3
@@ -128,8 +129,8 @@ def test_a_temporary_view_and_a_batch_write_have_all_rows_after_a_filtered_use(
     bootstrap: str,
     tmp_path: Path,
 ) -> None:
-    said = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING penstock OPTIONS ({said})")
+    option_list = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING penstock OPTIONS ({option_list})")
     assert spark.sql("SELECT id FROM seen WHERE _partition = 0 AND _offset < 4").count() == 4
     assert spark.sql("SELECT id FROM seen").count() == 21
     assert spark.sql("SELECT id FROM seen WHERE _offset = 0").count() == 2
@@ -142,12 +143,12 @@ def test_a_temporary_view_and_a_batch_write_have_all_rows_after_a_filtered_use(
     assert spark.read.format("penstock").options(**brokers, subscribe=copy).load().count() == 21
 
 
-def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
+def test_a_stream_is_read_in_limited_batches_and_continues_where_it_stopped(
     spark: SparkSession, options: dict[str, str], orders: str, bootstrap: str, tmp_path: Path
 ) -> None:
     seen: list[list[int]] = []
 
-    def note(batch: DataFrame, number: int) -> None:
+    def note(batch: DataFrame, _: int) -> None:
         seen.append(sorted(row["_offset"] for row in batch.select("_offset").collect()))
 
     def run() -> None:
@@ -165,11 +166,11 @@ def test_a_stream_is_admitted_bit_by_bit_and_goes_on_where_it_stopped(
     run()
     assert seen[2:] == [[10]]
     with BlockingCluster(bootstrap) as cluster:
-        shown = cluster.run(committed_offsets("shown"))
-    assert sorted(one.offset for one in shown.values()) == [11, 11]
+        committed = cluster.run(committed_offsets("shown"))
+    assert sorted(row.offset for row in committed.values()) == [11, 11]
 
 
-def test_a_topic_created_again_is_read_by_workers_that_know_the_one_before(
+def test_a_topic_created_again_is_read_by_workers_that_know_the_old_one(
     spark: SparkSession, bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = make_topic(1)
@@ -216,13 +217,11 @@ def test_a_topic_created_again_is_read_by_workers_that_know_the_one_before(
     assert seen == ["a", "b", "c0", "d0", "c1", "d1"]
 
 
-def test_errors_reach_the_user_in_our_words(
+def test_errors_reach_the_user_with_our_messages(
     spark: SparkSession, options: dict[str, str], orders: str
 ) -> None:
     with pytest.raises(PySparkException, match="did you mean maxOffsetsPerTrigger"):
         spark.read.format("penstock").options(**options, maxOffsetPerTrigger="1").load()
     frame = spark.read.format("penstock").options(**options, columns="id").load()
-    with pytest.raises(
-        PySparkException, match=f"{orders}-1 at offset 10: the value cannot be read"
-    ):
+    with pytest.raises(PySparkException, match=f"{orders}-1 at offset 10: cannot decode the value"):
         frame.collect()

@@ -65,32 +65,33 @@ def options(bootstrap: str, registry_url: str, topic: str) -> str:
     )
 
 
-def test_each_topic_is_a_view_decoded_where_there_is_a_schema(
+def test_each_topic_is_a_view_and_is_decoded_if_it_has_a_schema(
     spark: SparkSession, orders: str, make_topic: MakeTopic, bootstrap: str, registry_url: str
 ) -> None:
-    plain = make_topic(1)
+    without_schema = make_topic(1)
     producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce(plain, b"bytes")
+    producer.produce(without_schema, b"bytes")
     assert producer.flush(20) == 0
-    made = views(spark, bootstrap, registry_url, topics=[orders, plain], prefix="my.")
-    assert list(made.values()) == [orders, plain]
-    decoded, raw = made
+    topics = [orders, without_schema]
+    names = views(spark, bootstrap, registry_url, topics=topics, prefix="my.")
+    assert list(names.values()) == topics
+    decoded, raw = names
     assert decoded == "my_" + orders.replace("-", "_")
-    found = spark.sql(f"SELECT id, address.city FROM {decoded} ORDER BY id").collect()
-    assert [tuple(row) for row in found] == [(0, None), (1, "Ulm")]
+    rows = spark.sql(f"SELECT id, address.city FROM {decoded} ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(0, None), (1, "Ulm")]
     assert spark.sql(f"SELECT cast(value AS string) FROM {raw}").collect()[0][0] == "bytes"
 
 
 def create(bootstrap: str, *names: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-        made.result(20)
+    for created in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        created.result(20)
 
 
-def test_all_topics_are_views_but_internal_ones(spark: SparkSession) -> None:
-    with EmbeddedBroker() as own:
-        create(own.bootstrap, "orders", "orders.quarantine", "__internal")
-        assert views(spark, own.bootstrap) == {
+def test_all_topics_except_internal_ones_are_views(spark: SparkSession) -> None:
+    with EmbeddedBroker() as broker:
+        create(broker.bootstrap, "orders", "orders.quarantine", "__internal")
+        assert views(spark, broker.bootstrap) == {
             "orders": "orders",
             "orders_quarantine": "orders.quarantine",
         }
@@ -102,22 +103,22 @@ def test_topics_that_would_be_the_same_view_are_refused(
 ) -> None:
     name = make_topic(1)
     create(bootstrap, f"{name}-x", f"{name}_x")
-    told = f"topics {name}-x and {name}_x would both be view {name.replace('-', '_')}_x"
-    with pytest.raises(Refused, match=told):
+    message = f"topics {name}-x and {name}_x would both be view {name.replace('-', '_')}_x"
+    with pytest.raises(Refused, match=message):
         views(spark, bootstrap, topics=[f"{name}-x", f"{name}_x"])
     with pytest.raises(Refused, match=f"topic {name}y does not exist: did you mean {name}"):
         views(spark, bootstrap, topics=[f"{name}y"])
 
 
-def test_a_temporary_view_is_made_in_sql_and_a_table_says_what_to_do_instead(
+def test_sql_creates_temporary_views_and_refuses_tables_with_a_remedy(
     spark: SparkSession, orders: str, bootstrap: str, registry_url: str
 ) -> None:
-    told = options(bootstrap, registry_url, orders)
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sql_orders USING penstock {told}")
+    clause = options(bootstrap, registry_url, orders)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sql_orders USING penstock {clause}")
     assert spark.sql("SELECT count(*) FROM sql_orders").collect()[0][0] == 2
     with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
-        spark.sql(f"CREATE TABLE sql_table USING penstock {told}")
-    spark.sql(f"CREATE TABLE sql_table (id BIGINT) USING penstock {told}")
+        spark.sql(f"CREATE TABLE sql_table USING penstock {clause}")
+    spark.sql(f"CREATE TABLE sql_table (id BIGINT) USING penstock {clause}")
     try:
         with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
             spark.sql("SELECT * FROM sql_table").collect()
@@ -127,10 +128,10 @@ def test_a_temporary_view_is_made_in_sql_and_a_table_says_what_to_do_instead(
         spark.sql("DROP TABLE sql_table")
 
 
-def test_an_optional_record_with_required_fields_comes_as_arrow(
+def test_an_optional_record_with_required_fields_can_be_read_as_arrow(
     spark: SparkSession, orders: str, bootstrap: str, registry_url: str
 ) -> None:
     (name,) = views(spark, bootstrap, registry_url, topics=[orders])
-    found = spark.table(name).select("id", "address").toArrow().to_pylist()
-    assert [row["address"] and row["address"]["city"] for row in found] == [None, "Ulm"]
-    assert dict(found[1]["address"]["tags"]) == ADDRESS["tags"]
+    rows = spark.table(name).select("id", "address").toArrow().to_pylist()
+    assert [row["address"] and row["address"]["city"] for row in rows] == [None, "Ulm"]
+    assert dict(rows[1]["address"]["tags"]) == ADDRESS["tags"]

@@ -1,4 +1,4 @@
-"""Compacted topics as tables: the latest of each key, also while a stream goes on."""
+"""Compacted topics as tables: the latest value of each key, also in a running stream."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,9 @@ from penstock.client.registry import Registry
 from penstock.errors import Refused
 from penstock.serde.contract import Contract
 from penstock.serde.serializers import Serializer
-from penstock.spark.tables import TableSource, join_table, latest_by_key, table
+from penstock.spark import join_table, table
+from penstock.spark.latest_values import latest_by_key
+from penstock.spark.tables import TableSource
 
 MakeTopic = Callable[..., str]
 SCHEMA = json.dumps(
@@ -41,13 +43,13 @@ def test_the_last_row_of_each_key_is_the_latest(rows: list[tuple[str, int | None
             "offset": pa.array(np.arange(len(rows))),
         }
     )
-    found = latest_by_key(whole).to_pylist()
-    assert {row["key"]: row["value"] for row in found} == dict(rows)
-    assert [row["offset"] for row in found] == sorted(row["offset"] for row in found)
+    latest = latest_by_key(whole).to_pylist()
+    assert {row["key"]: row["value"] for row in latest} == dict(rows)
+    assert [row["offset"] for row in latest] == sorted(row["offset"] for row in latest)
 
 
 class Customers:
-    """A compacted topic, written to by hand."""
+    """A compacted topic of customers and their cities."""
 
     def __init__(self, bootstrap: str, registry: Registry, topic: str) -> None:
         self.topic = topic
@@ -65,7 +67,7 @@ def customers(bootstrap: str, registry: Registry, make_topic: MakeTopic) -> Cust
     return Customers(bootstrap, registry, make_topic(2, **{"cleanup.policy": "compact"}))
 
 
-def told(frame: DataFrame) -> dict[str, str]:
+def cities(frame: DataFrame) -> dict[str, str]:
     return {row["customer"]: row["city"] for row in frame.collect()}
 
 
@@ -83,7 +85,7 @@ def test_a_table_of_a_topic_created_again_has_the_rows_of_the_new_topic(
         assert producer.flush(20) == 0
 
     def values() -> list[Any]:
-        batches = [batch for one in planned for batch in reader.read(one)]
+        batches = [batch for partition in planned for batch in reader.read(partition)]
         return [value for batch in batches for value in batch.column("value").to_pylist()]
 
     put("old")
@@ -93,6 +95,18 @@ def test_a_table_of_a_topic_created_again_has_the_rows_of_the_new_topic(
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(20)
     put("new")
     assert values() == [b"new"]
+
+
+def test_fields_named_like_record_columns_are_columns_of_the_table(
+    registry: Registry, registry_url: str, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    names = ["offset", "topic", "value"]
+    fields = [{"name": name, "type": "string"} for name in names]
+    schema = json.dumps({"type": "record", "name": "Move", "fields": fields})
+    Serializer(registry, topic, Contract(schema)).prepare()
+    options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url, "subscribe": topic}
+    assert TableSource(options).schema().names == [*names, "_key"]
 
 
 def test_a_table_has_the_latest_value_of_each_key(
@@ -106,15 +120,15 @@ def test_a_table_has_the_latest_value_of_each_key(
     options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
     frame = table(spark, customers.topic, options)
     assert frame.columns == ["customer", "city", "_key"]
-    assert told(frame) == {"ann": "Bonn", "cyd": "Kyiv"}
+    assert cities(frame) == {"ann": "Bonn", "cyd": "Kyiv"}
     customers.put("bob", "Nice")
-    assert told(frame) == {"ann": "Bonn", "cyd": "Kyiv", "bob": "Nice"}
+    assert cities(frame) == {"ann": "Bonn", "cyd": "Kyiv", "bob": "Nice"}
     with pytest.raises(Refused, match="no column city_id"):
         join_table(spark.range(1), frame, on=["city_id"])
 
 
 @pytest.mark.slow
-def test_a_stream_meets_the_table_as_it_is_when_its_batch_runs(
+def test_a_stream_is_joined_with_the_table_as_of_its_batch(
     spark: SparkSession, customers: Customers, bootstrap: str, registry_url: str, tmp_path: Path
 ) -> None:
     orders = tmp_path / "orders"

@@ -1,6 +1,6 @@
 """Windows and joins over streams, compared with plain Python over the same events.
 
-The streams come from files, so that nothing but these pieces is tried here.
+The streams are read from files: only windows and joins are tested here.
 """
 
 import json
@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
-from penstock.spark.event_time import Timed, join_within, sessions, sliding, tumbling
+from penstock.spark import TimedStream, join_within, sessions, sliding, tumbling
 
 Rows: TypeAlias = list[dict[str, Any]]
 Stream: TypeAlias = Callable[[str, list[Rows]], DataFrame]
@@ -63,15 +63,15 @@ def seconds(moment: datetime) -> int:
 
 
 def sales(seed: int, count: int) -> Rows:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     return [
-        {"at": number * 20 + chance.randrange(60), "shop": chance.choice("ab"), "cents": number}
+        {"at": number * 20 + rng.randrange(60), "shop": rng.choice("ab"), "cents": number}
         for number in range(count)
     ]
 
 
 def timed(events: DataFrame, name: str = "at") -> DataFrame:
-    return events.withColumn(name, F.timestamp_seconds(name))
+    return events.withColumn(name, sf.timestamp_seconds(name))
 
 
 def test_tumbling_windows_of_a_stream_are_those_of_plain_python(
@@ -83,52 +83,54 @@ def test_tumbling_windows_of_a_stream_are_those_of_plain_python(
     )
     windows = tumbling(
         events, "at", "10 minutes", lateness="5 minutes", by=["shop"],
-        cents=F.sum("cents"), sales=F.count("*"),
+        cents=sf.sum("cents"), sales=sf.count("*"),
     )  # fmt: skip
-    found = run(windows, tmp_path, "update")
-    latest = {(seconds(row["window_start"]), row["shop"]): row["cents"] for row in found}
-    wanted: dict[tuple[int, str], int] = {}
+    updates = run(windows, tmp_path, "update")
+    latest = {(seconds(row["window_start"]), row["shop"]): row["cents"] for row in updates}
+    expected: dict[tuple[int, str], int] = {}
     for row in rows:
-        place = (row["at"] - row["at"] % (10 * MINUTE), row["shop"])
-        wanted[place] = wanted.get(place, 0) + row["cents"]
-    assert latest == wanted
-    assert set(found[0]) == {"window_start", "window_end", "shop", "cents", "sales"}
+        window = (row["at"] - row["at"] % (10 * MINUTE), row["shop"])
+        expected[window] = expected.get(window, 0) + row["cents"]
+    assert latest == expected
+    assert set(updates[0]) == {"window_start", "window_end", "shop", "cents", "sales"}
 
 
 @pytest.mark.slow
-def test_an_event_is_in_every_window_that_slides_over_it(stream: Stream, tmp_path: Path) -> None:
+def test_an_event_is_in_every_sliding_window_that_contains_it(
+    stream: Stream, tmp_path: Path
+) -> None:
     rows = sales(2, 200)
     events = timed(stream("at long, shop string, cents long", [rows[:90], rows[90:]]))
     windows = sliding(
-        events, "at", "10 minutes", "5 minutes", lateness="5 minutes", cents=F.sum("cents")
+        events, "at", "10 minutes", "5 minutes", lateness="5 minutes", cents=sf.sum("cents")
     )
     latest = {
         seconds(row["window_start"]): row["cents"] for row in run(windows, tmp_path, "update")
     }
-    wanted: dict[int, int] = {}
+    expected: dict[int, int] = {}
     for row in rows:
         last = row["at"] - row["at"] % (5 * MINUTE)
         for start in (last, last - 5 * MINUTE):
-            wanted[start] = wanted.get(start, 0) + row["cents"]
-    assert latest == wanted
+            expected[start] = expected.get(start, 0) + row["cents"]
+    assert latest == expected
 
 
 @pytest.mark.slow
-def test_a_session_ends_when_nothing_came_for_the_gap(stream: Stream, tmp_path: Path) -> None:
+def test_a_session_ends_after_a_gap_without_events(stream: Stream, tmp_path: Path) -> None:
     bursts = [[0, 30, 50], [400, 420], [430, 1000], [5000]]
     rows = [[{"at": at, "who": "x"} for at in burst] for burst in bursts]
     events = timed(stream("at long, who string", rows))
-    found = sessions(
-        events, "at", "2 minutes", lateness="1 minute", by=["who"], events=F.count("*")
+    windows = sessions(
+        events, "at", "2 minutes", lateness="1 minute", by=["who"], events=sf.count("*")
     )
-    told = sorted(
+    ended = sorted(
         (seconds(row["window_start"]), seconds(row["window_end"]), row["events"])
-        for row in run(found, tmp_path)
+        for row in run(windows, tmp_path)
     )
-    assert told == [(0, 170, 3), (400, 550, 3), (1000, 1120, 1)]  # the last is still open
+    assert ended == [(0, 170, 3), (400, 550, 3), (1000, 1120, 1)]  # the last is still open
 
 
-def test_streams_are_joined_within_their_bounds_whatever_the_batches(
+def test_streams_are_joined_within_their_bounds_for_any_batches(
     stream: Stream, tmp_path: Path
 ) -> None:
     orders = [{"id": n, "at": n * 10} for n in range(60)]
@@ -136,18 +138,18 @@ def test_streams_are_joined_within_their_bounds_whatever_the_batches(
     left = timed(stream("id long, at long", [orders[:5], orders[5:]]))
     right = timed(stream("id long, paid_at long", [payments[:30], payments[30:]]), "paid_at")
     joined = join_within(
-        Timed(left, "at", "2 minutes"), Timed(right, "paid_at", "2 minutes"),
+        TimedStream(left, "at", "2 minutes"), TimedStream(right, "paid_at", "2 minutes"),
         on=["id"], within="1 minute",
     )  # fmt: skip
     assert joined.columns == ["id", "at", "paid_at"]
-    found = sorted(row["id"] for row in run(joined, tmp_path))
-    wanted = [row["id"] for row in payments if 0 <= row["paid_at"] - row["id"] * 10 <= MINUTE]
-    assert found == sorted(wanted)
-    assert 0 < len(found) < len(payments)
+    ids = sorted(row["id"] for row in run(joined, tmp_path))
+    expected = [row["id"] for row in payments if 0 <= row["paid_at"] - row["id"] * 10 <= MINUTE]
+    assert ids == sorted(expected)
+    assert 0 < len(ids) < len(payments)
 
 
 @pytest.mark.slow
-def test_an_order_without_payment_comes_when_its_time_has_passed(
+def test_an_order_without_payment_is_emitted_after_its_bounds(
     stream: Stream, tmp_path: Path
 ) -> None:
     orders: list[Rows] = [[{"id": 1, "at": 10}, {"id": 2, "at": 15}], [{"id": 9, "at": 5000}]]
@@ -155,23 +157,25 @@ def test_an_order_without_payment_comes_when_its_time_has_passed(
     left = timed(stream("id long, at long", orders))
     right = timed(stream("id long, paid_at long", payments), "paid_at")
     joined = join_within(
-        Timed(left, "at", "1 minute"), Timed(right, "paid_at", "1 minute"),
+        TimedStream(left, "at", "1 minute"), TimedStream(right, "paid_at", "1 minute"),
         on=["id"], within="1 minute", how="left_outer",
     )  # fmt: skip
-    told = {row["id"]: row["paid_at"] is not None for row in run(joined, tmp_path)}
-    assert told == {1: True, 2: False, 9: True}
+    is_paid = {row["id"]: row["paid_at"] is not None for row in run(joined, tmp_path)}
+    assert is_paid == {1: True, 2: False, 9: True}
 
 
-def test_what_cannot_be_meant_is_refused(spark: SparkSession) -> None:
-    left = Timed(spark.range(1).selectExpr("id", "now() at", "1 x"), "at", "1 minute")
-    right = Timed(spark.range(1).selectExpr("id", "now() paid_at", "2 x"), "paid_at", "1 minute")
-    with pytest.raises(ValueError, match="both sides have x"):
+def test_invalid_windows_and_joins_are_refused(spark: SparkSession) -> None:
+    left = TimedStream(spark.range(1).selectExpr("id", "now() at", "1 x"), "at", "1 minute")
+    right = TimedStream(
+        spark.range(1).selectExpr("id", "now() paid_at", "2 x"), "paid_at", "1 minute"
+    )
+    with pytest.raises(ValueError, match="both streams have x"):
         join_within(left, right, on=["id"], within="1 minute")
-    with pytest.raises(ValueError, match="left side has no column order"):
+    with pytest.raises(ValueError, match="left stream has no column order"):
         join_within(left, right, on=["order"], within="1 minute")
-    with pytest.raises(ValueError, match="name the columns that both sides share"):
+    with pytest.raises(ValueError, match="name the columns that both streams share"):
         join_within(left, right, on=[], within="1 minute")
-    with pytest.raises(ValueError, match="at least one aggregate"):
+    with pytest.raises(ValueError, match="no aggregate"):
         tumbling(left.events, "at", "1 hour", lateness="1 minute")
-    with pytest.raises(ValueError, match="somebody's"):
-        sessions(left.events, "at", "1 hour", lateness="1 minute", by=[], n=F.count("*"))
+    with pytest.raises(ValueError, match="sessions need a key"):
+        sessions(left.events, "at", "1 hour", lateness="1 minute", by=[], n=sf.count("*"))

@@ -1,4 +1,4 @@
-"""Work and rows that are acknowledged when they arrive."""
+"""Tasks and rows are acknowledged when they arrive."""
 
 import pickle
 import socket
@@ -12,11 +12,11 @@ import pytest
 from penstock.link.transactions import TransactionHandle
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.spark.source import batch_reader, read_schema, stream_reader
-from penstock.spark.workers import acknowledged, connected_by_tcp
+from penstock.spark.workers import acknowledge_all, acknowledged
 from penstock.spark.write_task import WriteTarget
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="quick acknowledgements are Linux's"
+    sys.platform != "linux", reason="only Linux has quick acknowledgements"
 )
 
 
@@ -31,18 +31,18 @@ def sender() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield near, far
 
 
-def test_connections_are_found_and_nothing_else(
+def test_only_tcp_connections_are_acknowledged(
     sender: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     near, far = sender
     here, there = socket.socketpair()
     with here, there, (tmp_path / "file").open("w") as file:
-        found = connected_by_tcp()
-        assert {near.fileno(), far.fileno()} <= set(found)
-        assert not {here.fileno(), there.fileno(), file.fileno()} & set(found)
+        descriptors = set(acknowledge_all())
+        assert {near.fileno(), far.fileno()} <= descriptors
+        assert not {here.fileno(), there.fileno(), file.fileno()} & descriptors
 
 
-def test_connections_stay_open_and_what_arrives_is_the_same(
+def test_connections_stay_open_and_items_pass_unchanged(
     sender: tuple[socket.socket, socket.socket],
 ) -> None:
     near, far = sender
@@ -51,7 +51,7 @@ def test_connections_stay_open_and_what_arrives_is_the_same(
     assert far.recv(100) == b"still here"
 
 
-def test_a_connection_that_ends_meanwhile_is_no_failure() -> None:
+def test_a_connection_that_is_closed_meanwhile_is_no_failure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
 
@@ -73,8 +73,8 @@ def _work() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("work", _work(), ids=lambda one: type(one).__name__)
-def test_work_is_acknowledged_before_it_begins(
+@pytest.mark.parametrize("work", _work(), ids=lambda work: type(work).__name__)
+def test_work_is_acknowledged_before_it_starts(
     sender: tuple[socket.socket, socket.socket], work: object
 ) -> None:
     _, far = sender

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from penstock.spark.event_time import Timed, join_within, tumbling
+from penstock.spark import TimedStream, join_within, tumbling
 
 BOOTSTRAP = os.environ.get("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
 REGISTRY = os.environ.get("PENSTOCK_REGISTRY", "http://127.0.0.1:8081")
@@ -75,8 +75,8 @@ def windowed_revenue() -> DataFrame:
 # A join looks at the columns of its sides, which Spark does not allow within a declared function.
 _orders = topic("orders", "order_id,customer,country,cents,at,_error").where("_error is null")
 _paid = join_within(
-    Timed(_orders.drop("_error"), "at", LATENESS),
-    Timed(topic("payments", "order_id,payment_id,method,paid_at"), "paid_at", LATENESS),
+    TimedStream(_orders.drop("_error"), "at", LATENESS),
+    TimedStream(topic("payments", "order_id,payment_id,method,paid_at"), "paid_at", LATENESS),
     on=["order_id"],
     within="1 hour",
 )

@@ -23,7 +23,7 @@ from penstock.model import Millis, Offset
 from penstock.serde.errors import ClientError
 
 if TYPE_CHECKING:
-    from penstock.spark.replay import Edge, Replay
+    from penstock.spark.replay import Replay, ReplayEdge
 
 _NO_REGISTRY: Final = "none"
 
@@ -62,13 +62,13 @@ def replay(
     if (to_topic is None) == (to_parquet is None):
         raise typer.BadParameter("say where to: --to-topic NAME or --to-parquet FOLDER")
     replaying, session = _spark_parts()
-    if on_bad not in set(replaying.OnBad):
-        raise typer.BadParameter(f"--on-bad is one of {', '.join(replaying.OnBad)}")
-    bounds = replaying.Bounds(_edge("--from", start), _edge("--to", end))
+    if on_bad not in set(replaying.OnUnreadable):
+        raise typer.BadParameter(f"--on-bad is one of {', '.join(replaying.OnUnreadable)}")
+    bounds = replaying.ReplayBounds(_edge("--from", start), _edge("--to", end))
     options = {f"kafka.{name}": value for name, value in kafka_properties(bootstrap).items()}
     if registry.lower() != _NO_REGISTRY:
         options["registry"] = registry
-    source = replaying.Source(topic, options, _schema(schema), replaying.OnBad(on_bad))
+    source = replaying.ReplaySource(topic, options, _schema(schema), replaying.OnUnreadable(on_bad))
     target = replaying.TopicTarget(to_topic or "")
     if to_parquet is not None:
         target = replaying.ParquetTarget(to_parquet)
@@ -76,7 +76,7 @@ def replay(
     spark = session("penstock replay", master=master)
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        doing = replaying.Replay(spark, source, target, bounds=bounds, job=job, part_offsets=part)
+        doing = replaying.Replay(spark, source, target, bounds=bounds, job=job, step_offsets=part)
         _run(doing, as_json)
     except (Refused, ClientError) as refused:
         fail(str(refused))
@@ -88,7 +88,7 @@ def _spark_parts() -> tuple[Any, Any]:
     """What runs it: loaded here, because no other command needs Spark."""
     require("spark")
     from penstock.spark import replay as replaying
-    from penstock.spark.session import session
+    from penstock.spark.spark_session import session
 
     return replaying, session
 
@@ -107,7 +107,7 @@ def _run(doing: "Replay", as_json: bool) -> None:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(doing.job, total=doing.records_total, completed=before)
         for part in doing.run():
-            by_schema, bad = part.by_schema, part.bad
+            by_schema, bad = part.by_schema, part.unreadable
             progress.update(task, completed=part.records_done)
     versions = doing.versions(by_schema)
     if as_json:
@@ -136,11 +136,11 @@ def _schema(told: str) -> str:
     return text
 
 
-def _edge(option: str, told: str) -> "Edge":
-    from penstock.spark.read_options import Anchor, AtTimes
+def _edge(option: str, told: str) -> "ReplayEdge":
+    from penstock.spark.read_options import AtTimes, LogEnd
 
     if told in ("start", "end"):
-        return Anchor.EARLIEST if told == "start" else Anchor.LATEST
+        return LogEnd.EARLIEST if told == "start" else LogEnd.LATEST
     if told.isdecimal():
         return Offset(int(told))
     if told.startswith("@") and told[1:].isdecimal():

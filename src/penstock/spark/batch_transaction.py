@@ -1,23 +1,23 @@
 """A micro-batch as one Kafka transaction: seen whole or not at all, and never twice.
 
-What is asked for a batch, in this order:
+The steps of a batch, in this order:
 
 1. Take the transactional id `penstock.sink.<query>`. The first batch of an instance (one start of a
-   query) fences the instance before it and aborts what that left open. Later batches go on as the
-   same producer and are refused once a younger instance has taken the id: the younger one wins.
+   query) fences the instance before it and aborts what that left open. Later batches continue as
+   the same producer and are refused once a younger instance has taken the id: the younger one wins.
    Only then is the marker stable enough to be read.
-2. Read the marker, the offset `batch + 1` that the group of the same name has committed. It is
-   there: the batch was written before, and nothing is left to do.
-3. Write, by any number of processes, each partition by one of them.
-4. Check that what the brokers took is what the writers say they sent.
-5. Put the marker into the same transaction, and commit.
-6. See that every partition has the end of the transaction; write what a broker has forgotten.
+2. Read the marker, the offset `batch + 1` that the group of the same name has committed. If it is
+   there, the batch was written before, and nothing is left to do.
+3. Write, by any number of processes, each partition by one of them at a time.
+4. Check that the brokers have exactly what the writers report.
+5. Add the marker to the same transaction, and commit.
+6. Wait until every partition has the end of the transaction; write it where a broker failed to.
 
-Rows and marker are one fact. A commit that is not answered is never aborted: the next to take the
+Rows and marker are one fact. A commit that got no response is never aborted: the next to take the
 id learns from the marker what became of it.
 
-Numbers of batches mean something within one checkpoint only. The marker names the checkpoint, and
-one that names another is not ours: batch 0 of a new checkpoint is never taken for an old one.
+Batch numbers mean something within one checkpoint only. The marker names the checkpoint, and one
+that names another does not count: batch 0 of a new checkpoint is never mistaken for an old one.
 """
 
 import logging
@@ -49,27 +49,27 @@ from penstock.protocol.java_hash import java_hash
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "penstock.sink."
-TIMEOUT_MS: Final = 900_000  # the longest that brokers allow unless told otherwise
+TIMEOUT_MS: Final = 900_000  # the longest that brokers allow by default
 SEQUENCE_MASK: Final = 2**31 - 1
-ALREADY_WRITTEN: Final = "another task, or an earlier attempt of this one, has written to"
-AGAIN: Final = "the batch is to be written again as a whole"
+REWRITE: Final = "the batch must be written again as a whole"
+OVERLAP: Final = ErrorCode.out_of_order_sequence_number  # of writes: the batch is written again
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _FENCED: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
-_DECIDED: Final = {"CompleteCommit": True, "CompleteAbort": False}  # and by then in every log
-_METADATA_BYTES_MAX: Final = 4_000  # brokers take 4096 unless told otherwise
-_MARKED_S_MAX: Final = 120.0
-_MARKED_SOON_S: Final = 2.0  # brokers write their markers within this, or have forgotten one
+_COMPLETED: Final = {"CompleteCommit": True, "CompleteAbort": False}  # state -> is committed
+_METADATA_BYTES_MAX: Final = 4_000  # brokers accept 4096 by default
+_MARKERS_S_MAX: Final = 120.0
+_MARKERS_EXPECTED_S: Final = 2.0  # a broker that takes longer has lost its marker
 _POLL_FIRST_S: Final = 0.002
 _POLL_LAST_S: Final = 0.5
 
 
 class BatchName(NamedTuple):
-    """Which batch it is: of whom, by whose count, and its number there."""
+    """Which batch it is: of which query, in which checkpoint, and its number there."""
 
-    query: str  # one writer at a time goes by this name
-    checkpoint: str  # Spark's query id: the same as long as the checkpoint lives
+    query: str  # one writer at a time uses this name
+    checkpoint: str  # Spark's query id: the same as long as the checkpoint exists
     batch_id: int
-    run: str = ""  # which start of the query; "": not known, each batch is a start of its own
+    run: str = ""  # which start of the query; "": not known, each batch counts as a start
 
     @property
     def transactional_id(self) -> str:
@@ -80,7 +80,7 @@ class BatchName(NamedTuple):
         return f"batch {self.batch_id} of {self.query}"
 
 
-class Superseded(Refused):
+class SupersededError(Refused):
     """A younger instance of the query writes under its name: this one must stop."""
 
     def __init__(self, name: BatchName) -> None:
@@ -88,32 +88,32 @@ class Superseded(Refused):
             ErrorCode.producer_fenced,
             f"{name} is not written: another instance of this query has started since and writes"
             f" under the same transactional id, {name.transactional_id}. This instance stops, the"
-            " younger one goes on. Run one instance at a time, or give each its own `query`",
+            " younger one continues. Run one instance at a time, or give each its own `query`",
         )
 
 
 @dataclass(slots=True)
 class Instance:
-    """One start of a query: the handle that its last batch has left. Of one thread at a time."""
+    """One start of a query: the handle after its last batch. Used by one thread at a time."""
 
     handle: TransactionHandle | None = None
 
 
-class Written(NamedTuple):
+class TaskWrite(NamedTuple):
     """What one task has written to one partition."""
 
-    place: TopicPartition
+    partition: TopicPartition
     record_count: int
     end_sequence: SequenceNumber  # the next record's
     writer: str  # names the task, for people
 
 
-class Outcome(Enum):
+class BatchOutcome(Enum):
     """What became of a batch."""
 
     WRITTEN = "written"
-    WRITTEN_BEFORE = "written before"  # by this or another process; the marker says so
-    EMPTY = "empty"  # there was nothing to write, so nothing to mark
+    WRITTEN_BEFORE = "written before"  # by this or another process, according to the marker
+    EMPTY = "empty"  # no rows and no offsets: no transaction, no marker
 
 
 @dataclass(slots=True)
@@ -122,60 +122,74 @@ class OpenTransaction:
 
     name: BatchName
     handle: TransactionHandle
-    sequences: dict[TopicPartition, SequenceNumber] = field(
-        default_factory=dict
-    )  # the next of each
+    sequences: dict[TopicPartition, SequenceNumber] = field(default_factory=dict)  # next of each
     offsets: dict[str, dict[TopicPartition, Offset]] = field(default_factory=dict)  # by group
-    notes: dict[str, str] = field(default_factory=dict)  # that go with a group's offsets
+    metadata: dict[str, str] = field(default_factory=dict)  # of a group's offsets
     groups: set[str] = field(default_factory=set)  # whose offsets are in it
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to end: no transaction begins without a record."""
+        """Whether there is nothing to end: no transaction starts without a record."""
         return not self.sequences and not self.offsets
 
-    def note(self, written: Iterable[Written]) -> int:
-        """Count what the tasks of one job wrote; how many records. Refused: two wrote in one place.
-
-        To be called after every job with all that its tasks told.
-        """
-        writers: dict[TopicPartition, Written] = {}
-        for one in written:
-            other = writers.setdefault(one.place, one)
-            if other is not one:
-                raise two_writers(one.place, other.writer, one.writer)
-            self.sequences[one.place] = one.end_sequence
-        return sum(one.record_count for one in writers.values())
-
-    def note_turns(
-        self, written: Iterable[Written], end_sequences: Mapping[TopicPartition, SequenceNumber]
+    def add_writes(
+        self,
+        writes: Iterable[TaskWrite],
+        end_sequences: Mapping[TopicPartition, SequenceNumber] | None = None,
     ) -> int:
-        """The same where tasks took turns: together they must have used what was given out.
+        """Count what all tasks of one job report; the number of records. Call after every job.
 
-        Refused if a task was given sequences and did not tell so: one that was lost.
+        `end_sequences` are those that were given out to tasks that took turns; without it, each
+        partition must have one writer. Either way the reported records must account for every
+        sequence number, or a task that was lost has written too: Refused.
         """
+        reported = list(writes)
+        if end_sequences is None:
+            end_sequences = _sequences_by_writer(reported)
         counts: Counter[TopicPartition] = Counter()
-        for one in written:
-            counts[one.place] += one.record_count
-        for place, end_sequence in end_sequences.items():
-            start = self.sequences.get(place, SequenceNumber(0))
-            if (start + counts[place]) & SEQUENCE_MASK != end_sequence:
-                raise Refused(
-                    ErrorCode.out_of_order_sequence_number,
-                    f"{self.name}: {ALREADY_WRITTEN} {place}; {AGAIN}",
-                )
+        for write in reported:
+            counts[write.partition] += write.record_count
+        for partition, end_sequence in end_sequences.items():
+            start = self.sequences.get(partition, SequenceNumber(0))
+            if (start + counts[partition]) & SEQUENCE_MASK != end_sequence:
+                raise overlapping_write(str(self.name), str(partition))
         self.sequences.update(end_sequences)
         return counts.total()
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
     ) -> None:
-        """Have a group's offsets committed with the batch."""
+        """Commit a group's offsets with the batch."""
         self.offsets.setdefault(group, {}).update(offsets)
-        self.notes[group] = metadata
+        self.metadata[group] = metadata
 
 
-def transact(
+def _sequences_by_writer(writes: Iterable[TaskWrite]) -> dict[TopicPartition, SequenceNumber]:
+    """The end sequence of each partition, where each must have one writer."""
+    by_partition: dict[TopicPartition, TaskWrite] = {}
+    for write in writes:
+        other = by_partition.setdefault(write.partition, write)
+        if other is not write:
+            raise Refused(
+                ErrorCode.invalid_request,
+                f"{other.writer} and {write.writer} both write to {write.partition}, and a"
+                " transaction needs one writer per partition; nothing was made visible. Pack the"
+                " frame first: penstock.spark.record_batches(df, WriteRequest("
+                f'"{write.partition.topic}", ...)).write.format("penstock")',
+            )
+    return {partition: write.end_sequence for partition, write in by_partition.items()}
+
+
+def overlapping_write(writer: str, where: str, remedy: str = REWRITE) -> Refused:
+    """The refusal of a write that meets one by a task or attempt that was given up."""
+    return Refused(
+        OVERLAP,
+        f"{writer}: another task, or an earlier attempt of this one, has written to {where};"
+        f" {remedy}",
+    )
+
+
+def write_transaction(
     cluster: BlockingCluster,
     name: BatchName,
     write: Callable[[OpenTransaction], object],
@@ -183,17 +197,17 @@ def transact(
     topics: Iterable[str] = (),
     timeout_ms: int = TIMEOUT_MS,
     instance: Instance | None = None,
-) -> Outcome:
+) -> BatchOutcome:
     """Write a batch whole and once. `topics` are those it may write to, as far as they are known.
 
-    When `write` raises, nothing of the batch is ever seen, and it may be written again. When this
-    returns, all of it is there for read_committed readers. Batches of one `instance` are refused,
-    as Superseded, once another has taken the name.
+    When `write` raises, nothing of the batch is ever visible, and it may be written again. When
+    this returns, all of it is visible to read_committed readers. Batches of one `instance` are
+    refused with SupersededError once another instance has taken the name.
     """
     known_topics = sorted(topics)
     if instance is None:
         instance = Instance()
-    with _stopping_if_fenced(name):
+    with _superseded_if_fenced(name):
         handle = instance.handle = take(
             cluster,
             name.transactional_id,
@@ -201,39 +215,45 @@ def transact(
             timeout_ms=timeout_ms,
             previous=instance.handle,
         )
-    if is_written(cluster, name):
-        return Outcome.WRITTEN_BEFORE
-    transaction = OpenTransaction(name, handle)
-    try:
-        write(transaction)
-        if transaction.is_empty:
-            return Outcome.EMPTY
-        check_sequences(cluster, transaction)
-        add_marker(cluster, transaction, known_topics)
-    except BaseException:
+        if is_written(cluster, name):
+            return BatchOutcome.WRITTEN_BEFORE
+        transaction = OpenTransaction(name, handle)
         try:
-            # Tasks tell of a fence in words only; the answer to this tells it by its code.
-            with _stopping_if_fenced(name):
-                instance.handle = cluster.run(end_transaction(handle, commit=False))
-        except Superseded:
+            write(transaction)
+            if transaction.is_empty:
+                return BatchOutcome.EMPTY
+            check_sequences(cluster, transaction)
+            add_marker(cluster, transaction, known_topics)
+        except BaseException:
+            instance.handle = _abort_unless_fenced(cluster, handle)
             raise
-        except (Refused, OSError):
-            logger.debug("%s could not be aborted; the next to take its id does it", name)
-        raise
-    with _stopping_if_fenced(name):
         instance.handle = commit(cluster, transaction)
-    return Outcome.WRITTEN
+    return BatchOutcome.WRITTEN
 
 
 @contextmanager
-def _stopping_if_fenced(name: BatchName) -> Iterator[None]:
-    """Superseded, where the block was refused because another has taken the transactional id."""
+def _superseded_if_fenced(name: BatchName) -> Iterator[None]:
+    """SupersededError if the block was refused because another has taken the transactional id."""
     try:
         yield
     except Refused as refusal:
-        if refusal.code in _FENCED:
-            raise Superseded(name) from refusal
+        if refusal.code in _FENCED and not isinstance(refusal, SupersededError):
+            raise SupersededError(name) from refusal
         raise
+
+
+def _abort_unless_fenced(cluster: BlockingCluster, handle: TransactionHandle) -> TransactionHandle:
+    """The handle for the next transaction; Refused only if another has taken the id.
+
+    A fence shows here even if the failure that led to the abort had another cause.
+    """
+    try:
+        return cluster.run(end_transaction(handle, commit=False))
+    except (Refused, OSError) as failure:
+        if isinstance(failure, Refused) and failure.code in _FENCED:
+            raise
+        logger.debug("cannot abort %s now; the next to take the id does it", handle)
+        return handle
 
 
 def take(
@@ -244,53 +264,42 @@ def take(
     timeout_ms: int,
     previous: TransactionHandle | None = None,
 ) -> TransactionHandle:
-    """Be the one who writes under an id; what its last holder has left is ended and mended.
+    """Take an id over for writing; the last transaction of its previous holder is completed.
 
-    With `previous`, go on as who wrote under that handle last, unless somebody else has taken the
-    id since.
+    With `previous`, continue as the holder of that handle, unless another has taken the id since.
     """
-    _mend(cluster, transactional_id, topics)
-    taking = init_producer_id(transactional_id, timeout_ms=timeout_ms, previous=previous)
-    return cluster.run(taking)
+    _complete_markers(cluster, transactional_id, topics)
+    return cluster.run(init_producer_id(transactional_id, timeout_ms=timeout_ms, previous=previous))
 
 
 def commit(cluster: BlockingCluster, transaction: OpenTransaction) -> TransactionHandle:
-    """End it for good, and see that readers can see it; the handle for the next transaction."""
+    """Commit, and wait until readers see it; the handle for the next transaction."""
     ended = cluster.run(end_transaction(transaction.handle, commit=True))
-    _see_marked(
-        cluster, ended, [*transaction.sequences, *_offsets_logs(cluster, transaction.groups)]
+    _wait_for_markers(
+        cluster, ended, [*transaction.sequences, *_offsets_partitions(cluster, transaction.groups)]
     )
     return ended
 
 
 def abort(cluster: BlockingCluster, handle: TransactionHandle) -> None:
-    """Give it up; what cannot be aborted now is when the id is taken again."""
+    """Abort; if that is not possible now, it happens when the id is taken again."""
     with suppress(Refused, OSError):
         cluster.run(end_transaction(handle, commit=False))
 
 
-def two_writers(place: TopicPartition, one: str, other: str) -> Refused:
-    """The refusal of a layout in which two tasks write to one partition."""
-    return Refused(
-        ErrorCode.invalid_request,
-        f"{one} and {other} both write to {place}, and a transaction needs one writer for each"
-        " partition; nothing was made visible. Lay the frame out first:"
-        f' penstock.spark.record_batches(df, "{place.topic}", ...).write.format("penstock")',
-    )
-
-
 def is_written(cluster: BlockingCluster, name: BatchName) -> bool:
-    """Whether the marker says so; to be asked by who has taken the id."""
+    """Whether the marker says so. For the holder of the id."""
     committed = cluster.run(committed_offsets(name.transactional_id))
-    checkpoint = name.checkpoint
-    ours = [row.offset for row in committed.values() if _checkpoint_of(row.metadata) == checkpoint]
-    marker = max(ours, default=Offset(0))
+    markers = [
+        row.offset for row in committed.values() if _checkpoint_of(row.metadata) == name.checkpoint
+    ]
+    marker = max(markers, default=Offset(0))
     if marker > name.batch_id + 1:
         raise Refused(
             ErrorCode.invalid_request,
-            f"{name} was asked for, but batch {marker - 1} of the same checkpoint is written"
-            " already: the checkpoint was set back, and what its next batches hold may overlap"
-            " with what is there. Start with a new checkpoint, at offsets that you choose",
+            f"{name} was requested, but batch {marker - 1} of the same checkpoint is already"
+            " written: the checkpoint was set back, and its next batches may overlap with what is"
+            " written. Start with a new checkpoint, at offsets that you choose",
         )
     return marker == name.batch_id + 1
 
@@ -299,20 +308,20 @@ def add_marker(cluster: BlockingCluster, transaction: OpenTransaction, topics: l
     """Put the offsets, and the fact that the batch is written, into the transaction."""
     name, handle = transaction.name, transaction.handle
     for group, offsets in transaction.offsets.items():
-        note = transaction.notes[group]
-        cluster.run(add_offsets(handle, group, offsets, metadata=note))
+        metadata = transaction.metadata[group]
+        cluster.run(add_offsets(handle, group, offsets, metadata=metadata))
         transaction.groups.add(group)
-    touched = sorted({place.topic for place in transaction.sequences})
-    offered = {place.topic for offsets in transaction.offsets.values() for place in offsets}
-    home = (touched or topics or sorted(offered))[0]
-    marker = {TopicPartition(home, 0): Offset(name.batch_id + 1)}
-    metadata = _metadata(name.checkpoint, touched)
+    written = sorted({partition.topic for partition in transaction.sequences})
+    read = {partition.topic for offsets in transaction.offsets.values() for partition in offsets}
+    topic = (written or topics or sorted(read))[0]
+    marker = {TopicPartition(topic, 0): Offset(name.batch_id + 1)}
+    metadata = _marker_metadata(name.checkpoint, written)
     cluster.run(add_offsets(handle, name.transactional_id, marker, metadata=metadata))
     transaction.groups.add(name.transactional_id)
 
 
-def _metadata(checkpoint: str, topics: list[str]) -> str:
-    """What the marker says: whose batch it is, and where its rows went if that fits."""
+def _marker_metadata(checkpoint: str, topics: list[str]) -> str:
+    """The checkpoint that the batch belongs to, and the topics of its rows if they fit."""
     full = f"{checkpoint} {','.join(topics)}"
     return full if len(full.encode()) <= _METADATA_BYTES_MAX else checkpoint
 
@@ -322,92 +331,93 @@ def _checkpoint_of(metadata: str) -> str:
 
 
 def check_sequences(cluster: BlockingCluster, transaction: OpenTransaction) -> None:
-    """The brokers must have taken exactly what the tasks that ended well have sent.
+    """The brokers must have exactly what the successful tasks report.
 
-    A task that was given up may still have written: then there is more than was told, or less
-    where two tasks used the same numbers and the broker took one for the other's retry.
+    A task that was given up may still have written: then there is more than was reported, or less
+    if two tasks used the same numbers and the broker took one for a retry of the other.
     """
     handle = transaction.handle
-    known = cluster.run(describe_producers(transaction.sequences))
-    for place, end_sequence in transaction.sequences.items():
-        found = sequence_of(known.get(place, ()), handle)
-        if found != end_sequence:
+    producers = cluster.run(describe_producers(transaction.sequences))
+    for partition, end_sequence in transaction.sequences.items():
+        stored = sequence_of(producers.get(partition, ()), handle)
+        if stored != end_sequence:
             raise Refused(
-                ErrorCode.out_of_order_sequence_number,
-                f"{transaction.name}: {place} was sent up to record {end_sequence} and has"
-                f" {found}: a task that was given up wrote there too. Nothing is committed",
+                OVERLAP,
+                f"{transaction.name}: {partition} was sent up to record {end_sequence} and has"
+                f" {stored}: a task that was given up wrote there too; {REWRITE}",
             )
 
 
 def sequence_of(
     producers: Iterable[PartitionProducer], handle: TransactionHandle
 ) -> SequenceNumber:
-    """The next sequence of a handle in a partition, by what the partition tells; 0 at first."""
+    """The next sequence number of a handle in a partition that has these producers."""
     for row in producers:
         if row.producer_id == handle.producer_id and row.producer_epoch == handle.producer_epoch:
             return SequenceNumber((row.last_sequence + 1) & SEQUENCE_MASK)
     return SequenceNumber(0)
 
 
-def _see_marked(
-    cluster: BlockingCluster, ended: TransactionHandle, places: Iterable[TopicPartition]
+def _wait_for_markers(
+    cluster: BlockingCluster, ended: TransactionHandle, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Wait until the end of the transaction is in every log; write it where it was forgotten."""
+    """Wait until the end of the transaction is in every log; write it where it was lost."""
     started, pause_s = time.monotonic(), _POLL_FIRST_S
-    while unmarked := cluster.run(unmarked_partitions(ended, places)):
+    while unmarked := cluster.run(unmarked_partitions(ended, partitions)):
         waited_s = time.monotonic() - started
-        if waited_s > _MARKED_S_MAX:
+        if waited_s > _MARKERS_S_MAX:
             raise Refused(
                 ErrorCode.request_timed_out,
-                f"{ended.transactional_id}: committed, but readers do not see it yet in"
-                f" {', '.join(map(str, unmarked))}; the next start looks again",
+                f"{ended.transactional_id}: committed, but not yet visible to readers in"
+                f" {', '.join(map(str, unmarked))}; the next start checks again",
             )
-        if waited_s > _MARKED_SOON_S:
-            _mend_places(cluster, ended, list(unmarked))
+        if waited_s > _MARKERS_EXPECTED_S:
+            _write_lost_markers(cluster, ended, list(unmarked))
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _POLL_LAST_S)
 
 
-def _mend(cluster: BlockingCluster, transactional_id: str, topics: list[str]) -> None:
-    """Before an id is taken: see that the end of its last transaction is in every log.
+def _complete_markers(cluster: BlockingCluster, transactional_id: str, topics: list[str]) -> None:
+    """Before an id is taken: the end of its last transaction must be in every log.
 
-    Afterwards nobody could tell any longer how it ended (KAFKA-20734).
+    Afterwards its outcome could not be learned any more (KAFKA-20734).
     """
     state = cluster.run(describe_transaction(transactional_id))
-    if state is None or state.state not in _DECIDED:
+    if state is None or state.state not in _COMPLETED:
         return
     ended = TransactionHandle(transactional_id, state.producer_id, state.producer_epoch)
-    places = list(cluster.run(partitions_of(topics))) if topics else []
-    _mend_places(cluster, ended, [*places, *_offsets_logs(cluster, [transactional_id])])
+    partitions = list(cluster.run(partitions_of(topics))) if topics else []
+    offsets_partitions = _offsets_partitions(cluster, [transactional_id])
+    _write_lost_markers(cluster, ended, [*partitions, *offsets_partitions])
 
 
-def _mend_places(
-    cluster: BlockingCluster, ended: TransactionHandle, places: list[TopicPartition]
+def _write_lost_markers(
+    cluster: BlockingCluster, ended: TransactionHandle, partitions: list[TopicPartition]
 ) -> None:
     assert ended.transactional_id is not None, "a transaction has an id"
     state = cluster.run(describe_transaction(ended.transactional_id))
-    if state is None or state.state not in _DECIDED or state.producer_id != ended.producer_id:
+    if state is None or state.state not in _COMPLETED or state.producer_id != ended.producer_id:
         return
-    unmarked = cluster.run(unmarked_partitions(ended, places))
+    unmarked = cluster.run(unmarked_partitions(ended, partitions))
     if unmarked:
         logger.warning(
-            "%s has ended and %s do not say so: written by hand",
+            "%s has ended but its marker is missing in %s: writing it",
             ended.transactional_id,
             ", ".join(map(str, unmarked)),
         )
-        decided = TransactionHandle(ended.transactional_id, state.producer_id, state.producer_epoch)
-        cluster.run(write_markers(decided, unmarked, commit=_DECIDED[state.state]))
+        handle = TransactionHandle(ended.transactional_id, state.producer_id, state.producer_epoch)
+        cluster.run(write_markers(handle, unmarked, commit=_COMPLETED[state.state]))
 
 
-def _offsets_logs(cluster: BlockingCluster, groups: Iterable[str]) -> set[TopicPartition]:
-    """The partitions that keep these groups' offsets."""
-    wanted = list(groups)
-    if not wanted:
+def _offsets_partitions(cluster: BlockingCluster, groups: Iterable[str]) -> set[TopicPartition]:
+    """The partitions that store these groups' offsets."""
+    names = list(groups)
+    if not names:
         return set()
     try:
         count = len(cluster.run(partitions_of([_OFFSETS_TOPIC])))
     except Refused as refusal:
         if refusal.code is not ErrorCode.unknown_topic_or_partition:
             raise
-        return set()  # no group has ever committed anything
-    return {TopicPartition(_OFFSETS_TOPIC, java_hash(group) % count) for group in wanted}
+        return set()  # no group has committed anything yet
+    return {TopicPartition(_OFFSETS_TOPIC, java_hash(name) % count) for name in names}

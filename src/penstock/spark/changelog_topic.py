@@ -1,4 +1,4 @@
-"""The topic that a query's state is in: compacted, one record for each thing that is known.
+"""The topic that stores a query's state: compacted, one record for each fact.
 
     key   {"kind":"state","key":{"country":"DE"},"window_us":1767225600000000}
     value {"orders":12,"cents":48100}                     null once the window is over
@@ -6,9 +6,9 @@
     key   {"kind":"offset","topic":"orders","partition":3}     value {"_end":5120}
     key   {"kind":"clock"}                                     value {"_newest":1767247199000000}
 
-JSON as Spark writes it, so that any Kafka tool can look and nothing but the types of the query is
-needed to read it. All records of a micro-batch are in one transaction: whoever reads what was
-committed sees the state, the offsets and the time of one and the same moment.
+JSON as Spark writes it, so that any Kafka tool can show it and only the types of the query are
+needed to read it. All records of a micro-batch are in one transaction: a read_committed reader sees
+the state, the offsets and the time of one and the same moment.
 """
 
 import json
@@ -20,21 +20,30 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from penstock.link.offsets import Isolation
 from penstock.link.settings import client_settings, librdkafka_settings
 from penstock.model import Offset, TopicPartition
 from penstock.spark import positions
-from penstock.spark.connections import BOOTSTRAP, cluster
-from penstock.spark.partial_aggregates import CLOCK, END, KIND, NEWEST, OFFSET, PLACE, STATE, WINDOW
-from penstock.spark.read_options import Topics
+from penstock.spark.connections import BOOTSTRAP, cluster_for
+from penstock.spark.partial_aggregates import (
+    CLOCK,
+    END,
+    KIND,
+    NEWEST,
+    OFFSET,
+    PARTITION,
+    STATE,
+    WINDOW,
+)
+from penstock.spark.read_options import TopicSelection
 
 ID: Final = "_id"
-GONE: Final = "_gone"
+REMOVED: Final = "_removed"
 _ADMIN_S: Final = 30
-# As JSON has no times: to the microsecond, both ways.
+# JSON has no times: to the microsecond, both ways.
 JSON_FORMAT: Final[dict[str, str]] = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -42,68 +51,67 @@ JSON_FORMAT: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the topic says of its query: how far it had read, and the newest event time it saw."""
+class StoredState:
+    """What the topic has of its query: how far it had read, and the newest event time it saw."""
 
     offsets: Mapping[TopicPartition, Offset]
     newest_us: int | None
-    states: DataFrame  # (key, value) texts of everything that is known
+    states: DataFrame  # (key, value) texts of all records
 
 
-def make_topic(properties: Mapping[str, str], topic: str, partitions: int) -> None:
-    """Make the topic unless it is there."""
+def create_topic(properties: Mapping[str, str], topic: str, partitions: int) -> None:
+    """Create the topic unless it exists."""
     admin = AdminClient(client_settings(properties[BOOTSTRAP], librdkafka_settings(properties)))
     if topic in admin.list_topics(timeout=_ADMIN_S).topics:
         return
-    wanted = NewTopic(topic, num_partitions=partitions, config={"cleanup.policy": "compact"})
+    compacted = NewTopic(topic, num_partitions=partitions, config={"cleanup.policy": "compact"})
     try:
-        admin.create_topics([wanted])[topic].result(_ADMIN_S)
+        admin.create_topics([compacted])[topic].result(_ADMIN_S)
     except KafkaException as failure:
         if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
             raise
 
 
-def read_known(spark: SparkSession, properties: Mapping[str, str], topic: str) -> Known:
-    """What the topic says now. The states are read when they are needed, as they were now."""
-    brokers = cluster(properties)
-    places = positions.selected(brokers, Topics((topic,)))
-    ends = positions.ends(brokers, places, Isolation.READ_COMMITTED)
-    told = ends.to_spark()["offsets"]
+def read_stored(spark: SparkSession, properties: Mapping[str, str], topic: str) -> StoredState:
+    """What the topic has now. The states are read when they are used, up to the present end."""
+    cluster = cluster_for(properties)
+    partitions = positions.select_partitions(cluster, TopicSelection((topic,)))
+    end = positions.end_position(cluster, partitions, Isolation.READ_COMMITTED)
     reader = spark.read.format("penstock").option("subscribe", topic)
-    reader = reader.option("endingOffsets", json.dumps(told)).option("columns", "key,value,offset")
+    reader = reader.option("endingOffsets", json.dumps(end.to_spark()["offsets"]))
+    reader = reader.option("columns", "key,value,offset")
     for name, value in properties.items():
         reader = reader.option(f"kafka.{name}", value)
     latest = (
         reader.load()
         .groupBy("key")
-        .agg(F.max_by("value", "offset").alias("value"))
-        .where(F.col("value").isNotNull())
-        .select(F.col("key").cast("string"), F.col("value").cast("string"))
+        .agg(sf.max_by("value", "offset").alias("value"))
+        .where(sf.col("value").isNotNull())
+        .select(sf.col("key").cast("string"), sf.col("value").cast("string"))
     )
-    rows = latest.where(~F.col("key").startswith(_start_of(STATE))).collect()
+    rows = latest.where(~sf.col("key").startswith(_key_prefix(STATE))).collect()
     offsets: dict[TopicPartition, Offset] = {}
     newest_us: int | None = None
     for row in rows:
         key, value = json.loads(row["key"]), json.loads(row["value"])
         if key["kind"] == OFFSET:
-            place = TopicPartition(key["topic"], key["partition"])
-            offsets[place] = Offset(value[END])
+            offsets[TopicPartition(key["topic"], key["partition"])] = Offset(value[END])
         elif key["kind"] == CLOCK:
             newest_us = value[NEWEST]
-    return Known(offsets, newest_us, latest)
+    return StoredState(offsets, newest_us, latest)
 
 
-def initial_states(known: Known, state: StructType) -> Any:
+def initial_states(stored: StoredState, state: StructType) -> Any:
     """The states as `transformWithState` takes them.
 
-    Those of windows that are over are among them: once Spark's watermark has passed them they are
-    dropped, and that is how their records are deleted.
+    States of windows that are over are among them: they are removed once Spark's watermark has
+    passed them, and that is how their records are deleted.
     """
-    parsed = F.from_json("value", state, JSON_FORMAT)
-    window = F.get_json_object("key", "$.window_us").cast("long")
-    return known.states.select(
-        F.get_json_object("key", "$.kind").alias(KIND),
-        F.col("key").alias(ID),
+    parsed = sf.from_json("value", state, JSON_FORMAT)
+    window = sf.get_json_object("key", "$.window_us").cast("long")
+    return stored.states.select(
+        sf.get_json_object("key", "$.kind").alias(KIND),
+        sf.col("key").alias(ID),
         *[
             window.alias(WINDOW) if name == WINDOW else parsed[name].alias(name)
             for name in state.names
@@ -111,29 +119,31 @@ def initial_states(known: Known, state: StructType) -> Any:
     ).groupBy(KIND, ID)
 
 
-def identity(keys: tuple[str, ...]) -> Column:
-    """The record's key of a row of `partials`."""
-    kind = F.col(KIND)
-    state = F.struct(
-        kind.alias("kind"), F.struct(*keys).alias("key"), F.col(WINDOW).alias("window_us")
+def record_key(keys: tuple[str, ...]) -> Column:
+    """The record key of a row of `partials`."""
+    kind = sf.col(KIND)
+    state = sf.struct(
+        kind.alias("kind"), sf.struct(*keys).alias("key"), sf.col(WINDOW).alias("window_us")
     )
-    place = F.struct(
-        kind.alias("kind"), F.col(PLACE[0]).alias("topic"), F.col(PLACE[1]).alias("partition")
+    partition = sf.struct(
+        kind.alias("kind"),
+        sf.col(PARTITION[0]).alias("topic"),
+        sf.col(PARTITION[1]).alias("partition"),
     )
-    alone = F.struct(kind.alias("kind"))
+    clock = sf.struct(kind.alias("kind"))
     return (
-        F.when(kind == STATE, F.to_json(state, JSON_FORMAT))
-        .when(kind == OFFSET, F.to_json(place))
-        .otherwise(F.to_json(alone))
+        sf.when(kind == STATE, sf.to_json(state, JSON_FORMAT))
+        .when(kind == OFFSET, sf.to_json(partition))
+        .otherwise(sf.to_json(clock))
     )
 
 
 def records(changes: DataFrame, state: StructType) -> DataFrame:
     """Changes as records of the topic."""
-    own = [F.col(name) for name in state.names if name != WINDOW]
-    value = F.when(~F.col(GONE), F.to_json(F.struct(*own), JSON_FORMAT))
-    return changes.select(F.col(ID).alias("key"), value.alias("value"))
+    columns = [sf.col(name) for name in state.names if name != WINDOW]
+    value = sf.when(~sf.col(REMOVED), sf.to_json(sf.struct(*columns), JSON_FORMAT))
+    return changes.select(sf.col(ID).alias("key"), value.alias("value"))
 
 
-def _start_of(kind: str) -> str:
+def _key_prefix(kind: str) -> str:
     return f'{{"kind":"{kind}"'

@@ -1,33 +1,23 @@
-"""From a query's options to the cluster and the registry that it means, kept by each process.
+"""From a query's options to its Kafka cluster and registry; clients are kept by each process.
 
-Spark's Python workers are used again: connections and learned schemas outlive the task that first
-needed them. Imports no pyspark; everything here is called on the driver and in workers alike.
-
-A stream's place, shown to the cluster as the offsets of a consumer group.
-
-Only shown: Spark's checkpoint is what a stream goes on from. So a cluster that refuses the commit
-is a line in the log, never the end of a query, and no micro-batch waits for it: a thread with
-connections of its own commits one position after another, and leaves out those that a later one has
-overtaken.
+Spark reuses its Python workers, so connections and learned schemas outlive the task that first
+needed them. Called on the driver and in workers. Imports no pyspark.
 """
 
 import atexit
 import difflib
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.blocking import BlockingCluster, thread_cluster
-from penstock.link.offsets import commit_offsets
 from penstock.link.operation import Steps
 from penstock.link.routing import Routes
-from penstock.link.settings import LINK_PROPERTIES, LinkSettings, UnreachableError, link_settings
-from penstock.spark.planning import Position
+from penstock.link.settings import LINK_PROPERTIES, UnreachableError, link_settings
 
 if TYPE_CHECKING:
     from penstock.client.registry import Registry
@@ -37,20 +27,19 @@ logger = logging.getLogger(__name__)
 
 CLIENT: Final = "penstock-spark"
 BOOTSTRAP: Final = "bootstrap.servers"
-FIRST_CONTACT_MS: Final = 10_000  # a driver that no broker has answered fails after this
-NO_TABLES: Final = (
-    "Spark hands a Python source no options of CREATE TABLE; use CREATE TEMPORARY VIEW orders USING"
-    " penstock OPTIONS (`kafka.bootstrap.servers` 'host:port', subscribe 'orders')"
+FIRST_CONTACT_MS: Final = 10_000
+CREATE_TABLE_HINT: Final = (
+    "Spark passes no options of CREATE TABLE to a Python source; use CREATE TEMPORARY VIEW orders"
+    " USING penstock OPTIONS (`kafka.bootstrap.servers` 'host:port', subscribe 'orders')"
 )
 _PREFIX: Final = "kafka."
 _USED: Final = LINK_PROPERTIES | {"group.id", "isolation.level", "compression.type", "batch.size"}
 _REGISTRIES_MAX: Final = 8
 _REPORTS_MAX: Final = 64
-_CLUSTERS_MAX: Final = 8
 
 
 def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a Kafka client would be given: those after `kafka.`, with it cut off."""
+    """The Kafka client properties among a query's options: those that start with `kafka.`."""
     properties = {
         name.lower().removeprefix(_PREFIX): value
         for name, value in options.items()
@@ -59,18 +48,23 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
     for name, value in options.items():
         if name.lower() == BOOTSTRAP:
             properties.setdefault(BOOTSTRAP, value)
-    if not properties.get(BOOTSTRAP, "").strip():
+    return client_properties(properties.pop(BOOTSTRAP, ""), properties)
+
+
+def client_properties(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Properties of a Kafka client, complete; a warning names those that have no effect."""
+    if not bootstrap.strip():
         raise Refused(
             ErrorCode.invalid_config,
-            "option kafka.bootstrap.servers is missing: say where the brokers are, as"
-            f" host:port,host:port. In SQL: {NO_TABLES}",
+            "kafka.bootstrap.servers is missing: give the brokers as host:port,host:port. In SQL:"
+            f" {CREATE_TABLE_HINT}",
         )
-    properties.setdefault("client.id", CLIENT)
+    properties = {"client.id": CLIENT, **kafka, BOOTSTRAP: bootstrap}
     _report_unused(frozenset(properties) - _USED)
     return properties
 
 
-@lru_cache(maxsize=_REPORTS_MAX)  # one line for a query, not one for each of its plans
+@lru_cache(maxsize=_REPORTS_MAX)  # one line per query, not one per plan
 def _report_unused(names: frozenset[str]) -> None:
     for name in sorted(names):
         near = difflib.get_close_matches(name, _USED, 1)
@@ -78,7 +72,7 @@ def _report_unused(names: frozenset[str]) -> None:
         logger.warning("option kafka.%s has no effect in Penstock's source and sink%s", name, hint)
 
 
-def cluster(properties: Mapping[str, str]) -> BlockingCluster:
+def cluster_for(properties: Mapping[str, str]) -> BlockingCluster:
     """This thread's connections to the brokers of these properties, kept between tasks.
 
     A driver runs each streaming query's `foreachBatch` in its own thread.
@@ -86,23 +80,23 @@ def cluster(properties: Mapping[str, str]) -> BlockingCluster:
     return thread_cluster(properties[BOOTSTRAP], link_settings(properties))
 
 
-def reached(properties: Mapping[str, str]) -> BlockingCluster:
-    """The same on a driver, once a broker has answered; UnreachableError if none does in time.
+def connected_cluster(properties: Mapping[str, str]) -> BlockingCluster:
+    """This thread's connections, after a broker has responded; UnreachableError if none does.
 
-    An outage later on is waited for as long as the link's settings say. Before the first answer the
-    usual cause is a wrong address, and waiting does not help.
+    For drivers. Later outages are retried for as long as the link's settings say; before the first
+    response the usual cause is a wrong address, and retrying does not help.
     """
-    brokers = cluster(properties)
-    if not brokers.routes.brokers:
+    cluster = cluster_for(properties)
+    if not cluster.routes.brokers:
         try:
-            brokers.run(_first_contact)
+            cluster.run(_first_contact)
         except OSError as failure:
             raise UnreachableError(
-                f"no broker answered within {FIRST_CONTACT_MS} ms: {failure.__cause__ or failure}."
-                f" Is kafka.bootstrap.servers={properties[BOOTSTRAP]} right?"
+                f"no broker responded within {FIRST_CONTACT_MS} ms: {failure.__cause__ or failure}."
+                f" Check kafka.bootstrap.servers={properties[BOOTSTRAP]};"
                 ' "penstock up" starts a broker on 127.0.0.1:9092'
             ) from failure
-    return brokers
+    return cluster
 
 
 def _first_contact(routes: Routes) -> Steps[object]:
@@ -116,79 +110,36 @@ def _first_contact(routes: Routes) -> Steps[object]:
     )
 
 
-def cluster_apart(properties: Mapping[str, str]) -> BlockingCluster:
-    """The same for another thread, because connections are of one: that which works beside."""
-    return _kept_apart(properties[BOOTSTRAP], link_settings(properties))
+@cache
+def background_thread() -> ThreadPoolExecutor:
+    """One thread per process for requests that a task does not wait for, with its own connections.
 
-
-@lru_cache(maxsize=_CLUSTERS_MAX)
-def _kept_apart(bootstrap: str, settings: LinkSettings) -> BlockingCluster:
-    kept = BlockingCluster(bootstrap, settings)
-    atexit.register(kept.close)
-    return kept
+    Callers bound what they submit: at most one request each is unfinished.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="penstock-background")
 
 
 def is_classic(session: object) -> bool:
-    """Whether this process has the session's JVM; over Spark Connect it has not."""
+    """Whether this process has the session's JVM; over Spark Connect it does not."""
     return hasattr(session, "_jsparkSession")
 
 
 @lru_cache(maxsize=_REGISTRIES_MAX)
-def registry(url: str) -> "Registry":
+def registry_client(url: str) -> "Registry":
     """The process's client of a registry; `http://user:password@host` logs in.
 
-    Several nodes are separated by commas; the login is that of the first that has one.
+    Several nodes are separated by commas; the first login among them is used for all.
     """
-    from penstock.client.registry import Registry  # HTTP: most of Spark's processes ask nothing
+    from penstock.client.registry import Registry  # HTTP: most of Spark's processes send nothing
 
     auth: tuple[str, str] | None = None
-    plain: list[str] = []
-    for one in url.split(","):
-        parts = urlsplit(one.strip())
+    nodes: list[str] = []
+    for node in url.split(","):
+        parts = urlsplit(node.strip())
         if parts.username is not None:
             auth = auth or (unquote(parts.username), unquote(parts.password or ""))
         host = parts.netloc.rpartition("@")[2]
-        plain.append(urlunsplit(parts._replace(netloc=host)))
-    kept = Registry(",".join(plain), client=CLIENT, auth=auth)
-    atexit.register(kept.close)
-    return kept
-
-
-_SETTLE_S: Final = 5.0  # waited for by who has nothing else to do
-
-
-class Progress:
-    """The group of one stream."""
-
-    def __init__(self, group: str | None, properties: Mapping[str, str]) -> None:
-        self._group = group
-        self._properties = properties
-        self._told: Position | None = None
-        self._last: Future[None] | None = None
-
-    def show(self, position: Position) -> None:
-        """Everything before this position has been dealt with: commit that, soon."""
-        if self._group is None or position == self._told or not position.offsets:
-            return
-        self._told = position
-        self._last = _thread().submit(self._commit, self._group, position)
-
-    def settle(self) -> None:
-        """Wait, within reason, until what was told is shown."""
-        if self._last is not None:
-            with suppress(TimeoutError):
-                self._last.result(_SETTLE_S)
-
-    def _commit(self, group: str, position: Position) -> None:
-        if position is not self._told:
-            return
-        try:
-            cluster_apart(self._properties).run(commit_offsets(group, position.offsets))
-        except (OSError, Refused) as failure:
-            logger.warning("progress is not shown as group %s: %s", group, failure)
-
-
-@cache
-def _thread() -> ThreadPoolExecutor:
-    """One for the process: it alone uses its connections."""
-    return ThreadPoolExecutor(1, thread_name_prefix="progress")
+        nodes.append(urlunsplit(parts._replace(netloc=host)))
+    client = Registry(",".join(nodes), client=CLIENT, auth=auth)
+    atexit.register(client.close)
+    return client

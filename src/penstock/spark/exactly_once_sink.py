@@ -1,16 +1,17 @@
-"""Frames into topics exactly once: for `foreachBatch`, and as a piece to build with.
+"""Frames into topics exactly once: for `foreachBatch`, and as a building block.
 
-    df.writeStream.foreachBatch(exactly_once("revenue", key="store", schema=Path("revenue.avsc"),
-        registry="http://127.0.0.1:8081", bootstrap_servers="127.0.0.1:9092"))
+    revenue = WriteRequest("revenue", bootstrap="127.0.0.1:9092", registry="http://127.0.0.1:8081",
+                           key="store", schema=Path("revenue.avsc"))
+    df.writeStream.foreachBatch(exactly_once(revenue))
 
-Tasks that have the rows pack them into record batches (`packing`), which are written under the
-handle of the batch's transaction (`write_jobs`, `writing`, `transacting`).
+The tasks that have the rows pack them into record batches (`pack_rows`), which are written under
+the handle of the batch's transaction (`write_jobs`, `write_task`, `batch_transaction`).
 """
 
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,49 +20,48 @@ from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import partitions_of
 from penstock.link.transactions import TransactionHandle
 from penstock.model import Offset, TopicPartition
-from penstock.serde.contract import Contract
 from penstock.spark.batch_transaction import (
-    ALREADY_WRITTEN,
+    OVERLAP,
     TIMEOUT_MS,
     BatchName,
+    BatchOutcome,
     Instance,
     OpenTransaction,
-    Outcome,
-    transact,
+    write_transaction,
 )
-from penstock.spark.connections import BOOTSTRAP, cluster, is_classic, kafka_properties, reached
-from penstock.spark.pack_rows import check_columns
+from penstock.spark.connections import (
+    BOOTSTRAP,
+    client_properties,
+    cluster_for,
+    connected_cluster,
+    is_classic,
+)
+from penstock.spark.encode_rows import check_columns
 from penstock.spark.write_jobs import (
-    WriteFailed,
-    laid_out,
-    planned,
+    packed_by_partition,
+    planned_columns,
     turns_for,
-    written,
-    written_by_turns,
+    write_by_turns,
+    write_packed,
 )
-from penstock.spark.write_options import (
-    WritePlan,
-    WriteRequest,
-    contract_of,
-    framing_of,
-    prepared,
-)
+from penstock.spark.write_options import WritePlan, WriteRequest
 from penstock.spark.write_task import WriteTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WRITES_MAX: Final = 3  # of one batch, where tasks were lost that had written
-_QUERY_ID: Final = "sql.streaming.queryId"
-_RUN_ID: Final = "spark.jobGroup.id"  # another one after a restart on the same checkpoint
+ATTEMPTS_MAX: Final = 3  # of one batch, if tasks were lost that had written
 INSTANCES_MAX: Final = 1_000
+_QUERY_ID: Final = "sql.streaming.queryId"
+_RUN_ID: Final = "spark.jobGroup.id"  # changes with a restart on the same checkpoint
 _CHECKPOINTS_MAX: Final = 8
 _NO_BATCH: Final = (
-    'this frame is no micro-batch: use foreachBatch, or write it with df.write.format("penstock")'
+    "this frame is not a micro-batch: use foreachBatch, or write it with"
+    ' df.write.format("penstock")'
 )
 _NO_CHECKPOINT: Final = (
-    "over Spark Connect a batch is known by its checkpoint: give exactly_once(..., checkpoint=...),"
-    " the same location as the query's checkpointLocation"
+    "over Spark Connect a batch is identified by its checkpoint: give exactly_once(...,"
+    " checkpoint=...), the same location as the query's checkpointLocation"
 )
 
 
@@ -77,19 +77,20 @@ class TransactionalBatch:
         return self._transaction.handle
 
     def write(self, frame: "DataFrame", request: WriteRequest) -> int:
-        """Write a frame, once or more often, to any topics; how many records.
+        """Write a frame; the number of records. May be called several times, for any topics.
 
         What is written first to a partition comes first there.
         """
         plan = request.plan(frame.columns)
         transaction = self._transaction
         sequences = dict(transaction.sequences)
-        target = WriteTarget(request.properties, transaction.handle, sequences)
+        target = WriteTarget(plan.properties, transaction.handle, sequences)
         with turns_for(frame, sequences) as turns:
             if turns is None:
-                return transaction.note(written(laid_out(frame, plan), target))
-            told = written_by_turns(frame, plan, target, turns)
-            return transaction.note_turns(told, turns.end_sequences())
+                packed = packed_by_partition(frame, plan)
+                return transaction.add_writes(write_packed(packed, target))
+            writes = write_by_turns(frame, plan, target, turns)
+            return transaction.add_writes(writes, turns.end_sequences())
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
@@ -100,24 +101,27 @@ class TransactionalBatch:
 
 def in_transaction(
     name: BatchName,
-    properties: Mapping[str, str],
     write: Callable[[TransactionalBatch], object],
     *,
+    bootstrap: str,
+    kafka: Mapping[str, str] | None = None,
     topics: Iterable[str] = (),
     timeout_ms: int = TIMEOUT_MS,
-) -> Outcome:
-    """Write a batch whole and once, however often it is asked for.
+) -> BatchOutcome:
+    """Write a batch whole and once, however often this is called for it.
 
-    `write` puts frames and offsets into the batch; it is called again when tasks were lost that had
-    written already, and not at all when the batch was written before. Superseded: another instance
-    of the query has started since.
+    `write` puts frames and offsets into the batch; it is called again if tasks were lost that had
+    already written, and not at all if the batch was written before. `topics` are those that it may
+    write to, as far as they are known. SupersededError: another instance of the query has started
+    since.
     """
-    brokers = cluster(properties)
+    properties = client_properties(bootstrap, kafka or {})
+    cluster = cluster_for(properties)
     instance = _instances.of(name, properties)
 
-    def attempt() -> Outcome:
-        return transact(
-            brokers,
+    def attempt() -> BatchOutcome:
+        return write_transaction(
+            cluster,
             name,
             lambda transaction: write(TransactionalBatch(transaction)),
             topics=topics,
@@ -125,134 +129,50 @@ def in_transaction(
             instance=instance,
         )
 
-    for _ in range(WRITES_MAX - 1):
+    for _ in range(ATTEMPTS_MAX - 1):
         try:
             return attempt()
-        except (WriteFailed, Refused) as failure:
-            if ALREADY_WRITTEN not in str(failure):
+        except Refused as refusal:
+            if refusal.code is not OVERLAP:
                 raise
     return attempt()
 
 
 def exactly_once(
-    topic: str | None = None,
+    request: WriteRequest,
     *,
-    topic_column: str | None = None,
-    key: str | Sequence[str] | None = None,
-    value: str | Sequence[str] | None = None,
-    schema: Contract | str | Path | None = None,
-    key_schema: Contract | str | Path | None = None,
-    registry: str | None = None,
-    headers: str | None = None,
-    partition: str | None = None,
-    timestamp: str | None = None,
     query: str | None = None,
     checkpoint: str | Path | None = None,
     timeout_ms: int = TIMEOUT_MS,
-    **kafka: str,
 ) -> Callable[["DataFrame", int], None]:
     """A function for `foreachBatch` that writes every micro-batch once, as one transaction.
 
     Schemas are registered, or looked up, now: what the registry refuses stops the job before it
-    starts. `kafka` has a client's properties with underscores for dots, `bootstrap_servers` first.
-    `query` names the writer in place of the topic and Spark's query id: one at a time may use it.
-    `checkpoint` is the query's `checkpointLocation`; Spark Connect needs it, and only there.
+    starts, and so does a topic that does not exist. `query` names the writer instead of the topic
+    and Spark's query id; only one query at a time may use it. `checkpoint` is the query's
+    `checkpointLocation`; it is needed over Spark Connect only.
     """
-    request = _request(
-        topic=topic,
-        topic_column=topic_column,
-        key=key,
-        value=value,
-        schema=schema,
-        key_schema=key_schema,
-        registry=registry,
-        headers=headers,
-        partition=partition,
-        timestamp=timestamp,
-        kafka=kafka,
-    )
-    if topic is not None:
-        reached(request.properties).run(partitions_of([topic]))  # one that is not there fails here
-    place = None if checkpoint is None else str(checkpoint)
-    return ExactlyOnce(request, query, timeout_ms, place)
+    prepared = request.prepared()
+    if prepared.topic is not None:
+        connected_cluster(prepared.properties).run(partitions_of([prepared.topic]))
+    location = None if checkpoint is None else str(checkpoint)
+    return ExactlyOnce(prepared, query, timeout_ms, location)
 
 
-def record_batches(
-    frame: "DataFrame",
-    topic: str | None = None,
-    *,
-    topic_column: str | None = None,
-    key: str | Sequence[str] | None = None,
-    value: str | Sequence[str] | None = None,
-    schema: Contract | str | Path | None = None,
-    key_schema: Contract | str | Path | None = None,
-    registry: str | None = None,
-    headers: str | None = None,
-    partition: str | None = None,
-    timestamp: str | None = None,
-    **kafka: str,
-) -> "DataFrame":
-    """A frame, batch or streaming, as record batches laid out for `format("penstock")` to write.
+def record_batches(frame: "DataFrame", request: WriteRequest) -> "DataFrame":
+    """A frame, batch or streaming, as record batches for `format("penstock")` to write.
 
-    Every Kafka partition is in one task, as a transaction needs it, whatever the layout was. Its
-    session is the active one of this thread from now on: writers by `format` are looked up there.
+    Every Kafka partition is in one task, as a transaction needs it, whatever the layout was. Makes
+    the frame's session the active one of this thread: writers by `format` are looked up there.
     """
-    from penstock.spark.session import activate
+    from penstock.spark.spark_session import activate
 
     activate(frame.sparkSession)
-    request = _request(
-        topic=topic,
-        topic_column=topic_column,
-        key=key,
-        value=value,
-        schema=schema,
-        key_schema=key_schema,
-        registry=registry,
-        headers=headers,
-        partition=partition,
-        timestamp=timestamp,
-        kafka=kafka,
-    )
-    return laid_out(frame, request.plan(frame.columns))
-
-
-def _request(
-    *,
-    topic: str | None,
-    topic_column: str | None,
-    key: str | Sequence[str] | None,
-    value: str | Sequence[str] | None,
-    schema: Contract | str | Path | None,
-    key_schema: Contract | str | Path | None,
-    registry: str | None,
-    headers: str | None,
-    partition: str | None,
-    timestamp: str | None,
-    kafka: Mapping[str, str],
-) -> WriteRequest:
-    properties = kafka_properties(
-        {f"kafka.{name.replace('_', '.')}": str(value) for name, value in kafka.items()}
-    )
-    return prepared(
-        WriteRequest(
-            properties=properties,
-            topic=topic,
-            topic_column=topic_column,
-            key=key,
-            value=value,
-            key_schema=contract_of(key_schema),
-            schema=contract_of(schema),
-            headers=headers,
-            partition=partition,
-            timestamp=timestamp,
-            registry_url=registry,
-            framing=framing_of(properties),
-        )
-    )
+    return packed_by_partition(frame, request.prepared().plan(frame.columns))
 
 
 class ExactlyOnce:
-    """What `exactly_once` makes: called by Spark with each micro-batch."""
+    """What `exactly_once` returns: called by Spark with each micro-batch."""
 
     def __init__(
         self, request: WriteRequest, query: str | None, timeout_ms: int, checkpoint: str | None
@@ -264,30 +184,31 @@ class ExactlyOnce:
         self._checked: object = None  # the columns that are known to fit
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write the batch, unless it has been."""
+        """Write the batch, unless it is written."""
         request = self._request
-        told = request.topic or request.topic_column or "topics"
-        name = batch_name(frame, batch_id, self._query, told, checkpoint=self._checkpoint)
+        prefix = request.topic or request.topic_column or "topics"
+        name = batch_name(frame, batch_id, self._query, prefix=prefix, checkpoint=self._checkpoint)
         _claims.claim(name, self)
         if frame.schema != self._checked:
             check_frame(frame, request.plan(frame.columns))
             self._checked = frame.schema
         outcome = in_transaction(
             name,
-            request.properties,
             lambda batch: batch.write(frame, request),
+            bootstrap=request.bootstrap,
+            kafka=request.kafka,
             topics=[] if request.topic is None else [request.topic],
             timeout_ms=self._timeout_ms,
         )
-        run_through(frame, outcome)
+        compute_if_written_before(frame, outcome)
 
 
-def run_through(frame: "DataFrame", outcome: Outcome) -> None:
-    """Run a batch that was written before, for the state of its query: nothing else moves that on.
+def compute_if_written_before(frame: "DataFrame", outcome: BatchOutcome) -> None:
+    """Compute a batch that was written before, because that is what advances its query's state.
 
-    Without it Spark would look for the state of a batch that it has never worked out.
+    Otherwise Spark would later look for the state of a batch that it has never computed.
     """
-    if outcome is Outcome.WRITTEN_BEFORE:
+    if outcome is BatchOutcome.WRITTEN_BEFORE:
         frame.write.format("noop").mode("overwrite").save()
 
 
@@ -301,13 +222,15 @@ class _Claims:
     def claim(self, name: BatchName, sink: object) -> None:
         """Note that a sink writes a batch; Refused if another has, in the same run of a query."""
         with self._lock:
-            last = self._last.get(name.query)
+            last = self._last.pop(name.query, None)
             self._last[name.query] = (name.run, name.batch_id, sink)
+            while len(self._last) > INSTANCES_MAX:
+                del self._last[next(iter(self._last))]
         if last is not None and last[:2] == (name.run, name.batch_id) and last[2] is not sink:
             raise Refused(
                 ErrorCode.invalid_request,
-                f"two sinks write {name} under one name, so the second would be taken for a repeat"
-                " of the first: give each its own `query`",
+                f"two sinks write {name} under one name, so the second would be mistaken for a"
+                " repetition of the first: give each its own `query`",
             )
 
 
@@ -317,13 +240,13 @@ _claims = _Claims()
 class _Instances:
     """The instances of queries that write from this process, by name and run.
 
-    The one used longest ago is dropped once there are more than INSTANCES_MAX; should it write
-    again, it takes the transactional id as a new instance would.
+    The least recently used is dropped once there are more than INSTANCES_MAX; if it writes again,
+    it takes the transactional id as a new instance does.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str, str], Instance] = {}
+        self._by_run: dict[tuple[str, str, str], Instance] = {}
 
     def of(self, name: BatchName, properties: Mapping[str, str]) -> Instance:
         """The instance that a batch belongs to."""
@@ -331,11 +254,11 @@ class _Instances:
             return Instance()
         key = (properties[BOOTSTRAP], name.query, name.run)
         with self._lock:
-            found = self._known.pop(key, None) or Instance()
-            self._known[key] = found
-            while len(self._known) > INSTANCES_MAX:
-                del self._known[next(iter(self._known))]
-        return found
+            instance = self._by_run.pop(key, None) or Instance()
+            self._by_run[key] = instance
+            while len(self._by_run) > INSTANCES_MAX:
+                del self._by_run[next(iter(self._by_run))]
+        return instance
 
 
 _instances = _Instances()
@@ -344,14 +267,15 @@ _instances = _Instances()
 def batch_name(
     frame: "DataFrame",
     batch_id: int,
-    query: str | None,
-    told: str,
+    query: str | None = None,
     *,
+    prefix: str = "",
     checkpoint: str | Path | None = None,
 ) -> BatchName:
-    """Which batch of whom this frame is, as Spark tells inside `foreachBatch`.
+    """Which batch of which query this frame is, inside `foreachBatch`.
 
-    Over Spark Connect only the checkpoint tells it: `checkpoint` is its location.
+    `query` is the writer's name; without it, that is `prefix` and Spark's query id. Over Spark
+    Connect the query id is read from the checkpoint: `checkpoint` is its location.
     """
     session = frame.sparkSession
     if is_classic(session):
@@ -361,9 +285,10 @@ def batch_name(
         query_id = None if checkpoint is None else _query_id_in(session, str(checkpoint))
         run = _run_of_process()
     if query_id is None:
-        why = _NO_BATCH if is_classic(session) else _NO_CHECKPOINT
-        raise Refused(ErrorCode.invalid_request, why)
-    return BatchName(query or f"{told}.{query_id}", query_id, batch_id, run)
+        reason = _NO_BATCH if is_classic(session) else _NO_CHECKPOINT
+        raise Refused(ErrorCode.invalid_request, reason)
+    default = f"{prefix}.{query_id}" if prefix else query_id
+    return BatchName(query or default, query_id, batch_id, run)
 
 
 @lru_cache(maxsize=_CHECKPOINTS_MAX)
@@ -381,7 +306,7 @@ def _run_of_process() -> str:
 
 
 def check_frame(frame: "DataFrame", plan: WritePlan) -> None:
-    """Raises if the columns cannot be written as planned, before any row is looked at."""
-    from penstock.spark.spark_columns import arrow_schema
+    """Raise if the columns cannot be written as planned, before any row is computed."""
+    from penstock.spark.spark_types import arrow_schema
 
-    check_columns(plan, arrow_schema(planned(frame, plan).schema))
+    check_columns(plan, arrow_schema(planned_columns(frame, plan).schema))

@@ -5,8 +5,8 @@
             for source in event.progress.sources:
                 print(source.description, offsets_behind(source))
 
-Spark 4.3 has no way for a Python source to fill `sources[].metrics`, so they are made here of the
-offsets that it does report, under the names that Spark's own Kafka source uses.
+A Python source cannot fill `sources[].metrics` in Spark 4.3, so they are computed here from the
+offsets that Spark reports, under the names that Spark's own Kafka source uses.
 """
 
 import json
@@ -14,37 +14,41 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 AVERAGE: Final = "avgOffsetsBehindLatest"
-GREATEST: Final = "maxOffsetsBehindLatest"
-LEAST: Final = "minOffsetsBehindLatest"
+MAXIMUM: Final = "maxOffsetsBehindLatest"
+MINIMUM: Final = "minOffsetsBehindLatest"
 
 
 def offsets_behind(source: Any) -> dict[str, str]:
     """`avg`, `max` and `minOffsetsBehindLatest` over the partitions of one source.
 
     `source` is one of `progress.sources`, or the same as a dict (`query.lastProgress["sources"]`).
-    Offsets count aborted records and transaction markers too. Empty for a source of another format,
-    and before its first batch.
+    Offsets include aborted records and transaction markers. Empty for a source of another format,
+    and before the first batch.
     """
-    end, latest = (_offsets(_part(source, name)) for name in ("endOffset", "latestOffset"))
-    behind = [max(0, offset - end.get(place, 0)) for place, offset in latest.items()]
+    end, latest = (_offsets(_attribute(source, name)) for name in ("endOffset", "latestOffset"))
+    behind = [max(0, offset - end.get(partition, 0)) for partition, offset in latest.items()]
     if not behind or not end:
         return {}
     return {
         AVERAGE: str(sum(behind) / len(behind)),
-        GREATEST: str(max(behind)),
-        LEAST: str(min(behind)),
+        MAXIMUM: str(max(behind)),
+        MINIMUM: str(min(behind)),
     }
 
 
-def _part(source: Any, name: str) -> Any:
+def _attribute(source: Any, name: str) -> Any:
     return source.get(name) if isinstance(source, Mapping) else getattr(source, name)
 
 
-def _offsets(told: Any) -> dict[tuple[str, str], int]:
-    """What `Position.to_spark` made, as Spark shows it: a text in some places, a dict in others."""
+def _offsets(position: Any) -> dict[tuple[str, str], int]:
+    """The offsets of `StreamPosition.to_spark`, which Spark shows as a text or as a dict."""
     try:
-        known = json.loads(told) if isinstance(told, str) else told
-        rows = known["offsets"].items()
-        return {(topic, one): int(at) for topic, some in rows for one, at in some.items()}
+        document = json.loads(position) if isinstance(position, str) else position
+        topics = document["offsets"].items()
+        return {
+            (topic, index): int(offset)
+            for topic, offsets in topics
+            for index, offset in offsets.items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}

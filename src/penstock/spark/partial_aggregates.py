@@ -1,84 +1,21 @@
 """A task's rows before they are shuffled: one row per key and window instead of one per event.
 
-Beside them go rows about the batch itself, which are keyed state as well: how far each partition
-was read, and the newest event time. Only that last row has a time that Spark's watermark sees:
-which windows are late is for the state to say, by the end of the window, as Spark's own do.
+Rows about the batch itself, which are keyed state as well, follow them: how far each partition was
+read, and the newest event time. Only that last row has a time that Spark's watermark sees: the
+state decides which windows are late, by the end of the window, as Spark's own windows do.
 
-Runs in Spark's workers, on Arrow tables; imports no Spark.
-
-What a key's state can be made of: numbers that add up, piece by piece, in any order.
-
-    orders=count(), cents=total("cents"), first=least("at"), last=greatest("at")
-
-Each is worked out for a whole batch as a vector, and two results of it are one by `merge`. Knows
-nothing of Spark.
+Runs in Spark's workers, on Arrow tables. Imports no pyspark.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
-class Kind(StrEnum):
-    """How values become one; the name is Arrow's."""
-
-    COUNT = "count"
-    TOTAL = "sum"
-    LEAST = "min"
-    GREATEST = "max"
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One number of a state. Without a column: of rows."""
-
-    kind: Kind
-    column: str | None = None
-
-    @property
-    def again(self) -> str:
-        """Arrow's name for making one of several results."""
-        return "sum" if self.kind is Kind.COUNT else str(self.kind)
-
-    def merge(self, one: Any, other: Any) -> Any:
-        """Both results as one; None is nothing yet."""
-        if one is None or other is None:
-            return one if other is None else other
-        return _MERGES[self.kind](one, other)
-
-
-_MERGES: Final[Mapping[Kind, Callable[[Any, Any], Any]]] = {
-    Kind.COUNT: lambda one, other: one + other,
-    Kind.TOTAL: lambda one, other: one + other,
-    Kind.LEAST: min,
-    Kind.GREATEST: max,
-}
-
-
-def count() -> Aggregate:
-    """How many rows."""
-    return Aggregate(Kind.COUNT)
-
-
-def total(column: str) -> Aggregate:
-    """The sum of a column; nulls are left out."""
-    return Aggregate(Kind.TOTAL, column)
-
-
-def least(column: str) -> Aggregate:
-    """The smallest value of a column."""
-    return Aggregate(Kind.LEAST, column)
-
-
-def greatest(column: str) -> Aggregate:
-    """The largest value of a column."""
-    return Aggregate(Kind.GREATEST, column)
-
+from penstock.spark.aggregates import StateAggregate
 
 STATE: Final = "state"
 OFFSET: Final = "offset"
@@ -86,16 +23,16 @@ CLOCK: Final = "clock"
 KIND: Final = "_kind"
 WINDOW: Final = "_window"  # its start
 NEWEST: Final = "_newest"  # event time of the row about it; null in all others
-PLACE: Final = ("_topic", "_partition")
+PARTITION: Final = ("_topic", "_partition")
 END: Final = "_end"
 ROWS: Final = "_rows"
-_GROUPS_MAX: Final = 200_000  # then they go on as they are, and the state merges them
+_GROUPS_MAX: Final = 200_000  # then they are emitted, and the state merges them
 _MICROS: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Of `size_us`, a new one every `every_us`; end to end when both are the same."""
+class WindowSpec:
+    """Windows of `size_us`, a new one every `every_us`; adjacent if both are the same."""
 
     time: str
     size_us: int
@@ -103,59 +40,54 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a task makes of its rows; small, because it is sent to every one."""
+class AggregationPlan:
+    """What a task makes of its rows; small, because it is sent to every task."""
 
     keys: tuple[str, ...]
-    aggregates: Mapping[str, Aggregate]  # empty: rows are kept whole, a list of them per key
-    windows: Windows | None
-    place: tuple[str, str, str]  # columns with topic, partition, offset
+    aggregates: Mapping[str, StateAggregate]  # empty: a list of the whole rows per key
+    windows: WindowSpec | None
+    offset_columns: tuple[str, str, str]  # columns with topic, partition, offset
     schema: pa.Schema  # of the rows that come out
-    newest_us: int | None = None  # what was known before this query began
-
-    @property
-    def time(self) -> str | None:
-        """The column of event time, if any."""
-        return None if self.windows is None else self.windows.time
+    newest_us: int | None = None  # the newest event time before this query started
 
 
-def partials(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+def partials(batches: Iterable[pa.RecordBatch], plan: AggregationPlan) -> Iterator[pa.RecordBatch]:
     """One row per key and window, then one per partition, then one about the time."""
-    reached: dict[tuple[str, int], int] = {}
+    ends: dict[tuple[str, int], int] = {}
     newest_us = plan.newest_us
-    held: list[pa.Table] = []
-    held_rows = 0
+    pending: list[pa.Table] = []
+    pending_rows = 0
     for batch in batches:
         table = pa.Table.from_batches([batch])
         if not table.num_rows:
             continue
-        note_reached(table, plan.place, reached)
+        note_end_offsets(table, plan.offset_columns, ends)
         if plan.windows is not None:
             table = with_windows(table, plan.windows)
-            newest_us = _later(newest_us, table, plan.windows.time)
-        part = grouped(table, plan) if plan.aggregates else table
-        held.append(part)
-        held_rows += part.num_rows
-        if held_rows > _GROUPS_MAX:
-            yield from _emitted(held, plan)
-            held, held_rows = [], 0
-    yield from _emitted(held, plan)
-    yield _told(plan, reached, newest_us)
+            newest_us = _newer(newest_us, table, plan.windows.time)
+        rows = grouped(table, plan) if plan.aggregates else table
+        pending.append(rows)
+        pending_rows += rows.num_rows
+        if pending_rows > _GROUPS_MAX:
+            yield from _emitted(pending, plan)
+            pending, pending_rows = [], 0
+    yield from _emitted(pending, plan)
+    yield _rows_about_batch(plan, ends, newest_us)
 
 
-def note_reached(
-    table: pa.Table, place: tuple[str, str, str], reached: dict[tuple[str, int], int]
+def note_end_offsets(
+    table: pa.Table, offset_columns: tuple[str, str, str], ends: dict[tuple[str, int], int]
 ) -> None:
     """Keep the end offset of each partition that has rows here."""
-    topic, partition, offset = place
-    ends = table.select(place).group_by([topic, partition]).aggregate([(offset, "max")])
-    for row in ends.to_pylist():
-        where = (row[topic], row[partition])
-        reached[where] = max(reached.get(where, 0), row[f"{offset}_max"] + 1)
+    topic, partition, offset = offset_columns
+    last = table.select(offset_columns).group_by([topic, partition]).aggregate([(offset, "max")])
+    for row in last.to_pylist():
+        name = (row[topic], row[partition])
+        ends[name] = max(ends.get(name, 0), row[f"{offset}_max"] + 1)
 
 
-def with_windows(table: pa.Table, windows: Windows) -> pa.Table:
-    """The rows with the start of the latest window they are in; those without a time are not."""
+def with_windows(table: pa.Table, windows: WindowSpec) -> pa.Table:
+    """The rows that have a time, with the start of the latest window they are in."""
     times: Any = table.column(windows.time)
     if times.null_count:
         table = table.filter(times.is_valid())
@@ -165,77 +97,89 @@ def with_windows(table: pa.Table, windows: Windows) -> pa.Table:
     return table.append_column(WINDOW, pa.array(starts, pa.int64()))
 
 
-def grouped(table: pa.Table, plan: Plan) -> pa.Table:
+def grouped(table: pa.Table, plan: AggregationPlan) -> pa.Table:
     """One row per key and window, with the aggregates by their names."""
-    keys = [*plan.keys, *([WINDOW] if plan.windows else [])]
-    asked: list[Any] = [
-        ([], "count_all") if one.column is None else (one.column, str(one.kind))
-        for one in plan.aggregates.values()
+    functions = {
+        name: ("", "count_all") if aggregate.column is None else (aggregate.column, aggregate.kind)
+        for name, aggregate in plan.aggregates.items()
+    }
+    # Arrow computes the same function of the same column once.
+    unique: list[Any] = [
+        ([] if function == "count_all" else column, str(function))
+        for column, function in dict.fromkeys(functions.values())
     ]
-    # Twice the same question has one answer in Arrow.
-    unique = list(dict.fromkeys((str(column), function) for column, function in asked))
-    by_name = {(str(column), function): (column, function) for column, function in asked}
-    found = table.group_by(keys).aggregate([by_name[one] for one in unique])
-    columns = {name: found.column(name) for name in keys}
-    for name, (column, function) in zip(plan.aggregates, asked, strict=True):
-        made = function if function == "count_all" else f"{column}_{function}"
-        columns[name] = found.column(made)
-    return pa.table(columns)
+    columns = {
+        name: function if function == "count_all" else f"{column}_{function}"
+        for name, (column, function) in functions.items()
+    }
+    return _aggregated(table, plan, unique, columns)
 
 
-def _merged(parts: Sequence[pa.Table], plan: Plan) -> pa.Table:
+def _merged(tables: Sequence[pa.Table], plan: AggregationPlan) -> pa.Table:
     """Results of several batches as one."""
-    whole = pa.concat_tables(parts, promote_options="none")
-    if len(parts) == 1:
+    whole = pa.concat_tables(tables, promote_options="none")
+    if len(tables) == 1:
         return whole
+    functions = {name: aggregate.merge_function for name, aggregate in plan.aggregates.items()}
+    columns = {name: f"{name}_{function}" for name, function in functions.items()}
+    return _aggregated(whole, plan, list(functions.items()), columns)
+
+
+def _aggregated(
+    table: pa.Table,
+    plan: AggregationPlan,
+    functions: list[Any],
+    columns: Mapping[str, str],
+) -> pa.Table:
+    """One row per key and window; `columns` are Arrow's names of the results by ours."""
     keys = [*plan.keys, *([WINDOW] if plan.windows else [])]
-    asked: list[Any] = [(name, one.again) for name, one in plan.aggregates.items()]
-    found = whole.group_by(keys).aggregate(asked)
-    columns = {name: found.column(name) for name in keys}
-    columns |= {name: found.column(f"{name}_{one.again}") for name, one in plan.aggregates.items()}
-    return pa.table(columns)
+    results = table.group_by(keys).aggregate(functions)
+    return pa.table(
+        {name: results.column(name) for name in keys}
+        | {name: results.column(column) for name, column in columns.items()}
+    )
 
 
-def _emitted(held: Sequence[pa.Table], plan: Plan) -> Iterator[pa.RecordBatch]:
-    if not held:
+def _emitted(pending: Sequence[pa.Table], plan: AggregationPlan) -> Iterator[pa.RecordBatch]:
+    if not pending:
         return
     if not plan.aggregates:
-        table = listed(pa.concat_tables(held, promote_options="none"), plan)
+        table = listed(pa.concat_tables(pending, promote_options="none"), plan)
     else:
-        table = _over_windows(_merged(held, plan), plan.windows)
-    yield from shaped(table.append_column(KIND, _same(STATE, table.num_rows)), plan.schema)
+        table = _in_each_window(_merged(pending, plan), plan.windows)
+    kinds: Any = pa.array([STATE], pa.string()).take(np.zeros(table.num_rows, dtype=np.int64))
+    yield from shaped(table.append_column(KIND, kinds), plan.schema)
 
 
-def _over_windows(table: pa.Table, windows: Windows | None) -> pa.Table:
-    """Rows of one step as rows of each window that the step is in."""
+def _in_each_window(table: pa.Table, windows: WindowSpec | None) -> pa.Table:
+    """Rows of one step, repeated for each window that contains the step."""
     if windows is None:
         return table
     steps = -(-windows.size_us // windows.every_us)
     starts: Any = table.column(WINDOW)
-    position = table.schema.get_field_index(WINDOW)
+    index = table.schema.get_field_index(WINDOW)
     shifted = []
     for step in range(steps):
         start = pc.subtract(starts, step * windows.every_us)
-        shifted.append(table.set_column(position, WINDOW, start))
+        shifted.append(table.set_column(index, WINDOW, start))
     return pa.concat_tables(shifted)
 
 
-def listed(table: pa.Table, plan: Plan) -> pa.Table:
+def listed(table: pa.Table, plan: AggregationPlan) -> pa.Table:
     """One row per key with the list of its rows, in the order of their offsets."""
-    topic, partition, offset = plan.place
-    order: list[Any] = [(name, "ascending") for name in (*plan.keys, topic, partition, offset)]
+    order: list[Any] = [(name, "ascending") for name in (*plan.keys, *plan.offset_columns)]
     table = table.sort_by(order).combine_chunks()
     keys = table.select(list(plan.keys))
     starts = _first_rows(keys)
     ends = pa.array(np.append(starts, table.num_rows), pa.int32())
-    kind = plan.schema.field(ROWS).type.value_type
-    fields = [table.column(field.name).combine_chunks().cast(field.type) for field in kind]
-    rows: Any = pa.StructArray.from_arrays(fields, fields=list(kind))
+    row_type = plan.schema.field(ROWS).type.value_type
+    fields = [table.column(field.name).combine_chunks().cast(field.type) for field in row_type]
+    rows: Any = pa.StructArray.from_arrays(fields, fields=list(row_type))
     return keys.take(pa.array(starts)).append_column(ROWS, pa.ListArray.from_arrays(ends, rows))
 
 
 def _first_rows(keys: pa.Table) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """Where another key begins, of keys in order."""
+    """Where each key starts, in sorted keys."""
     changes = np.zeros(keys.num_rows, dtype=np.bool_)
     changes[:1] = True
     for name in keys.column_names:
@@ -245,21 +189,20 @@ def _first_rows(keys: pa.Table) -> "np.ndarray[Any, np.dtype[np.int64]]":
     return np.flatnonzero(changes)
 
 
-def _later(newest_us: int | None, table: pa.Table, time: str) -> int | None:
-    found: Any = pc.max(table.column(time).cast(_MICROS).cast(pa.int64()))
-    told: int | None = found.as_py()
-    if told is None or newest_us is None:
-        return newest_us if told is None else told
-    return max(told, newest_us)
+def _newer(newest_us: int | None, table: pa.Table, time: str) -> int | None:
+    maximum: Any = pc.max(table.column(time).cast(_MICROS).cast(pa.int64()))
+    table_us: int | None = maximum.as_py()
+    if table_us is None or newest_us is None:
+        return newest_us if table_us is None else table_us
+    return max(table_us, newest_us)
 
 
-def _told(
-    plan: Plan, reached: Mapping[tuple[str, int], int], newest_us: int | None
+def _rows_about_batch(
+    plan: AggregationPlan, ends: Mapping[tuple[str, int], int], newest_us: int | None
 ) -> pa.RecordBatch:
-    """The rows about the batch itself."""
     rows: list[dict[str, Any]] = [
-        {KIND: OFFSET, PLACE[0]: topic, PLACE[1]: partition, END: end}
-        for (topic, partition), end in sorted(reached.items())
+        {KIND: OFFSET, PARTITION[0]: topic, PARTITION[1]: partition, END: end}
+        for (topic, partition), end in sorted(ends.items())
     ]
     if newest_us is not None:
         rows.append({KIND: CLOCK, NEWEST: newest_us})
@@ -268,7 +211,7 @@ def _told(
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The columns that Spark was told of, in its order and types; null where there are none."""
+    """The columns of the schema, in its order and types; absent ones are null."""
     columns = [
         table.column(field.name).cast(field.type)
         if field.name in table.column_names
@@ -276,7 +219,3 @@ def shaped(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for field in schema
     ]
     yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
-
-
-def _same(word: str, rows: int) -> Any:
-    return pa.array([word], pa.string()).take(np.zeros(rows, dtype=np.int64))

@@ -1,7 +1,7 @@
-"""Which offsets a micro-batch has and how they are dealt out to tasks: numbers in, numbers out.
+"""Which offsets a micro-batch has, and how they are split into tasks: numbers in, numbers out.
 
-Nothing but offsets decides: not the cores, the brokers or the time. A batch that is planned again,
-on another cluster or years later, has the same tasks with the same ranges.
+Only offsets decide, never the number of cores, the brokers or the time. A batch that is planned
+again, on another cluster or years later, has the same tasks with the same ranges. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,15 +14,16 @@ from uuid import UUID
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Offset, TopicId, TopicPartition
 
-BUNDLE_OFFSETS: Final = 20_000  # ranges shorter than this together are one task's work
-TASKS_MAX: Final = 10_000  # about: beyond, Spark is busier with its tasks than they with records
-_BEGINNING: Final = Offset(0)
-_partition: Any = partial(tuple.__new__, TopicPartition)  # of a pair: a third of the time, in bulk
-_NO_ID: Final = UUID(int=0)  # what a broker says that has none
+BUNDLE_OFFSETS: Final = 20_000  # ranges that are shorter than this together share a task
+TASKS_MAX: Final = 10_000  # about: with more, Spark spends its time on tasks instead of records
+_LOG_START: Final = Offset(0)
+_NO_ID: Final = UUID(int=0)  # sent by a broker that has no topic ids
+_partition: Any = partial(tuple.__new__, TopicPartition)  # from a pair, in a third of the time
+_text: Final = lru_cache(maxsize=1000)(str)  # there are far fewer topics than ranges
 
 
 class OffsetRange(NamedTuple):
-    """Offsets of one partition, from `start` to before `end`, of one life of its topic."""
+    """Offsets of one partition, from `start` to before `end`, of the topic with this id."""
 
     partition: TopicPartition
     start: Offset
@@ -30,64 +31,61 @@ class OffsetRange(NamedTuple):
     topic_id: TopicId | None
 
     def to_spark(self) -> tuple[str, int, int, int, str | None]:
-        """As it travels to a worker: plain, because there may be many of them."""
+        """Built-in types only, for the way to a worker: there may be many of them."""
         (topic, index), start, end, topic_id = self
         return topic, index, start, end, None if topic_id is None else _text(topic_id)
 
     @classmethod
-    def from_spark(cls, told: tuple[str, int, int, int, str | None]) -> "OffsetRange":
-        """What `to_spark` made."""
-        topic, index, start, end, topic_id = told
-        known = None if topic_id is None else TopicId(UUID(topic_id))
-        return cls(TopicPartition(topic, index), Offset(start), Offset(end), known)
-
-
-_text = lru_cache(maxsize=1000)(str)  # there are far fewer topics than ranges
+    def from_spark(cls, values: tuple[str, int, int, int, str | None]) -> "OffsetRange":
+        """What `to_spark` returned."""
+        topic, index, start, end, id_text = values
+        topic_id = None if id_text is None else TopicId(UUID(id_text))
+        return cls(TopicPartition(topic, index), Offset(start), Offset(end), topic_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """How far a stream is: the next offset of each partition, and which topics those are of."""
+class StreamPosition:
+    """How far a stream is: the next offset of each partition, and the ids of their topics."""
 
     offsets: Mapping[TopicPartition, Offset]
-    topic_ids: Mapping[str, TopicId]  # without those of brokers that have none
+    topic_ids: Mapping[str, TopicId]  # without topics of brokers that have no ids
 
     def to_spark(self) -> dict[str, Any]:
-        """As it goes into the checkpoint."""
+        """As it is stored in the checkpoint."""
         offsets: dict[str, dict[str, int]] = {}
         for (topic, index), offset in sorted(self.offsets.items()):
             offsets.setdefault(topic, {})[str(index)] = offset
-        ids = {topic: str(one) for topic, one in sorted(self.topic_ids.items())}
+        ids = {topic: str(topic_id) for topic, topic_id in sorted(self.topic_ids.items())}
         return {"offsets": offsets, "topic_ids": ids}
 
     @classmethod
-    def from_spark(cls, told: Mapping[str, Any]) -> "Position":
+    def from_spark(cls, stored: Mapping[str, Any]) -> "StreamPosition":
         """From the checkpoint; Refused if another source wrote it."""
         try:
             offsets: dict[TopicPartition, Any] = {}
-            for topic, rows in told["offsets"].items():
-                places = map(_partition, zip(repeat(topic), map(int, rows)))
-                offsets.update(zip(places, map(int, rows.values()), strict=True))
-            ids = {topic: TopicId(UUID(one)) for topic, one in told["topic_ids"].items()}
+            for topic, rows in stored["offsets"].items():
+                partitions = map(_partition, zip(repeat(topic), map(int, rows)))
+                offsets.update(zip(partitions, map(int, rows.values()), strict=True))
+            ids = {topic: TopicId(UUID(text)) for topic, text in stored["topic_ids"].items()}
         except (AttributeError, KeyError, TypeError, ValueError):
             raise Refused(
                 ErrorCode.invalid_config,
-                f"the checkpoint's offsets were not written by this source: {told!r:.200}",
+                f"the checkpoint's offsets were not written by this source: {stored!r:.200}",
             ) from None
         return cls(offsets, ids)
 
-    def with_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> "Position":
-        """The same topics, elsewhere."""
-        return Position(offsets, self.topic_ids)
+    def with_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> "StreamPosition":
+        """Other offsets of the same topics."""
+        return StreamPosition(offsets, self.topic_ids)
 
 
 def known_id(topic_id: TopicId | None) -> TopicId | None:
-    """None where the broker has no ids."""
+    """None where the broker has no topic ids."""
     return None if topic_id is None or topic_id == _NO_ID else topic_id
 
 
-def made_again(start: Position, end: Position) -> list[str]:
-    """Topics of both that are not the same topic any longer."""
+def recreated_topics(start: StreamPosition, end: StreamPosition) -> list[str]:
+    """Topics of both positions whose id has changed."""
     return [
         topic
         for topic, topic_id in end.topic_ids.items()
@@ -95,37 +93,39 @@ def made_again(start: Position, end: Position) -> list[str]:
     ]
 
 
-def losses(start: Position, end: Position) -> list[str]:
-    """What can no longer be read of what comes after `start`, in words."""
-    anew = frozenset(made_again(start, end))
-    told = [
+def losses(start: StreamPosition, end: StreamPosition) -> list[str]:
+    """What follows `start` and can no longer be read, as sentences."""
+    recreated = frozenset(recreated_topics(start, end))
+    sentences = [
         f"topic {topic} was deleted and created again: its offsets belong to the deleted one"
-        for topic in sorted(anew)
+        for topic in sorted(recreated)
     ]
-    for place, offset in sorted(start.offsets.items()):
-        if place.topic in anew:
+    for partition, offset in sorted(start.offsets.items()):
+        if partition.topic in recreated:
             continue
-        if place not in end.offsets:
-            told.append(f"{place} is not there any longer: it was read up to offset {offset}")
-        elif end.offsets[place] < offset:
-            told.append(f"{place} ends at {end.offsets[place]}: it was read up to offset {offset}")
-    return told
+        if partition not in end.offsets:
+            sentences.append(f"{partition} no longer exists: it was read up to offset {offset}")
+        elif end.offsets[partition] < offset:
+            sentences.append(
+                f"{partition} ends at {end.offsets[partition]}: it was read up to offset {offset}"
+            )
+    return sentences
 
 
-def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
-    """What lies between two positions; a partition that is new begins at 0."""
-    anew = frozenset(made_again(start, end))
-    begins, topic_ids = start.offsets, end.topic_ids
+def ranges_between(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
+    """The offsets between two positions; a new partition starts at 0."""
+    recreated = frozenset(recreated_topics(start, end))
+    starts, topic_ids = start.offsets, end.topic_ids
     ranges = []
-    for place, stop in sorted(end.offsets.items()):
-        topic = place[0]
-        begin = _BEGINNING if topic in anew else begins.get(place, _BEGINNING)
-        if begin < stop:
-            ranges.append(OffsetRange(place, begin, stop, topic_ids.get(topic)))
+    for partition, end_offset in sorted(end.offsets.items()):
+        topic = partition[0]
+        first = _LOG_START if topic in recreated else starts.get(partition, _LOG_START)
+        if first < end_offset:
+            ranges.append(OffsetRange(partition, first, end_offset, topic_ids.get(topic)))
     return ranges
 
 
-def deal(
+def split_into_tasks(
     ranges: Sequence[OffsetRange],
     *,
     partitions_min: int | None = None,
@@ -133,79 +133,72 @@ def deal(
 ) -> list[tuple[OffsetRange, ...]]:
     """A tuple of ranges for each task.
 
-    Short ranges share a task: starting one costs more than reading a few thousand records. So do
-    longer ones where there are very many. Who asks for a number of tasks or for their size gets a
-    range in each.
+    Short ranges share a task, because starting one costs more than reading a few thousand records;
+    so do longer ones if there are very many. With a requested number or size of tasks, each task
+    has one range.
     """
-    total = sum(one.end - one.start for one in ranges)
+    total = sum(offsets.end - offsets.start for offsets in ranges)
     if partitions_min is None and records_per_partition_max is None:
         return list(_bundled(ranges, max(BUNDLE_OFFSETS, total // TASKS_MAX)))
-    pieces: list[tuple[OffsetRange, ...]] = []
-    for one in ranges:
-        size = one.end - one.start
-        parts = 1
+    tasks: list[tuple[OffsetRange, ...]] = []
+    for offsets in ranges:
+        size = offsets.end - offsets.start
+        count = 1
         if records_per_partition_max is not None:
-            parts = -(-size // records_per_partition_max)
+            count = -(-size // records_per_partition_max)
         if partitions_min is not None and partitions_min > len(ranges):
-            parts = max(parts, -(-size * partitions_min // total))
-        pieces += [(piece,) for piece in _split(one, min(parts, size))] if parts > 1 else [(one,)]
-    return pieces
+            count = max(count, -(-size * partitions_min // total))
+        tasks += [(piece,) for piece in _split(offsets, min(count, size))]
+    return tasks
 
 
-def _bundled(ranges: Iterable[OffsetRange], most: int) -> Iterator[tuple[OffsetRange, ...]]:
-    """Neighbours together, as long as they have at most so many offsets."""
+def _bundled(ranges: Iterable[OffsetRange], offsets_max: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Neighbours together, up to this many offsets."""
     bundle: list[OffsetRange] = []
-    held = 0
-    for one in ranges:
-        size = one.end - one.start
-        if bundle and held + size > most:
+    bundle_offsets = 0
+    for offsets in ranges:
+        size = offsets.end - offsets.start
+        if bundle and bundle_offsets + size > offsets_max:
             yield tuple(bundle)
-            bundle, held = [], 0
-        bundle.append(one)
-        held += size
+            bundle, bundle_offsets = [], 0
+        bundle.append(offsets)
+        bundle_offsets += size
     if bundle:
         yield tuple(bundle)
 
 
-def _split(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
-    size = one.end - one.start
-    for part in range(parts):
-        start = Offset(one.start + size * part // parts)
-        end = Offset(one.start + size * (part + 1) // parts)
-        yield one._replace(start=start, end=end)
+def _split(offsets: OffsetRange, count: int) -> Iterator[OffsetRange]:
+    size = offsets.end - offsets.start
+    for number in range(count):
+        start = Offset(offsets.start + size * number // count)
+        end = Offset(offsets.start + size * (number + 1) // count)
+        yield offsets._replace(start=start, end=end)
 
 
-def admit(start: Position, end: Position, offsets_max: int) -> Position:
-    """A position on the way to `end`, at most so many offsets on.
+def limited(start: StreamPosition, end: StreamPosition, offsets_max: int) -> StreamPosition:
+    """A position between `start` and `end`, at most this many offsets after `start`.
 
-    Every partition moves by its share of what is waiting. What rounding leaves goes to a few, not
-    always to the same: to others as the stream goes on.
+    Every partition advances by its share of what is waiting. The remainder of the division goes to
+    a few partitions, to others as the stream advances.
     """
-    waiting = {one.partition: one for one in ranges_between(start, end)}
-    total = sum(one.end - one.start for one in waiting.values())
+    waiting = {offsets.partition: offsets for offsets in ranges_between(start, end)}
+    sizes = {partition: offsets.end - offsets.start for partition, offsets in waiting.items()}
+    total = sum(sizes.values())
     if total <= offsets_max:
         return end
-    steps = {place: (one.end - one.start) * offsets_max // total for place, one in waiting.items()}
-    left = offsets_max - sum(steps.values())
-    turn = sum(one.start for one in waiting.values()) % len(waiting)
-    places = list(waiting)
-    rotated = places[turn:] + places[:turn]
-    for place in sorted(rotated, key=lambda one: steps[one] > 0):  # those without any first
-        if left and steps[place] < waiting[place].end - waiting[place].start:
-            steps[place] += 1
-            left -= 1
-    reached = {place: Offset(one.start + steps[place]) for place, one in waiting.items()}
+    steps = {partition: size * offsets_max // total for partition, size in sizes.items()}
+    remainder = offsets_max - sum(steps.values())
+    first = sum(offsets.start for offsets in waiting.values()) % len(waiting)
+    partitions = list(waiting)
+    rotated = partitions[first:] + partitions[:first]
+    for partition in sorted(rotated, key=lambda each: steps[each] > 0):  # those with no step first
+        if remainder and steps[partition] < sizes[partition]:
+            steps[partition] += 1
+            remainder -= 1
+    reached = {
+        partition: Offset(offsets.start + steps[partition])
+        for partition, offsets in waiting.items()
+    }
     return end.with_offsets(
-        {place: reached.get(place, stop) for place, stop in end.offsets.items()}
-    )
-
-
-def no_further(position: Position, target: Position) -> Position:
-    """The position, but in no partition beyond the target; partitions it lacks are left out."""
-    return position.with_offsets(
-        {
-            place: min(offset, target.offsets[place])
-            for place, offset in position.offsets.items()
-            if place in target.offsets
-        }
+        {partition: reached.get(partition, offset) for partition, offset in end.offsets.items()}
     )

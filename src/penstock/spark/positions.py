@@ -1,6 +1,6 @@
-"""What the cluster says of the topics that are read: which there are, where they begin and end.
+"""What the cluster reports about the topics that are read: which exist, where they start and end.
 
-Runs on the driver, over the process's kept connections. Decides nothing about tasks.
+Runs on the driver, over the thread's connections. Decides nothing about tasks.
 """
 
 import difflib
@@ -23,72 +23,76 @@ from penstock.link.offsets import (
 from penstock.link.operation import Steps
 from penstock.link.routing import Routes, TopicMetadata
 from penstock.model import Millis, Offset, TopicPartition
-from penstock.spark.planning import OffsetRange, Position, known_id
+from penstock.spark.planning import OffsetRange, StreamPosition, known_id
 from penstock.spark.read_options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
-    Anchor,
     AtOffsets,
     AtTimes,
     Bound,
-    Partitions,
-    Pattern,
+    LogEnd,
+    PartitionSelection,
+    PatternSelection,
     Selection,
-    Topics,
+    TopicSelection,
 )
 
-_INTERNAL: Final = "__"  # what a pattern never means
+_INTERNAL: Final = "__"  # topics that a pattern never matches
 _SAMPLE_BYTES: Final = 64 << 10
 _BY_NAME: Final = {EARLIEST_OFFSET: EARLIEST, LATEST_OFFSET: LATEST}
 
 
-def selected(
-    cluster: BlockingCluster, selection: Selection, *, skips_missing: bool = False
+def select_partitions(
+    cluster: BlockingCluster, selection: Selection, *, skip_missing: bool = False
 ) -> list[TopicPartition]:
-    """The partitions to read, as the cluster says now.
+    """The partitions to read, as they exist now.
 
-    What is named and not there is Refused, or left out if `skips_missing`.
+    A named topic or partition that does not exist is Refused, or left out with `skip_missing`.
     """
-    if skips_missing and not isinstance(selection, Pattern):
-        selection = _those_there(cluster, selection)
+    if skip_missing and not isinstance(selection, PatternSelection):
+        selection = _existing(cluster, selection)
     match selection:
-        case Topics(names):
+        case TopicSelection(names):
             return cluster.run(partitions_of(names)) if names else []
-        case Pattern(expression):
+        case PatternSelection(expression):
             matches = re.compile(expression).fullmatch
-            matching = [name for name in topic_names(cluster) if matches(name)]
-            return cluster.run(partitions_of(matching)) if matching else []
-        case Partitions(partitions):
-            known = cluster.run(partitions_of(dict.fromkeys(one.topic for one in partitions)))
-            missing = sorted(set(partitions) - set(known))
+            names = tuple(name for name in topic_names(cluster) if matches(name))
+            return cluster.run(partitions_of(names)) if names else []
+        case PartitionSelection(partitions):
+            topics = dict.fromkeys(partition.topic for partition in partitions)
+            missing = sorted(set(partitions) - set(cluster.run(partitions_of(topics))))
             if missing:
                 raise Refused(
-                    ErrorCode.unknown_topic_or_partition, f"there is no partition {missing[0]}"
+                    ErrorCode.unknown_topic_or_partition,
+                    f"partition {missing[0]} does not exist",
                 )
             return list(partitions)
         case other:
             assert_never(other)
 
 
-def _those_there(cluster: BlockingCluster, selection: Topics | Partitions) -> Selection:
+def _existing(
+    cluster: BlockingCluster, selection: TopicSelection | PartitionSelection
+) -> Selection:
     topics = cluster.run(_all_topics)
-    if isinstance(selection, Topics):
-        return Topics(tuple(name for name in selection.names if name in topics))
-    return Partitions(
+    if isinstance(selection, TopicSelection):
+        return TopicSelection(tuple(name for name in selection.names if name in topics))
+    return PartitionSelection(
         tuple(
-            place
-            for place in selection.partitions
-            if place.topic in topics and place.partition in topics[place.topic].partitions
+            partition
+            for partition in selection.partitions
+            if partition.topic in topics
+            and partition.partition in topics[partition.topic].partitions
         )
     )
 
 
 def topic_names(cluster: BlockingCluster) -> list[str]:
-    """All topics but internal ones, sorted."""
+    """All topics except internal ones, sorted."""
     return sorted(name for name in cluster.run(_all_topics) if not name.startswith(_INTERNAL))
 
 
-def check_exist(cluster: BlockingCluster, names: Sequence[str]) -> None:
+def check_topics_exist(cluster: BlockingCluster, names: Sequence[str]) -> None:
     """Refused names the first of these topics that does not exist, and the nearest that does."""
     topics = cluster.run(_all_topics)
     for name in names:
@@ -108,39 +112,41 @@ def _all_topics(routes: Routes) -> Steps[dict[str, TopicMetadata]]:
     )
 
 
-def ends(
+def end_position(
     cluster: BlockingCluster, partitions: list[TopicPartition], isolation: Isolation
-) -> Position:
-    """The end of each, as far as this isolation lets one read."""
-    return at(cluster, cluster.run(end_offsets(partitions, isolation=isolation)))
+) -> StreamPosition:
+    """The end of each partition, as far as this isolation level can read."""
+    return position_at(cluster, cluster.run(end_offsets(partitions, isolation=isolation)))
 
 
-def at(cluster: BlockingCluster, offsets: Mapping[TopicPartition, Offset]) -> Position:
-    """These offsets, of the topics as they were described last."""
+def position_at(
+    cluster: BlockingCluster, offsets: Mapping[TopicPartition, Offset]
+) -> StreamPosition:
+    """These offsets, with the topic ids of the latest metadata."""
     ids = {}
-    for name in dict.fromkeys(place.topic for place in offsets):
+    for name in dict.fromkeys(partition.topic for partition in offsets):
         topic = cluster.routes.topics.get(name)
         topic_id = None if topic is None else known_id(topic.topic_id)
         if topic_id is not None:
             ids[name] = topic_id
-    return Position(offsets, ids)
+    return StreamPosition(offsets, ids)
 
 
-def resolve(
+def resolve_bound(
     cluster: BlockingCluster, partitions: list[TopicPartition], bound: Bound, isolation: Isolation
-) -> Position:
-    """Where a bound lies in each of these partitions."""
+) -> StreamPosition:
+    """The offset that a bound means in each of these partitions."""
     match bound:
-        case Anchor.LATEST:
-            return ends(cluster, partitions, isolation)
-        case Anchor.EARLIEST:
-            return at(cluster, cluster.run(start_offsets(partitions)))
-        case AtOffsets(given):
-            return at(cluster, _at_offsets(cluster, partitions, given, isolation))
+        case LogEnd.LATEST:
+            return end_position(cluster, partitions, isolation)
+        case LogEnd.EARLIEST:
+            return position_at(cluster, cluster.run(start_offsets(partitions)))
+        case AtOffsets(offsets):
+            return position_at(cluster, _at_offsets(cluster, partitions, offsets, isolation))
         case AtTimes(times, latest_if_none):
-            given_times = times if isinstance(times, Mapping) else dict.fromkeys(partitions, times)
-            _same_partitions(partitions, given_times)
-            return at(cluster, _at_times(cluster, given_times, latest_if_none, isolation))
+            by_partition = times if isinstance(times, Mapping) else dict.fromkeys(partitions, times)
+            _check_same_partitions(partitions, by_partition)
+            return position_at(cluster, _at_times(cluster, by_partition, latest_if_none, isolation))
         case other:
             assert_never(other)
 
@@ -148,15 +154,17 @@ def resolve(
 def _at_offsets(
     cluster: BlockingCluster,
     partitions: list[TopicPartition],
-    given: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, int],
     isolation: Isolation,
 ) -> dict[TopicPartition, Offset]:
-    _same_partitions(partitions, given)
-    named = {place: _BY_NAME[one] for place, one in given.items() if one in _BY_NAME}
-    found = cluster.run(list_offsets(named, isolation=isolation)) if named else {}
+    _check_same_partitions(partitions, offsets)
+    named = {
+        partition: _BY_NAME[offset] for partition, offset in offsets.items() if offset in _BY_NAME
+    }
+    listed = cluster.run(list_offsets(named, isolation=isolation)) if named else {}
     return {
-        place: found[place].offset if place in found else Offset(one)
-        for place, one in given.items()
+        partition: listed[partition].offset if partition in listed else Offset(offset)
+        for partition, offset in offsets.items()
     }
 
 
@@ -166,38 +174,39 @@ def _at_times(
     latest_if_none: bool,
     isolation: Isolation,
 ) -> dict[TopicPartition, Offset]:
-    found = cluster.run(list_offsets(times, isolation=isolation))
-    late = [place for place, one in found.items() if one.offset < 0]
-    if late and not latest_if_none:
+    listed = cluster.run(list_offsets(times, isolation=isolation))
+    without = [partition for partition, row in listed.items() if row.offset < 0]
+    if without and not latest_if_none:
         raise Refused(
             ErrorCode.offset_not_available,
-            f"{late[0]} has no record at or after {times[late[0]]}; with"
-            " startingOffsetsByTimestampStrategy=latest it would begin at its end",
+            f"{without[0]} has no record at or after {times[without[0]]}; with"
+            " startingOffsetsByTimestampStrategy=latest it would start at its end",
         )
-    last = cluster.run(end_offsets(late, isolation=isolation)) if late else {}
-    return {place: last.get(place, one.offset) for place, one in found.items()}
+    ends = cluster.run(end_offsets(without, isolation=isolation)) if without else {}
+    return {partition: ends.get(partition, row.offset) for partition, row in listed.items()}
 
 
-def _same_partitions(
+def _check_same_partitions(
     partitions: list[TopicPartition], given: Mapping[TopicPartition, object]
 ) -> None:
-    """As Spark's source has it: every partition is named, and no other."""
+    """As in Spark's source: every partition is named, and no other."""
     missing, extra = set(partitions) - set(given), set(given) - set(partitions)
     if missing or extra:
-        what = f"says nothing of {min(missing)}" if missing else f"has {min(extra)}, unknown here"
-        raise Refused(ErrorCode.invalid_config, f"the JSON of offsets or times {what}")
+        problem = f"lacks {min(missing)}" if missing else f"has {min(extra)}, which does not exist"
+        raise Refused(ErrorCode.invalid_config, f"the JSON of offsets or times {problem}")
 
 
-def offset_bytes(
+def mean_offset_bytes(
     cluster: BlockingCluster, ranges: list[OffsetRange], isolation: Isolation
 ) -> float:
     """About how many bytes of log an offset takes, from the first few batches of each range."""
     settings = FetchSettings(isolation=isolation, chunk_bytes=_SAMPLE_BYTES)
-    size_bytes = offsets = 0
-    for one in ranges:
-        stream = cluster.stream(fetch_range(one.partition, one.start, one.end, settings=settings))
-        for chunk in stream:
+    size_bytes = offset_count = 0
+    for offsets in ranges:
+        for chunk in cluster.stream(
+            fetch_range(offsets.partition, offsets.start, offsets.end, settings=settings)
+        ):
             size_bytes += len(chunk.records)
-            offsets += chunk.end_offset - chunk.start_offset
+            offset_count += chunk.end_offset - chunk.start_offset
             break
-    return size_bytes / offsets if offsets else 1.0
+    return size_bytes / offset_count if offset_count else 1.0

@@ -1,9 +1,9 @@
-"""Rows that could not be read: told apart from the good, and sent to their topic's quarantine.
+"""Rows that could not be decoded: split from the others, and sent to their topic's quarantine.
 
     good, bad = split_quarantine(frame)
     write_quarantine(bad, "127.0.0.1:9092")          # in foreachBatch for a stream
 
-In quarantine they wear the same envelope as a consumer's, so `penstock quarantine` lists, shows and
+In quarantine they have the same envelope as a consumer's, so `penstock quarantine` lists, shows and
 redrives them. A batch that is run again writes them again: quarantine is at-least-once.
 """
 
@@ -15,27 +15,35 @@ import pyarrow as pa
 
 from penstock.client.quarantine import Origin, Verdict
 from penstock.client.quarantine_writer import QuarantineWriter
-from penstock.errors import ErrorCode, Refused
 from penstock.link.settings import connection_settings, librdkafka_settings
 from penstock.model import Millis, Offset
 from penstock.serde.errors import Reason
 from penstock.serde.frame import Side
-from penstock.spark import spark_columns as own
+from penstock.spark import source_columns as columns
 from penstock.spark.connections import BOOTSTRAP, CLIENT
+from penstock.spark.given_options import config_error
+from penstock.spark.reader_schemas import topic_subject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NEEDED: Final = (own.ERROR, own.VALUE, own.TOPIC, own.PARTITION, own.OFFSET, own.TIMESTAMP)
-_ALSO: Final = (own.KEY_BYTES, own.KEY, own.HEADERS, own.SCHEMA_ID)  # if they are there
+_REQUIRED: Final = (
+    columns.ERROR,
+    columns.VALUE,
+    columns.TOPIC,
+    columns.PARTITION,
+    columns.OFFSET,
+    columns.TIMESTAMP,
+)
+_OPTIONAL: Final = (columns.KEY_BYTES, columns.KEY, columns.HEADERS, columns.SCHEMA_ID)
 _COUNT: Final = "written"
 
 
 def split_quarantine(frame: "DataFrame") -> "tuple[DataFrame, DataFrame]":
-    """The rows that could be read, without the columns that are only for the others; the others."""
-    _check_columns(frame, (own.ERROR,))
-    is_bad = frame[own.ERROR].isNotNull()
-    good = frame.where(~is_bad).drop(own.ERROR, own.VALUE, own.KEY_BYTES)
+    """The rows that could be decoded, without the columns about errors; and the other rows."""
+    _check_columns(frame, (columns.ERROR,))
+    is_bad = frame[columns.ERROR].isNotNull()
+    good = frame.where(~is_bad).drop(columns.ERROR, columns.VALUE, columns.KEY_BYTES)
     return good, frame.where(is_bad)
 
 
@@ -46,33 +54,32 @@ def write_quarantine(
     kafka: Mapping[str, str] | None = None,
     client: str = CLIENT,
 ) -> int:
-    """Send rows with `_error` to the quarantine of the topics they are from; how many there were.
+    """Send rows with `_error` to the quarantine of their topics; the number of rows.
 
-    The frame needs what says where a row was and what it held: `_error`, `_value`, `_topic`,
-    `_partition`, `_offset`, `_timestamp`; and the key, as `_key` or, if keys are decoded, as
-    `_key_bytes`. `_headers` go along if they were read (includeHeaders=true).
+    The frame needs `_error`, `_value`, `_topic`, `_partition`, `_offset`, `_timestamp`; and the
+    key, as `_key` or, if keys are decoded, as `_key_bytes`. `_headers` are sent if they were read
+    (includeHeaders=true).
     """
-    _check_columns(bad, _NEEDED)
+    _check_columns(bad, _REQUIRED)
     properties = {**(kafka or {}), BOOTSTRAP: bootstrap}
-    present = [name for name in (*_NEEDED, *_ALSO) if name in bad.columns]
-    if own.KEY_BYTES in present and own.KEY in present:
-        present.remove(own.KEY)
+    present = [name for name in (*_REQUIRED, *_OPTIONAL) if name in bad.columns]
+    if columns.KEY_BYTES in present and columns.KEY in present:
+        present.remove(columns.KEY)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({_COUNT: [_put(batches, properties, client)]})
 
-    rows = bad.where(bad[own.ERROR].isNotNull()).select(*present)
+    rows = bad.where(bad[columns.ERROR].isNotNull()).select(*present)
     written = rows.mapInArrow(write, f"{_COUNT} long").collect()
     return sum(row[_COUNT] for row in written)
 
 
-def _check_columns(frame: "DataFrame", needed: Iterable[str]) -> None:
-    missing = [name for name in needed if name not in frame.columns]
+def _check_columns(frame: "DataFrame", required: Iterable[str]) -> None:
+    missing = [name for name in required if name not in frame.columns]
     if missing:
-        raise Refused(
-            ErrorCode.invalid_config,
+        raise config_error(
             f"the frame has no column {missing[0]}: read it with onError=quarantine, and if"
-            f" `columns` is given, with {', '.join(needed)} among them",
+            f" `columns` is given, with {', '.join(required)} among them"
         )
 
 
@@ -93,29 +100,28 @@ def _put(batches: Iterable[pa.RecordBatch], properties: Mapping[str, str], clien
 
 
 def _origin(row: Mapping[str, Any]) -> Origin:
-    key = row.get(own.KEY_BYTES, row.get(own.KEY))
-    time_of = row[own.TIMESTAMP]
-    headers = [(one["key"], one["value"]) for one in row.get(own.HEADERS) or ()]
+    timestamp = row[columns.TIMESTAMP]
     return Origin(
-        row[own.TOPIC],
-        row[own.PARTITION],
-        Offset(row[own.OFFSET]),
-        Millis(-1 if time_of is None else round(time_of.timestamp() * 1000)),
-        key,
-        row[own.VALUE],
-        headers,
+        row[columns.TOPIC],
+        row[columns.PARTITION],
+        Offset(row[columns.OFFSET]),
+        Millis(-1 if timestamp is None else round(timestamp.timestamp() * 1000)),
+        row.get(columns.KEY_BYTES, row.get(columns.KEY)),
+        row[columns.VALUE],
+        [(header["key"], header["value"]) for header in row.get(columns.HEADERS) or ()],
     )
 
 
 def _verdict(row: Mapping[str, Any], client: str) -> Verdict:
-    error = row[own.ERROR]
-    schema = row.get(own.SCHEMA_ID)
+    error = row[columns.ERROR]
+    schema_id = row.get(columns.SCHEMA_ID)
+    side = Side(error["side"])
     return Verdict(
         reason=Reason(error["reason"]),
         detail=error["detail"],
-        side=Side(error["side"]),
-        schema=None if schema is None else str(schema),
-        subject=f"{row[own.TOPIC]}-{error['side']}",
+        side=side,
+        schema=None if schema_id is None else str(schema_id),
+        subject=topic_subject(row[columns.TOPIC], side),
         client=client,
         at=Millis(int(time.time() * 1000)),
     )

@@ -1,11 +1,9 @@
-"""What `spark.read.format("penstock")` may be told, and what is made of it.
+"""The options of `spark.read.format("penstock")`, checked.
 
-Every option is a row of `read_option_table`; one that is no row is refused, because an option that
-is silently dropped is a riddle. Asks nobody: names of topics and versions are taken as given.
+Every option is a row of `option_rows`; any other is refused, because an option that is silently
+ignored is hard to notice. Makes no request: topic names and versions are taken as given.
 """
 
-import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,49 +13,50 @@ from typing import Any, Final, TypeAlias
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import Isolation
 from penstock.model import Millis, TopicPartition
-from penstock.spark.connections import BOOTSTRAP, NO_TABLES, kafka_properties
-from penstock.spark.read_option_rows import OPTIONS
+from penstock.spark.connections import BOOTSTRAP, CREATE_TABLE_HINT, kafka_properties
+from penstock.spark.given_options import GivenOptions, option_error
+from penstock.spark.option_rows import SOURCE_OPTIONS
 
-EARLIEST_OFFSET: Final = -2  # in a JSON of offsets, as Spark's source has it
+EARLIEST_OFFSET: Final = -2  # in a JSON of offsets, as in Spark's source
 LATEST_OFFSET: Final = -1
-EVERY_COLUMN: Final = "*"
-
-
-_IGNORED: Final = frozenset(  # Spark's source has them, and here there is nothing they could mean
+ALL_COLUMNS: Final = "*"
+REGISTRY_WAIT_MS: Final = 30_000
+_IGNORED: Final = frozenset(  # options of Spark's source that have no meaning here
     {
         "path",
         "groupidprefix",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
         "kafkaconsumer.polltimeoutms",
+        BOOTSTRAP,
     }
 )
-_OF_CREATE_TABLE: Final = "provider"  # what Spark gives in place of the options
+_OF_CREATE_TABLE: Final = "provider"  # what Spark passes instead of the options
 _OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
-_KNOWN: Final = frozenset(option.name.lower() for option in OPTIONS)
 _STREAM_ENDS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _BATCH_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+_GROUP_CHARACTERS_MAX: Final = 249
 
 
-class Coding(StrEnum):
-    """What the bytes of a key or value are."""
+class PayloadFormat(StrEnum):
+    """How the bytes of a key or value are encoded."""
 
     RAW = "raw"
     AVRO = "avro"
     PROTOBUF = "protobuf"
     JSON = "json"
-    AUTO = "auto"  # whatever the registry says of the subject
+    AUTO = "auto"  # the type that the registry has for the subject
 
 
 class OnError(StrEnum):
-    """What becomes of a record that cannot be read."""
+    """What to do with a record that cannot be decoded."""
 
     QUARANTINE = "quarantine"
     FAIL = "fail"
     NULL = "null"
 
 
-class Anchor(StrEnum):
+class LogEnd(StrEnum):
     """An end of a log by name."""
 
     EARLIEST = "earliest"
@@ -66,44 +65,44 @@ class Anchor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition, or -2 and -1 for its ends."""
+    """An offset for each partition; -2 and -1 mean its start and end."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The first record at or after a time: of each partition, or of all."""
+    """The first record at or after a time: one for each partition, or one for all."""
 
     times: Mapping[TopicPartition, Millis] | Millis
     latest_if_none: bool
 
 
-Bound: TypeAlias = Anchor | AtOffsets | AtTimes
+Bound: TypeAlias = LogEnd | AtOffsets | AtTimes
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
-    """By name."""
+class TopicSelection:
+    """Topics by name."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class PatternSelection:
     """Every topic whose whole name matches."""
 
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
-    """One by one."""
+class PartitionSelection:
+    """Single partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Selection: TypeAlias = Topics | Pattern | Partitions
+Selection: TypeAlias = TopicSelection | PatternSelection | PartitionSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class ReadOptions:
 
     kafka: Mapping[str, str]
     selection: Selection
-    starting: Bound | None  # None: the mode's own default
+    starting: Bound | None  # None: the default of a batch or of a stream
     ending: Bound
     isolation: Isolation
     fail_on_data_loss: bool
@@ -122,243 +121,179 @@ class ReadOptions:
     partitions_min: int | None
     records_per_partition_max: int | None
     registry: str | None
-    value: Coding
-    key: Coding
+    value: PayloadFormat
+    key: PayloadFormat
     reader_schema: str
     key_reader_schema: str
     assert_formats: bool
     message: str | None
     key_message: str | None
     columns: tuple[str, ...] | None
-    wants_all: bool  # said so, rather than nothing said about columns
+    all_columns_requested: bool  # explicitly, by `*`
     on_error: OnError
     registry_wait_ms: int
     group: str | None
 
 
-def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:
-    """The options, checked; Refused says which is wrong and what it may be.
+def read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:
+    """The options, checked; Refused names the invalid one and its valid values.
 
-    What only a stream or only a batch understands is refused once it is known which it is.
+    Options for streams only, or for batches only, are refused once it is known which this is.
     """
-    options = _Given({name.lower(): value for name, value in given.items()})
-    options.refuse_unknown()
+    given = GivenOptions(options)
+    if given.text(_OF_CREATE_TABLE) is not None:
+        raise Refused(ErrorCode.invalid_config, CREATE_TABLE_HINT)
+    given.refuse_unknown(SOURCE_OPTIONS, _IGNORED)
     if is_stream is not None:
-        options.refuse_present(
+        given.refuse_present(
             _STREAM_ENDS if is_stream else _BATCH_LIMITS, "a stream" if is_stream else "a batch"
         )
-    kafka = kafka_properties(given)
-    selection = _selection(options)
-    registry = options.text("registry")
-    value = options.choice("value", Coding, Coding.AUTO if registry else Coding.RAW)
-    key = options.choice("key", Coding, Coding.RAW)
-    if registry is None and not value is key is Coding.RAW:
-        raise _refused("registry", "is missing: say where the schemas are, as http://host:port")
-    wants_all = options.text("columns") == EVERY_COLUMN
-    columns = None if wants_all else options.names("columns")
+    kafka = kafka_properties(options)
+    selection = _selection(given)
+    registry = given.text("registry")
+    default_format = PayloadFormat.AUTO if registry else PayloadFormat.RAW
+    value = given.choice("value", PayloadFormat) or default_format
+    key = given.choice("key", PayloadFormat) or PayloadFormat.RAW
+    if registry is None and not value is key is PayloadFormat.RAW:
+        raise option_error("registry", "is missing: give its address, as http://host:port")
+    all_columns_requested = given.text("columns") == ALL_COLUMNS
+    columns = None if all_columns_requested else given.names("columns")
     return ReadOptions(
         kafka=kafka,
         selection=selection,
-        starting=_bound(options, "starting"),
-        ending=_bound(options, "ending") or Anchor.LATEST,
-        isolation=_isolation(options, kafka),
-        fail_on_data_loss=options.flag("failOnDataLoss", True),
-        include_headers=options.flag("includeHeaders", False),
-        offsets_per_trigger_max=options.count("maxOffsetsPerTrigger"),
-        bytes_per_trigger_max=options.count("maxBytesPerTrigger"),
-        partitions_min=options.count("minPartitions"),
-        records_per_partition_max=options.count("maxRecordsPerPartition"),
+        starting=_bound(given, "starting"),
+        ending=_bound(given, "ending") or LogEnd.LATEST,
+        isolation=_isolation(given, kafka),
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        include_headers=given.flag("includeHeaders", default=False),
+        offsets_per_trigger_max=given.count("maxOffsetsPerTrigger"),
+        bytes_per_trigger_max=given.count("maxBytesPerTrigger"),
+        partitions_min=given.count("minPartitions"),
+        records_per_partition_max=given.count("maxRecordsPerPartition"),
         registry=registry,
         value=value,
         key=key,
-        reader_schema=options.text("readerSchema") or "latest",
-        key_reader_schema=options.text("keyReaderSchema") or "latest",
-        assert_formats=options.flag("assertFormats", False),
-        message=options.text("message"),
-        key_message=options.text("keyMessage"),
+        reader_schema=given.text("readerSchema") or "latest",
+        key_reader_schema=given.text("keyReaderSchema") or "latest",
+        assert_formats=given.flag("assertFormats", default=False),
+        message=given.text("message"),
+        key_message=given.text("keyMessage"),
         columns=columns,
-        wants_all=wants_all,
-        on_error=_on_error(options, columns),
-        registry_wait_ms=options.count("registryWaitMs") or 30_000,
-        group=_group(options, kafka, selection),
+        all_columns_requested=all_columns_requested,
+        on_error=_on_error(given, columns),
+        registry_wait_ms=given.count("registryWaitMs") or REGISTRY_WAIT_MS,
+        group=_group(given, kafka, selection),
     )
 
 
-class _Given:
-    """Options as they came, by names in lower case."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-
-    def refuse_unknown(self) -> None:
-        if _OF_CREATE_TABLE in self._given:
-            raise Refused(ErrorCode.invalid_config, NO_TABLES)
-        for name in self._given:
-            if name.startswith("kafka.") or name in _KNOWN or name in _IGNORED | {BOOTSTRAP}:
-                continue
-            near = difflib.get_close_matches(name, _KNOWN, 1)
-            spelled = {option.name.lower(): option.name for option in OPTIONS}
-            hint = f": did you mean {spelled[near[0]]}?" if near else ""
-            raise _refused(name, f"is not known{hint}")
-
-    def refuse_present(self, names: tuple[str, ...], where: str) -> None:
-        for name in names:
-            if self.text(name) is not None:
-                raise _refused(name, f"has no meaning for {where}")
-
-    def text(self, name: str) -> str | None:
-        return self._given.get(name.lower(), "").strip() or None
-
-    def flag(self, name: str, default: bool) -> bool:
-        told = (self.text(name) or str(default)).lower()
-        if told not in ("true", "false"):
-            raise _refused(name, f"is {told!r}, not true or false")
-        return told == "true"
-
-    def count(self, name: str) -> int | None:
-        told = self.text(name)
-        if told is None:
-            return None
-        if not told.isdecimal() or int(told) == 0:
-            raise _refused(name, f"is {told!r}, not a number above zero")
-        return int(told)
-
-    def choice(self, name: str, kind: type[Coding], default: Coding) -> Coding:
-        told = (self.text(name) or default).lower()
-        if told not in set(kind):
-            raise _refused(name, f"is {told!r}, none of {', '.join(kind)}")
-        return kind(told)
-
-    def names(self, name: str) -> tuple[str, ...] | None:
-        told = self.text(name)
-        if told is None:
-            return None
-        names = tuple(one.strip() for one in told.split(",") if one.strip())
-        if len(set(names)) < len(names):
-            raise _refused(name, "has a name twice")
-        return names
-
-    def json(self, name: str, told: str) -> dict[str, Any]:
-        try:
-            found = json.loads(told)
-        except ValueError as wrong:
-            raise _refused(name, f"is no JSON: {wrong}") from None
-        if not isinstance(found, dict):
-            raise _refused(name, "is no JSON object with topics' names")
-        return found
-
-
-def _selection(options: _Given) -> Selection:
-    given = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
-    if len(given) != 1:
-        raise _refused(
-            "subscribe", f"or subscribePattern or assign: one is needed, not {len(given)}"
+def _selection(given: GivenOptions) -> Selection:
+    present = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name)]
+    if len(present) != 1:
+        raise option_error(
+            "subscribe",
+            f"or subscribePattern or assign: exactly one is required, not {len(present)}",
         )
-    if given == ["subscribe"]:
-        return Topics(options.names("subscribe") or ())
-    if given == ["assign"]:
-        return Partitions(_assigned(options))
-    expression = options.text("subscribePattern") or ""
+    if present == ["subscribe"]:
+        return TopicSelection(given.names("subscribe") or ())
+    if present == ["assign"]:
+        return PartitionSelection(_assigned(given))
+    expression = given.text("subscribePattern") or ""
     try:
         re.compile(expression)
-    except re.error as wrong:
-        raise _refused("subscribePattern", f"is no regular expression: {wrong}") from None
-    return Pattern(expression)
+    except re.error as error:
+        raise option_error("subscribePattern", f"is not a regular expression: {error}") from None
+    return PatternSelection(expression)
 
 
-def _assigned(options: _Given) -> tuple[TopicPartition, ...]:
-    found = options.json("assign", options.text("assign") or "")
+def _assigned(given: GivenOptions) -> tuple[TopicPartition, ...]:
     partitions = []
-    for topic, indexes in found.items():
-        if not isinstance(indexes, list) or not all(_is_index(one) for one in indexes):
-            raise _refused("assign", f"has no list of partitions for topic {topic}")
+    for topic, indexes in given.json("assign").items():
+        if not isinstance(indexes, list) or not all(_is_index(index) for index in indexes):
+            raise option_error("assign", f"has no list of partitions for topic {topic}")
         partitions += [TopicPartition(topic, index) for index in sorted(set(indexes))]
     if not partitions:
-        raise _refused("assign", "names no partition")
+        raise option_error("assign", "names no partition")
     return tuple(partitions)
 
 
-def _is_index(one: object) -> bool:
-    return isinstance(one, int) and not isinstance(one, bool) and one >= 0
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _bound(options: _Given, end: str) -> Bound | None:
-    """`...Timestamp` goes before `...ByTimestamp`, and that before `...Offsets`, as in Spark."""
-    strategy = options.text("startingOffsetsByTimestampStrategy") or "error"
+def _bound(given: GivenOptions, end: str) -> Bound | None:
+    """`...Timestamp` overrides `...ByTimestamp`, which overrides `...Offsets`, as in Spark."""
+    strategy = given.text("startingOffsetsByTimestampStrategy") or "error"
     if strategy not in ("error", "latest"):
-        raise _refused("startingOffsetsByTimestampStrategy", "is error or latest")
+        raise option_error("startingOffsetsByTimestampStrategy", "is error or latest")
     latest_if_none = end == "ending" or strategy == "latest"
-    time = options.text(f"{end}Timestamp")
+    time = given.text(f"{end}Timestamp")
     if time is not None:
         if not time.isdecimal():
-            raise _refused(f"{end}Timestamp", f"is {time!r}, not milliseconds since 1970")
+            raise option_error(f"{end}Timestamp", f"is {time!r}, not milliseconds since 1970")
         return AtTimes(Millis(int(time)), latest_if_none)
     name = f"{end}OffsetsByTimestamp"
-    told = options.text(name)
-    if told is not None:
-        times = _by_partition(name, options.json(name, told), least=0)
-        return AtTimes({place: Millis(one) for place, one in times.items()}, latest_if_none)
+    if given.text(name) is not None:
+        times = _by_partition(name, given.json(name), minimum=0)
+        return AtTimes(
+            {partition: Millis(time_ms) for partition, time_ms in times.items()}, latest_if_none
+        )
     name = f"{end}Offsets"
-    told = options.text(name)
-    if told is None:
+    text = given.text(name)
+    if text is None:
         return None
-    if told.lower() in set(Anchor):
-        if end == "ending" and told.lower() == Anchor.EARLIEST:
-            raise _refused(name, "cannot be earliest: there would be nothing to read")
-        return Anchor(told.lower())
-    if not told.startswith("{"):
+    if text.lower() in set(LogEnd):
+        if end == "ending" and text.lower() == LogEnd.EARLIEST:
+            raise option_error(name, "cannot be earliest: there would be nothing to read")
+        return LogEnd(text.lower())
+    if not text.startswith("{"):
         names = "latest" if end == "ending" else "earliest, latest"
-        raise _refused(name, f"is {told!r}, not {names} or JSON such as " + _OFFSETS_EXAMPLE)
-    return AtOffsets(_by_partition(name, options.json(name, told), least=EARLIEST_OFFSET))
+        raise option_error(name, f"is {text!r}, not {names} or JSON such as " + _OFFSETS_EXAMPLE)
+    return AtOffsets(_by_partition(name, given.json(name), minimum=EARLIEST_OFFSET))
 
 
-def _by_partition(name: str, found: dict[str, Any], *, least: int) -> dict[TopicPartition, int]:
-    places = {}
-    for topic, numbers in found.items():
+def _by_partition(
+    name: str, document: dict[str, Any], *, minimum: int
+) -> dict[TopicPartition, int]:
+    by_partition = {}
+    for topic, numbers in document.items():
         if not isinstance(numbers, dict):
-            raise _refused(name, f"has no partitions for topic {topic}")
+            raise option_error(name, f"has no partitions for topic {topic}")
         for index, number in numbers.items():
-            if not index.isdecimal() or not isinstance(number, int) or number < least:
-                raise _refused(name, f"has {index!r}: {number!r} for topic {topic}")
-            places[TopicPartition(topic, int(index))] = number
-    return places
+            if not index.isdecimal() or not isinstance(number, int) or number < minimum:
+                raise option_error(name, f"has {index!r}: {number!r} for topic {topic}")
+            by_partition[TopicPartition(topic, int(index))] = number
+    return by_partition
 
 
-def _isolation(options: _Given, kafka: Mapping[str, str]) -> Isolation:
-    told = options.text("isolation") or kafka.get("isolation.level", "read_committed")
+def _isolation(given: GivenOptions, kafka: Mapping[str, str]) -> Isolation:
+    text = given.text("isolation") or kafka.get("isolation.level", "read_committed")
     try:
-        return Isolation[told.upper()]
+        return Isolation[text.upper()]
     except KeyError:
-        raise _refused(
-            "isolation", f"is {told!r}, not read_committed or read_uncommitted"
+        raise option_error(
+            "isolation", f"is {text!r}, not read_committed or read_uncommitted"
         ) from None
 
 
-def _on_error(options: _Given, columns: tuple[str, ...] | None) -> OnError:
-    told = options.text("onError")
-    shows = columns is None or "_error" in columns
-    if told is None:
-        return OnError.QUARANTINE if shows else OnError.FAIL
-    if told.lower() not in set(OnError):
-        raise _refused("onError", f"is {told!r}, none of {', '.join(OnError)}")
-    if told.lower() == OnError.QUARANTINE and not shows:
-        raise _refused("onError", "is quarantine, so `columns` must have _error (and _value)")
-    return OnError(told.lower())
+def _on_error(given: GivenOptions, columns: tuple[str, ...] | None) -> OnError:
+    on_error = given.choice("onError", OnError)
+    has_error_column = columns is None or "_error" in columns
+    if on_error is None:
+        return OnError.QUARANTINE if has_error_column else OnError.FAIL
+    if on_error is OnError.QUARANTINE and not has_error_column:
+        raise option_error("onError", "is quarantine, so `columns` must have _error (and _value)")
+    return on_error
 
 
-def _group(options: _Given, kafka: Mapping[str, str], selection: Selection) -> str | None:
-    told = options.text("group") or kafka.get("group.id")
-    if told is not None:
-        return None if told.lower() == "none" else told
+def _group(given: GivenOptions, kafka: Mapping[str, str], selection: Selection) -> str | None:
+    group = given.text("group") or kafka.get("group.id")
+    if group is not None:
+        return None if group.lower() == "none" else group
     match selection:
-        case Topics(names):
-            what = ",".join(names)
-        case Pattern(expression):
-            what = expression
-        case Partitions(partitions):
-            what = ",".join(map(str, partitions))
-    return f"penstock.spark.{what}"[:249]
-
-
-def _refused(name: str, why: str) -> Refused:
-    return Refused(ErrorCode.invalid_config, f"option {name} {why}")
+        case TopicSelection(names):
+            selected = ",".join(names)
+        case PatternSelection(expression):
+            selected = expression
+        case PartitionSelection(partitions):
+            selected = ",".join(map(str, partitions))
+    return f"penstock.spark.{selected}"[:_GROUP_CHARACTERS_MAX]

@@ -1,15 +1,15 @@
-"""A bounded re-read of topics, seen through one schema, into another topic or Parquet files.
+"""A bounded re-read of a topic, through one reader schema, into another topic or Parquet files.
 
-    replay = Replay(spark, Source("orders", options, schema="3"), TopicTarget("orders-v3"),
-                    bounds=Bounds.at_times(None, Millis(1767225600000)))
-    for part in replay.run():
-        print(part.records_done, "of", replay.records_total)
+    replay = Replay(spark, ReplaySource("orders", options, schema="3"), TopicTarget("orders-v3"),
+                    bounds=ReplayBounds.at_times(None, Millis(1767225600000)))
+    for progress in replay.run():
+        print(progress.records_done, "of", replay.records_total)
 
-Done in parts. How far it is and where it must end is kept by two consumer groups, so a replay that
-was stopped goes on where it was, to the end that was settled when it first began, whatever has been
-written since. Into a topic each part is one transaction, together with how far it is: every event
-is there once. Into Parquet a part is a folder `replay_part=N`, written again as a whole if the part
-did not come to its end. Nothing is deleted.
+Works in steps. Two consumer groups store where the replay starts and ends, and one how far it is,
+so a replay that was stopped continues to the same end, whatever has been written since. Into a
+topic, each step is one transaction together with its progress: every event is there once. Into
+Parquet, a step is a folder `replay_part=N`, which is written again as a whole if the step was
+interrupted. Nothing is deleted.
 """
 
 import hashlib
@@ -19,36 +19,44 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
-from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import Isolation, commit_offsets, committed_offsets, partitions_of
 from penstock.model import Millis, Offset, TopicPartition
-from penstock.serde.contract import Contract, SubjectNames, subject_name
+from penstock.serde.contract import Contract
 from penstock.serde.frame import Side
 from penstock.spark import positions
-from penstock.spark import spark_columns as own
+from penstock.spark import source_columns as columns
 from penstock.spark.batch_transaction import PREFIX as SINK_GROUP
 from penstock.spark.batch_transaction import BatchName
-from penstock.spark.connections import kafka_properties, reached, registry
+from penstock.spark.connections import (
+    BOOTSTRAP,
+    connected_cluster,
+    kafka_properties,
+    registry_client,
+)
 from penstock.spark.exactly_once_sink import TransactionalBatch, in_transaction
-from penstock.spark.planning import Position, admit, ranges_between
+from penstock.spark.planning import StreamPosition, limited, ranges_between
 from penstock.spark.quarantine_rows import write_quarantine
 from penstock.spark.query_plan import value_reader
-from penstock.spark.read_options import Anchor, AtOffsets, AtTimes, Bound
-from penstock.spark.write_options import WriteRequest, framing_of, prepared
+from penstock.spark.read_options import AtOffsets, AtTimes, Bound, LogEnd
+from penstock.spark.reader_schemas import topic_subject
+from penstock.spark.write_options import WriteRequest
+
+if TYPE_CHECKING:
+    from penstock.link.blocking import BlockingCluster
 
 GROUP: Final = "penstock.replay."
-PART_OFFSETS: Final = 250_000
+STEP_OFFSETS: Final = 250_000
 _NAME_CHARACTERS: Final = 12
-Edge: TypeAlias = Anchor | AtTimes | Offset
+ReplayEdge: TypeAlias = LogEnd | AtTimes | Offset
 
 
-class OnBad(StrEnum):
-    """What becomes of events that cannot be read."""
+class OnUnreadable(StrEnum):
+    """What to do with events that cannot be decoded."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -56,172 +64,191 @@ class OnBad(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """From and to, of every partition: its ends, an offset, or a time of its records."""
+class ReplayBounds:
+    """From and to, in every partition: its start or end, an offset, or a time of its records."""
 
-    start: Edge = Anchor.EARLIEST
-    end: Edge = Anchor.LATEST
+    start: ReplayEdge = LogEnd.EARLIEST
+    end: ReplayEdge = LogEnd.LATEST
 
     @classmethod
-    def at_times(cls, start: Millis | None, end: Millis | None) -> "Bounds":
+    def at_times(cls, start: Millis | None, end: Millis | None) -> "ReplayBounds":
         """Records from a time on, to before another."""
         return cls(
-            Anchor.EARLIEST if start is None else AtTimes(start, latest_if_none=True),
-            Anchor.LATEST if end is None else AtTimes(end, latest_if_none=True),
+            LogEnd.EARLIEST if start is None else AtTimes(start, latest_if_none=True),
+            LogEnd.LATEST if end is None else AtTimes(end, latest_if_none=True),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What is read. Without a registry values are copied as they are."""
+class ReplaySource:
+    """What is read. Without a registry, values are copied unchanged."""
 
     topic: str
     options: Mapping[str, str]  # kafka.*, registry
-    schema: str = "latest"  # of the reader: latest, a version's number, or text
-    on_bad: OnBad = OnBad.FAIL
+    schema: str = "latest"  # of the reader: latest, a version number, or text
+    on_unreadable: OnUnreadable = OnUnreadable.FAIL
 
     @property
     def registry(self) -> str | None:
-        """Where schemas are."""
+        """The registry's address."""
         return self.options.get("registry")
 
 
 class TopicTarget(NamedTuple):
-    """Events under the reader's schema, with their keys, headers and times."""
+    """Events under the reader schema, with their keys, headers and timestamps."""
 
     topic: str
 
 
 class ParquetTarget(NamedTuple):
-    """A folder, as Spark names it: a path, or s3a://…"""
+    """A folder, as Spark names it: a path, or s3a://..."""
 
     folder: str
 
 
-Target: TypeAlias = TopicTarget | ParquetTarget
+ReplayTarget: TypeAlias = TopicTarget | ParquetTarget
 
 
-class Part(NamedTuple):
-    """How far it is after a part."""
+class ReplayProgress(NamedTuple):
+    """How far a replay is after a step."""
 
-    number: int
-    records_done: int  # offsets, counted from the bounds' start
+    step: int
+    records_done: int  # offsets, counted from the start of the bounds
     by_schema: Counter[int | None]  # records of this run so far, by the id that wrote them
-    bad: int  # of this run, left out
+    unreadable: int  # records of this run that were left out
+
+
+class _StepCounts(NamedTuple):
+    readable: Counter[int | None]
+    unreadable: int
 
 
 class Replay:
-    """One replay. `job` is its name: the same name goes on with the same replay."""
+    """One replay. `job` is its name: the same name continues the same replay."""
 
     def __init__(
         self,
         spark: SparkSession,
-        source: Source,
-        target: Target,
+        source: ReplaySource,
+        target: ReplayTarget,
         *,
-        bounds: Bounds = Bounds(),  # noqa: B008 - nobody can change it
+        bounds: ReplayBounds = ReplayBounds(),  # noqa: B008 - it is frozen
         job: str | None = None,
-        part_offsets: int = PART_OFFSETS,
+        step_offsets: int = STEP_OFFSETS,
     ) -> None:
         self._spark = spark
         self._source = source
         self._target = target
-        self._part_offsets = part_offsets
-        self.job = job or _fingerprint(source, target, bounds)
+        self._step_offsets = step_offsets
+        self.job = job or _default_job(source, target, bounds)
         self._run = uuid.uuid4().hex  # a second start of the same job supersedes this one
         self._properties = kafka_properties(source.options)
-        self._brokers: BlockingCluster = reached(self._properties)
-        self._places = self._brokers.run(partitions_of([source.topic]))
+        self._cluster: BlockingCluster = connected_cluster(self._properties)
+        self._partitions = self._cluster.run(partitions_of([source.topic]))
         self._request = self._write_request()
-        self.start, self.end = self._settled(bounds)
-        self.records_total = _between(self.start, self.end)
+        self.start, self.end = self._resolve(bounds)
+        self.records_total = _offsets_between(self.start, self.end)
 
-    def run(self) -> Iterator[Part]:
-        """Do what is left, part by part."""
-        at, number = self._reached()
+    def run(self) -> Iterator[ReplayProgress]:
+        """Do what is left, step by step."""
+        position, step = self._progress()
         by_schema: Counter[int | None] = Counter()
-        bad = 0
-        while (after := admit(at, self.end, self._part_offsets)) != at:
-            rows = self._read(at, after).persist()
+        unreadable = 0
+        while (after := limited(position, self.end, self._step_offsets)) != position:
+            rows = self._read(position, after).persist()
             try:
                 counts = self._counts(rows)
-                by_schema.update(counts.good)
-                bad += counts.bad
-                self._write(rows, number, after)
+                by_schema.update(counts.readable)
+                unreadable += counts.unreadable
+                self._write(rows, step, after)
             finally:
                 rows.unpersist()
-            at, number = after, number + 1
-            yield Part(number, _between(self.start, at), Counter(by_schema), bad)
-            if not ranges_between(at, self.end):
+            position, step = after, step + 1
+            done = _offsets_between(self.start, position)
+            yield ReplayProgress(step, done, Counter(by_schema), unreadable)
+            if not ranges_between(position, self.end):
                 return
 
     @property
     def records_done(self) -> int:
         """How many offsets were done before this run."""
-        return _between(self.start, self._reached()[0])
+        return _offsets_between(self.start, self._progress()[0])
 
     def versions(self, ids: Mapping[int | None, int]) -> dict[str, int]:
-        """Counts by version of the subject instead of by id."""
-        told: dict[str, int] = {}
+        """Counts by version of the subject instead of by schema id."""
+        counts: Counter[str] = Counter()
         for schema_id, count in ids.items():
-            told[self._version(schema_id)] = told.get(self._version(schema_id), 0) + count
-        return dict(sorted(told.items()))
+            counts[self._version(schema_id)] += count
+        return dict(sorted(counts.items()))
 
     def _version(self, schema_id: int | None) -> str:
         url = self._source.registry
         if schema_id is None or url is None:
             return "no schema"
-        rows = registry(url).api.schema_versions(schema_id)
-        subject = subject_name(SubjectNames.TOPIC, self._source.topic, Side.VALUE, None)
-        found = [row["version"] for row in rows if row["subject"] == subject]
-        return f"v{found[0]}" if found else f"id {schema_id}"
+        rows = registry_client(url).api.schema_versions(schema_id)
+        subject = topic_subject(self._source.topic, Side.VALUE)
+        versions = [row["version"] for row in rows if row["subject"] == subject]
+        return f"v{versions[0]}" if versions else f"id {schema_id}"
 
-    def _settled(self, bounds: Bounds) -> tuple[Position, Position]:
-        """Where it begins and ends: as settled before, or now and for good."""
+    def _resolve(self, bounds: ReplayBounds) -> tuple[StreamPosition, StreamPosition]:
+        """Where it starts and ends: as stored, or resolved now and stored."""
         groups = (f"{GROUP}{self.job}.start", f"{GROUP}{self.job}.end")
-        known = [self._brokers.run(committed_offsets(group)) for group in groups]
-        if all(set(offsets) == set(self._places) for offsets in known):
+        stored = [self._cluster.run(committed_offsets(group)) for group in groups]
+        if all(set(offsets) == set(self._partitions) for offsets in stored):
             start, end = (
-                {place: row.offset for place, row in offsets.items()} for offsets in known
+                {partition: row.offset for partition, row in offsets.items()} for offsets in stored
             )
-            return positions.at(self._brokers, start), positions.at(self._brokers, end)
-        isolation = Isolation.READ_COMMITTED
-        first = positions.resolve(self._brokers, self._places, Anchor.EARLIEST, isolation)
-        last = positions.ends(self._brokers, self._places, isolation)
+        else:
+            start, end = self._resolve_now(bounds)
+            for group, offsets in zip(groups, (start, end), strict=True):
+                self._cluster.run(commit_offsets(group, offsets))
+        return (
+            positions.position_at(self._cluster, start),
+            positions.position_at(self._cluster, end),
+        )
+
+    def _resolve_now(
+        self, bounds: ReplayBounds
+    ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, Offset]]:
+        cluster, isolation = self._cluster, Isolation.READ_COMMITTED
+        first = positions.resolve_bound(cluster, self._partitions, LogEnd.EARLIEST, isolation)
+        last = positions.end_position(cluster, self._partitions, isolation)
         start = self._within(bounds.start, first, last)
         end = self._within(bounds.end, first, last)
-        end = {place: max(one, start[place]) for place, one in end.items()}
-        for group, offsets in zip(groups, (start, end), strict=True):
-            self._brokers.run(commit_offsets(group, offsets))
-        return positions.at(self._brokers, start), positions.at(self._brokers, end)
-
-    def _within(self, edge: Edge, first: Position, last: Position) -> dict[TopicPartition, Offset]:
-        """An edge in each partition, no further than what there is."""
-        bound: Bound = (
-            AtOffsets(dict.fromkeys(self._places, edge)) if isinstance(edge, int) else edge
-        )
-        found = positions.resolve(self._brokers, self._places, bound, Isolation.READ_COMMITTED)
-        return {
-            place: max(first.offsets[place], min(offset, last.offsets[place]))
-            for place, offset in found.offsets.items()
+        return start, {
+            partition: max(offset, start[partition]) for partition, offset in end.items()
         }
 
-    def _reached(self) -> tuple[Position, int]:
-        """Where the next part begins, and its number."""
-        done = self._brokers.run(committed_offsets(GROUP + self.job))
+    def _within(
+        self, edge: ReplayEdge, first: StreamPosition, last: StreamPosition
+    ) -> dict[TopicPartition, Offset]:
+        """An edge in each partition, not beyond what exists."""
+        bound: Bound = (
+            AtOffsets(dict.fromkeys(self._partitions, edge)) if isinstance(edge, int) else edge
+        )
+        isolation = Isolation.READ_COMMITTED
+        position = positions.resolve_bound(self._cluster, self._partitions, bound, isolation)
+        return {
+            partition: max(first.offsets[partition], min(offset, last.offsets[partition]))
+            for partition, offset in position.offsets.items()
+        }
+
+    def _progress(self) -> tuple[StreamPosition, int]:
+        """Where the next step starts, and its number."""
+        done = self._cluster.run(committed_offsets(GROUP + self.job))
         offsets = {
-            place: done[place].offset if place in done else start
-            for place, start in self.start.offsets.items()
+            partition: done[partition].offset if partition in done else start
+            for partition, start in self.start.offsets.items()
         }
         if isinstance(self._target, TopicTarget):
-            marked = self._brokers.run(committed_offsets(f"{SINK_GROUP}replay.{self.job}"))
-            number = max((int(row.offset) for row in marked.values()), default=0)
+            markers = self._cluster.run(committed_offsets(f"{SINK_GROUP}replay.{self.job}"))
+            step = max((int(row.offset) for row in markers.values()), default=0)
         else:
-            told = [row.metadata for row in done.values()]
-            number = max((int(one) for one in told if one.isdecimal()), default=0)
-        return positions.at(self._brokers, offsets), number
+            texts = [row.metadata for row in done.values()]
+            step = max((int(text) for text in texts if text.isdecimal()), default=0)
+        return positions.position_at(self._cluster, offsets), step
 
-    def _read(self, start: Position, end: Position) -> DataFrame:
+    def _read(self, start: StreamPosition, end: StreamPosition) -> DataFrame:
         source = self._source
         reader = self._spark.read.format("penstock").options(**source.options)
         reader = reader.option("subscribe", source.topic).option("includeHeaders", "true")
@@ -229,85 +256,99 @@ class Replay:
         reader = reader.option("endingOffsets", _as_json(end))
         if source.registry is None:
             return reader.load()
-        if self._request is not None and self._request.schema is not None:
-            message = self._request.schema.message  # every part as the one that it is written as
-            reader = reader if message is None else reader.option("message", message)
-        bad = "fail" if source.on_bad is OnBad.FAIL else "quarantine"
-        return reader.option("readerSchema", source.schema).option("onError", bad).load()
+        contract = None if self._request is None else self._request.schema
+        if isinstance(contract, Contract) and contract.message is not None:
+            # Every step reads the message that is written, whatever the latest events are.
+            reader = reader.option("message", contract.message)
+        on_error = "fail" if source.on_unreadable is OnUnreadable.FAIL else "quarantine"
+        return reader.option("readerSchema", source.schema).option("onError", on_error).load()
 
-    def _counts(self, rows: DataFrame) -> "_Counts":
+    def _counts(self, rows: DataFrame) -> _StepCounts:
         if self._source.registry is None:
-            return _Counts(Counter({None: rows.count()}), 0)
-        is_bad = F.col(own.ERROR).isNotNull() if own.ERROR in rows.columns else F.lit(False)
-        grouped = rows.groupBy(own.SCHEMA_ID, is_bad.alias("bad")).count().collect()
-        good = Counter({row[own.SCHEMA_ID]: row["count"] for row in grouped if not row["bad"]})
-        return _Counts(good, sum(row["count"] for row in grouped if row["bad"]))
+            return _StepCounts(Counter({None: rows.count()}), 0)
+        has_error = (
+            sf.col(columns.ERROR).isNotNull() if columns.ERROR in rows.columns else sf.lit(False)
+        )
+        counted = rows.groupBy(columns.SCHEMA_ID, has_error.alias("has_error")).count().collect()
+        return _StepCounts(
+            Counter(
+                {row[columns.SCHEMA_ID]: row["count"] for row in counted if not row["has_error"]}
+            ),
+            sum(row["count"] for row in counted if row["has_error"]),
+        )
 
-    def _write(self, rows: DataFrame, number: int, after: Position) -> None:
-        good = rows
-        if own.ERROR in rows.columns:
-            good = rows.where(F.col(own.ERROR).isNull()).drop(own.ERROR, own.VALUE)
-            if self._source.on_bad is OnBad.QUARANTINE:
-                bad = rows.where(F.col(own.ERROR).isNotNull())
-                write_quarantine(bad, self._properties["bootstrap.servers"], kafka=self._properties)
+    def _write(self, rows: DataFrame, step: int, after: StreamPosition) -> None:
+        bootstrap = self._properties[BOOTSTRAP]
+        readable = rows
+        if columns.ERROR in rows.columns:
+            readable = rows.where(sf.col(columns.ERROR).isNull())
+            readable = readable.drop(columns.ERROR, columns.VALUE)
+            if self._source.on_unreadable is OnUnreadable.QUARANTINE:
+                unreadable = rows.where(sf.col(columns.ERROR).isNotNull())
+                write_quarantine(unreadable, bootstrap, kafka=self._properties)
         group = GROUP + self.job
         if isinstance(self._target, ParquetTarget):
-            good.write.mode("overwrite").parquet(f"{self._target.folder}/replay_part={number:06}")
-            told = str(number + 1)
-            self._brokers.run(commit_offsets(group, after.offsets, metadata=told))
+            folder = f"{self._target.folder}/replay_part={step:06}"
+            readable.write.mode("overwrite").parquet(folder)
+            self._cluster.run(commit_offsets(group, after.offsets, metadata=str(step + 1)))
             return
         request = self._request
         assert request is not None, "a topic is written by request"
 
         def put(batch: TransactionalBatch) -> None:
-            batch.write(good, request)
+            batch.write(readable, request)
             batch.add_offsets(group, after.offsets)
 
-        name = BatchName(f"replay.{self.job}", self.job, number, self._run)
-        in_transaction(name, self._properties, put, topics=[self._target.topic])
+        name = BatchName(f"replay.{self.job}", self.job, step, self._run)
+        topics = [self._target.topic]
+        in_transaction(name, put, bootstrap=bootstrap, kafka=self._properties, topics=topics)
 
     def _write_request(self) -> WriteRequest | None:
         if not isinstance(self._target, TopicTarget):
             return None
-        self._brokers.run(partitions_of([self._target.topic]))  # one that is not there fails here
+        self._cluster.run(partitions_of([self._target.topic]))  # fails if it does not exist
         is_raw = self._source.registry is None
-        return prepared(
-            WriteRequest(
-                properties=self._properties,
-                topic=self._target.topic,
-                key="key" if is_raw else own.KEY,
-                value="value" if is_raw else None,
-                schema=self._contract(),
-                headers="headers" if is_raw else own.HEADERS,
-                timestamp="timestamp" if is_raw else own.TIMESTAMP,
-                registry_url=self._source.registry,
-                framing=framing_of(self._properties),
-            )
-        )
+        return WriteRequest(
+            self._target.topic,
+            bootstrap=self._properties[BOOTSTRAP],
+            kafka=self._properties,
+            registry=self._source.registry,
+            key="key" if is_raw else columns.KEY,
+            value="value" if is_raw else None,
+            schema=self._contract(),
+            headers="headers" if is_raw else columns.HEADERS,
+            timestamp="timestamp" if is_raw else columns.TIMESTAMP,
+        ).prepared()
 
     def _contract(self) -> Contract | None:
         """What events are written with: the schema they are read by."""
         source = self._source
         if source.registry is None:
             return None
-        asked = {**source.options, "subscribe": source.topic, "readerSchema": source.schema}
-        return value_reader(asked, source.topic)
+        options = {**source.options, "subscribe": source.topic, "readerSchema": source.schema}
+        return value_reader(options, source.topic)
 
 
-class _Counts(NamedTuple):
-    good: Counter[int | None]
-    bad: int
+def _offsets_between(start: StreamPosition, end: StreamPosition) -> int:
+    return sum(offsets.end - offsets.start for offsets in ranges_between(start, end))
 
 
-def _between(start: Position, end: Position) -> int:
-    return sum(one.end - one.start for one in ranges_between(start, end))
-
-
-def _as_json(position: Position) -> str:
+def _as_json(position: StreamPosition) -> str:
     return json.dumps(position.to_spark()["offsets"])
 
 
-def _fingerprint(source: Source, target: Target, bounds: Bounds) -> str:
-    """The same replay asked for again has the same name."""
-    what = repr((source.topic, source.schema, str(target), bounds.start, bounds.end))
-    return f"{source.topic}.{hashlib.sha256(what.encode()).hexdigest()[:_NAME_CHARACTERS]}"
+def _default_job(source: ReplaySource, target: ReplayTarget, bounds: ReplayBounds) -> str:
+    """The same replay has the same name. Names of groups: this text must never change."""
+    start, end = _stable_text(bounds.start), _stable_text(bounds.end)
+    identity = f"({source.topic!r}, {source.schema!r}, {str(target)!r}, {start}, {end})"
+    return f"{source.topic}.{hashlib.sha256(identity.encode()).hexdigest()[:_NAME_CHARACTERS]}"
+
+
+def _stable_text(edge: ReplayEdge) -> str:
+    match edge:
+        case LogEnd():
+            return f"<Anchor.{edge.name}: '{edge.value}'>"
+        case AtTimes(times, latest_if_none):
+            return f"AtTimes(times={times!r}, latest_if_none={latest_if_none})"
+        case offset:
+            return str(offset)

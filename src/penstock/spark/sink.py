@@ -1,18 +1,18 @@
 """`df.write.format("penstock")` and `df.writeStream.format("penstock")`: Spark's side of the sink.
 
 A batch job is one transaction. A streaming query is one transaction per micro-batch with the marker
-in it, as `exactly_once` makes it. Here the layout of the frame is the caller's: where two tasks
-would write to one Kafka partition the job is refused before anything is visible, and
-`record_batches` lays a frame out so that they do not.
+in it, as in `exactly_once`. The layout of the frame is the caller's: if two tasks write to one
+Kafka partition the job is refused before anything is visible, and `record_batches` packs a frame so
+that they do not.
 
-Spark makes a stream's writer twice for every batch, in two processes: once to send it to the tasks
-and once to commit. Only the first is pickled, so the transactional id is taken then and never by
-the one that commits.
+Spark creates a stream's writer twice for every batch, in two processes: once to send it to the
+tasks and once to commit. Only the first is pickled, so that one takes the transactional id, and the
+one that commits never does.
 """
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,13 +25,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.errors import ErrorCode, Refused
 from penstock.link.transactions import TransactionHandle
 from penstock.spark.batch_transaction import (
     TIMEOUT_MS,
     BatchName,
     OpenTransaction,
-    Written,
+    TaskWrite,
     abort,
     add_marker,
     check_sequences,
@@ -39,27 +38,30 @@ from penstock.spark.batch_transaction import (
     is_written,
     take,
 )
-from penstock.spark.connections import cluster, kafka_properties, reached
-from penstock.spark.pack_rows import PACKED_NAMES, Packer, check_columns
-from penstock.spark.spark_columns import arrow_schema
+from penstock.spark.connections import cluster_for, connected_cluster, kafka_properties
+from penstock.spark.encode_rows import check_columns
+from penstock.spark.given_options import GivenOptions, config_error
+from penstock.spark.pack_rows import PACKED_NAMES, Packer
+from penstock.spark.spark_types import arrow_schema
 from penstock.spark.workers import acknowledged
-from penstock.spark.write_options import WritePlan, WriteRequest, prepared, request_from_options
+from penstock.spark.write_jobs import task_identity
+from penstock.spark.write_options import WritePlan, request_from_options, sink_options
 from penstock.spark.write_task import PartitionWriter, WriteTarget
 
 _JOB: Final = "penstock.job."
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _REMEDY: Final = (
-    "nothing was made visible. Lay the frame out first:"
-    ' penstock.spark.record_batches(df, "topic", ...).write.format("penstock")'
+    "nothing was made visible. Pack the frame first:"
+    ' penstock.spark.record_batches(df, WriteRequest(...)).write.format("penstock")'
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Told(WriterCommitMessage):
-    """What a task tells the driver."""
+class TaskReport(WriterCommitMessage):
+    """What a task reports to the driver."""
 
-    written: tuple[Written, ...]
+    writes: tuple[TaskWrite, ...]
     handle: TransactionHandle
     checkpoint: str = ""
     batch_id: int = -1
@@ -67,7 +69,7 @@ class Told(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WriteJob:
     """What tasks do with rows: pack them, unless they come packed, and write."""
 
     properties: Mapping[str, str]
@@ -76,54 +78,64 @@ class Job:
 
     def write(
         self, rows: Iterator[pa.RecordBatch], handle: TransactionHandle
-    ) -> tuple[Written, ...]:
-        """The rows of one task."""
-        context = TaskContext.get()
-        assert context is not None, "tasks have a context"
-        task = context.partitionId()
+    ) -> tuple[TaskWrite, ...]:
+        """Write the rows of one task."""
+        task, writer = task_identity()
         packed = acknowledged(rows) if self.plan is None else Packer(self.plan, task).pack(rows)
         target = WriteTarget(self.properties, handle, remedy=_REMEDY)
-        writer = f"task {task} (attempt {context.taskAttemptId()})"
         return tuple(PartitionWriter(target, writer).write(packed))
+
+    def commit(
+        self,
+        name: BatchName,
+        reports: Sequence[TaskReport],
+        handle: TransactionHandle,
+        *,
+        has_marker: bool,
+    ) -> None:
+        """Commit what the tasks report, or abort; on the driver."""
+        cluster = cluster_for(self.properties)
+        transaction = OpenTransaction(name, handle)
+        try:
+            transaction.add_writes(write for report in reports for write in report.writes)
+            if transaction.is_empty:
+                return
+            check_sequences(cluster, transaction)
+            if has_marker:
+                add_marker(cluster, transaction, list(self.topics))
+        except BaseException:
+            abort(cluster, handle)
+            raise
+        commit(cluster, transaction)
 
 
 class BatchWriter(DataSourceArrowWriter):
     """One job, one transaction."""
 
-    def __init__(self, job: Job, handle: TransactionHandle) -> None:
+    def __init__(self, job: WriteJob, handle: TransactionHandle) -> None:
         self._job = job
         self._handle = handle
 
     def write(  # type: ignore[override]  # as Spark's own Arrow writers override it
         self, iterator: Iterator[pa.RecordBatch]
-    ) -> Told:
-        """In a task."""
-        return Told(self._job.write(iterator, self._handle), self._handle)
+    ) -> TaskReport:
+        """Spark's, in a task."""
+        return TaskReport(self._job.write(iterator, self._handle), self._handle)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when all tasks have ended well."""
-        brokers = cluster(self._job.properties)
+        """Spark's, on the driver, if all tasks have succeeded."""
         name = BatchName(str(self._handle.transactional_id), "", 0)
-        transaction = OpenTransaction(name, self._handle)
-        try:
-            transaction.note(one for told in _told(messages) for one in told.written)
-            if transaction.is_empty:
-                return
-            check_sequences(brokers, transaction)
-        except BaseException:
-            abort(brokers, self._handle)
-            raise
-        commit(brokers, transaction)
+        self._job.commit(name, _reports(messages), self._handle, has_marker=False)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when one has not."""
-        abort(cluster(self._job.properties), self._handle)
+        """Spark's, on the driver, if a task has failed."""
+        abort(cluster_for(self._job.properties), self._handle)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch, one transaction, with the marker in it."""
 
-    def __init__(self, job: Job, query: str, timeout_ms: int) -> None:
+    def __init__(self, job: WriteJob, query: str, timeout_ms: int) -> None:
         self._job = job
         self._query = query
         self._timeout_ms = timeout_ms
@@ -134,7 +146,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._handle is None:
             name = BatchName(self._query, "", 0)
             self._handle = take(
-                cluster(self._job.properties),
+                cluster_for(self._job.properties),
                 name.transactional_id,
                 list(self._job.topics),
                 timeout_ms=self._timeout_ms,
@@ -143,108 +155,92 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(  # type: ignore[override]  # as Spark's own Arrow writers override it
         self, iterator: Iterator[pa.RecordBatch]
-    ) -> Told:
-        """In a task."""
+    ) -> TaskReport:
+        """Spark's, in a task."""
         context = TaskContext.get()
-        assert context is not None, "tasks have a context"
-        assert self._handle is not None, "taken when the writer was sent here"
+        assert context is not None, "called in a task"
+        assert self._handle is not None, "taken when the writer was pickled"
         checkpoint = context.getLocalProperty(_QUERY_ID)
         batch_id = context.getLocalProperty(_BATCH_ID)
         assert checkpoint is not None, "a streaming query has an id"
         assert batch_id is not None, "a micro-batch has a number"
         name = BatchName(self._query, checkpoint, int(batch_id))
-        told = Told((), self._handle, checkpoint, name.batch_id, is_skipped=True)
-        if is_written(cluster(self._job.properties), name):
-            return told
-        written = self._job.write(iterator, self._handle)
-        return Told(written, self._handle, checkpoint, name.batch_id)
+        if is_written(cluster_for(self._job.properties), name):
+            return TaskReport((), self._handle, checkpoint, name.batch_id, is_skipped=True)
+        writes = self._job.write(iterator, self._handle)
+        return TaskReport(writes, self._handle, checkpoint, name.batch_id)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, in a process of its own."""
-        told = [one for one in _told(messages) if not one.is_skipped]
-        if not told:
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,
+    ) -> None:
+        """Spark's, on the driver, in a process of its own."""
+        reports = [report for report in _reports(messages) if not report.is_skipped]
+        if not reports:
             return
-        brokers = cluster(self._job.properties)
-        first = told[0]
-        assert {(one.handle, one.batch_id) for one in told} == {(first.handle, batchId)}
+        first = reports[0]
+        assert {(report.handle, report.batch_id) for report in reports} == {(first.handle, batchId)}
         name = BatchName(self._query, first.checkpoint, batchId)
-        transaction = OpenTransaction(name, first.handle)
-        try:
-            transaction.note(one for told_one in told for one in told_one.written)
-            if transaction.is_empty:
-                return
-            check_sequences(brokers, transaction)
-            add_marker(brokers, transaction, list(self._job.topics))
-        except BaseException:
-            abort(brokers, first.handle)
-            raise
-        commit(brokers, transaction)
+        self._job.commit(name, reports, first.handle, has_marker=True)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver. Without a message the handle is not known: the next batch aborts it."""
-        for told in _told(messages)[:1]:
-            abort(cluster(self._job.properties), told.handle)
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,
+    ) -> None:
+        """Spark's, on the driver. Without a report, the next batch aborts the transaction."""
+        for report in _reports(messages)[:1]:
+            abort(cluster_for(self._job.properties), report.handle)
 
 
 def batch_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceArrowWriter:
     """For `df.write`; schemas are registered or looked up here, before any row is written."""
-    job, said = _job(options, schema, overwrite)
-    transactional_id = said.get("transactionalid") or _JOB + uuid.uuid4().hex
-    brokers = reached(job.properties)
-    topics = list(job.topics)
-    handle = take(brokers, transactional_id, topics, timeout_ms=_timeout_ms(said))
-    return BatchWriter(job, handle)
+    given = sink_options(options)
+    job = _job(options, schema, overwrite=overwrite)
+    transactional_id = given.text("transactionalId") or _JOB + uuid.uuid4().hex
+    cluster = connected_cluster(job.properties)
+    timeout_ms = given.count("timeoutMs") or TIMEOUT_MS
+    return BatchWriter(
+        job, take(cluster, transactional_id, list(job.topics), timeout_ms=timeout_ms)
+    )
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     """For `df.writeStream`; schemas are registered or looked up here."""
-    job, said = _job(options, schema, overwrite)
-    query = said.get("query") or _query_of(said, job)
-    return StreamWriter(job, query, _timeout_ms(said))
+    given = sink_options(options)
+    job = _job(options, schema, overwrite=overwrite)
+    query = given.text("query") or _query_of(given, job)
+    return StreamWriter(job, query, given.count("timeoutMs") or TIMEOUT_MS)
 
 
-def _job(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> tuple[Job, dict[str, str]]:
+def _job(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> WriteJob:
     if overwrite:
-        raise _refused('a log is added to, never overwritten: use mode("append")')
-    said = {name.lower(): value for name, value in options.items()}
+        raise config_error('a topic cannot be overwritten: use mode("append")')
     if schema.names == PACKED_NAMES:
-        topics = (said["topic"],) if "topic" in said else ()
-        return Job(kafka_properties(options), None, topics), said
-    request: WriteRequest = prepared(request_from_options(options))
-    topics = () if request.topic is None else (request.topic,)
+        topic = sink_options(options).text("topic")
+        return WriteJob(kafka_properties(options), None, () if topic is None else (topic,))
+    request = request_from_options(options).prepared()
     plan = request.plan(schema.names)
     check_columns(plan, arrow_schema(schema))
-    return Job(request.properties, plan, topics), said
+    return WriteJob(plan.properties, plan, () if request.topic is None else (request.topic,))
 
 
-def _query_of(said: Mapping[str, str], job: Job) -> str:
-    """A name of the query that outlives restarts: of its checkpoint."""
-    checkpoint = said.get("checkpointlocation")
+def _query_of(given: GivenOptions, job: WriteJob) -> str:
+    """A name of the query that survives restarts, from its checkpoint."""
+    checkpoint = given.text("checkpointLocation")
     if checkpoint is None:
-        raise _refused(
-            'say option("query", a name of its own), or give the checkpoint with'
-            ' option("checkpointLocation", ...): the sink must know the query again after a restart'
+        raise config_error(
+            'give option("query", a name of its own) or option("checkpointLocation", ...): the sink'
+            " must recognise the query after a restart"
         )
     short = hashlib.sha256(checkpoint.encode()).hexdigest()[:16]
     return ".".join((*job.topics, short))
 
 
-def _timeout_ms(said: Mapping[str, str]) -> int:
-    text = said.get("timeoutms", str(TIMEOUT_MS))
-    if not text.isdecimal():
-        raise _refused(f"timeoutMs {text!r} is no number of milliseconds")
-    return int(text)
-
-
-def _told(messages: list[WriterCommitMessage | None]) -> list[Told]:
-    return [message for message in messages if isinstance(message, Told)]
-
-
-def _refused(why: str) -> Refused:
-    return Refused(ErrorCode.invalid_config, why)
+def _reports(messages: list[WriterCommitMessage | None]) -> list[TaskReport]:
+    return [message for message in messages if isinstance(message, TaskReport)]

@@ -3,8 +3,8 @@
     views(spark, "127.0.0.1:9092", "http://127.0.0.1:8081")
     spark.sql("SELECT country, sum(total) FROM orders GROUP BY country")
 
-A view reads its topic from the first record to the last when a query is planned, and keeps the
-columns that it had when it was made. Topics are listed once: call again for those that are new.
+A view reads its topic from the first record to the last whenever a query is planned, and keeps the
+columns that it had when it was created. Topics are listed once: call again for new ones.
 """
 
 import re
@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ErrorCode, Refused
-from penstock.serde.contract import SubjectNames, subject_name
 from penstock.serde.errors import UnknownSchemaError
 from penstock.serde.frame import Side
-from penstock.spark import connections, positions
-from penstock.spark.connections import kafka_properties, reached
+from penstock.spark import positions
+from penstock.spark.connections import connected_cluster, kafka_properties, registry_client
+from penstock.spark.reader_schemas import topic_subject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,19 +33,19 @@ def views(
     prefix: str = "",
     options: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Make or replace a temporary view for each topic; what each view is called, and its topic.
+    """Create or replace a temporary view for each topic; the names of the views and their topics.
 
-    Without `topics`, all but internal ones (`__...`). A view is named as its topic, after `prefix`,
-    with `_` for what SQL does not take in a name. Values are decoded where the registry has a
-    schema for them; of other topics they are bytes. `options` are those of `format("penstock")`,
-    for every view.
+    Without `topics`, for all except internal ones (`__...`). A view is named like its topic, after
+    `prefix`, with `_` for characters that SQL does not allow. Values are decoded if the registry
+    has a schema for them, and bytes otherwise. `options` are those of `format("penstock")`, for
+    every view.
     """
     given = {"kafka.bootstrap.servers": bootstrap, **(options or {})}
-    brokers = reached(kafka_properties(given))
+    cluster = connected_cluster(kafka_properties(given))
     if topics is None:
-        topics = positions.topic_names(brokers)
+        topics = positions.topic_names(cluster)
     else:
-        positions.check_exist(brokers, topics)
+        positions.check_topics_exist(cluster, topics)
     names = _view_names(topics, prefix)
     for name, topic in names.items():
         reader = spark.read.format("penstock").options(**given, subscribe=topic)
@@ -62,8 +62,8 @@ def _view_names(topics: Sequence[str], prefix: str) -> dict[str, str]:
         if name in names:
             raise Refused(
                 ErrorCode.invalid_request,
-                f"topics {names[name]} and {topic} would both be view {name}: say which with"
-                " `topics`, and make the other with another `prefix`",
+                f"topics {names[name]} and {topic} would both be view {name}: choose with"
+                " `topics`, and create the other with another `prefix`",
             )
         names[name] = topic
     return names
@@ -71,8 +71,7 @@ def _view_names(topics: Sequence[str], prefix: str) -> dict[str, str]:
 
 def _has_schema(registry_url: str, topic: str) -> bool:
     try:
-        subject = subject_name(SubjectNames.TOPIC, topic, Side.VALUE, None)
-        connections.registry(registry_url).latest(subject)
+        registry_client(registry_url).latest(topic_subject(topic, Side.VALUE))
     except UnknownSchemaError:
         return False
     return True

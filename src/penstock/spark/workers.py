@@ -1,115 +1,113 @@
-"""What a Python worker of Spark does once, so that its later work is cheap.
+"""What makes repeated work in a Python worker of Spark cheap: memory, garbage, acknowledgements.
 
-Spark collects garbage after every task of a worker that it uses again. With compiled kernels loaded
-each collection looks at two hundred thousand objects that never go: a tenth of a second, which is
-longer than many a task.
+Garbage: Spark collects it after every task of a reused worker. With compiled kernels loaded, each
+collection visits two hundred thousand objects that stay: a tenth of a second, longer than many
+tasks take.
 
-Rows come and batches go in pieces of megabytes. The C library hands such pieces back to the kernel
-when they are freed and asks for them again for the next: then every page is new, which costs more
-than to fill it. Imports no pyspark.
+Memory: rows and batches come in pieces of megabytes. The C library returns such pieces to the
+kernel when they are freed and requests them again for the next one, and then every page is new,
+which costs more than filling it.
 
-What Spark's JVM sends to a Python worker, acknowledged as soon as it is here.
+Acknowledgements: Spark's JVM sends a task's work, what to do with it, and the end of its input in
+separate packets. Over TCP its kernel holds a small packet back until ours has acknowledged the one
+before, and ours delays that by 40 ms in the hope of data to send along. Asking for quick
+acknowledgements also sends the one that is due. Does nothing where there is nothing to ask for
+(Unix domain sockets, systems other than Linux).
 
-Spark sends a task's work, in a packet of its own what to do it with, and in another that there is
-no more. Over TCP its kernel holds a small packet back until ours has acknowledged the one before,
-and ours takes 40 ms over it in the hope of something to send along: longer than many a task. To ask
-for quick acknowledgements also sends one that is due. Where there is nothing to ask (Unix domain
-sockets, another system than Linux) nothing is done. Never reads or writes; imports no pyspark.
+Never reads from or writes to Spark's connection. Imports no pyspark.
 """
 
 import ctypes
 import gc
-import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Final, TypeVar
 
-_M_TRIM_THRESHOLD: Final = -1  # as malloc.h has them
+_M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
 _M_MMAP_THRESHOLD: Final = -3
-_KEPT_BYTES: Final = 32 << 20  # the most that glibc takes for a threshold of mmap
+_KEPT_BYTES: Final = 32 << 20  # the largest mmap threshold that glibc accepts
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # on Linux
+Item = TypeVar("Item")
 
 
 @cache
 def keep_memory() -> None:
-    """To be called when a task begins: some memory that is freed stays with the worker."""
+    """Call when a task starts: the worker keeps some memory that is freed."""
     library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):  # glibc; elsewhere it is as it is
+    if hasattr(library, "mallopt"):  # glibc
         library.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
         library.mallopt(_M_TRIM_THRESHOLD, 2 * _KEPT_BYTES)
 
 
 @cache
-def freeze_loaded(work: str) -> None:
-    """To be called at the end of a task: once for each kind of work, what it has loaded stays."""
+def freeze_loaded(_work: str) -> None:
+    """Call when a task ends: once per kind of work, exempt what is loaded from collections."""
     gc.collect()
     gc.freeze()
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """For work that makes very many small things, none of them in circles: a third of its time."""
-    was_on = gc.isenabled()
+    """For code that makes very many small objects without cycles: saves a third of its time."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
-_DESCRIPTORS: Final = "/proc/self/fd"
-_QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
-T = TypeVar("T")
-
-
-def acknowledged(arriving: Iterable[T]) -> Iterator[T]:
-    """The same, in the same order; whoever sent one may send the next at once."""
-    connections = connected_by_tcp()
-    for one in arriving:
+def acknowledged(arriving: Iterable[Item]) -> Iterator[Item]:
+    """The same items; each is acknowledged on arrival, so that the next is sent immediately."""
+    connections = acknowledge_all()
+    for item in arriving:
         for descriptor in connections:
             _acknowledge(descriptor)
-        yield one
+        yield item
 
 
-class WorkArrives:
-    """Pickled with a task's work, it has that acknowledged where the work is unpickled.
+class AcknowledgeOnArrival:
+    """Pickled with a task's work, it acknowledges that work where it is unpickled.
 
-    No line of ours runs in a worker before that, and Spark holds the task's input back until then.
+    None of our code runs in a worker before that, and Spark holds the task's input back until then.
     """
 
-    def __reduce__(self) -> "tuple[Callable[[], WorkArrives], tuple[()]]":
+    def __reduce__(self) -> "tuple[Callable[[], AcknowledgeOnArrival], tuple[()]]":
         return _arrived, ()
 
 
-def _arrived() -> WorkArrives:
-    connected_by_tcp()
-    return WorkArrives()
+def _arrived() -> AcknowledgeOnArrival:
+    acknowledge_all()
+    return AcknowledgeOnArrival()
 
 
-def connected_by_tcp() -> list[int]:
-    """This process's TCP connections: Spark's is one of them, and none minds being quick."""
-    if _QUICK is None:
+def acknowledge_all() -> list[int]:
+    """Acknowledge on all TCP connections of this process, Spark's among them; their descriptors."""
+    if _QUICK_ACK is None:
         return []
-    return [number for number in _descriptors() if _acknowledge(number)]
+    return [descriptor for descriptor in _descriptors() if _acknowledge(descriptor)]
 
 
 def _descriptors() -> list[int]:
     try:
-        return [int(name) for name in os.listdir(_DESCRIPTORS)]
+        return [int(path.name) for path in _DESCRIPTORS.iterdir()]
     except OSError:  # a container without /proc
         return []
 
 
 def _acknowledge(descriptor: int) -> bool:
-    """Whether that could be asked for: not of a file, nor of one that is closed by now."""
-    assert _QUICK is not None, "asked for only where there is such a thing"
+    """Whether it is a TCP connection that is open."""
+    assert _QUICK_ACK is not None, "checked by the caller"
     with suppress(OSError):
-        one = socket.socket(fileno=descriptor)
+        connection = socket.socket(fileno=descriptor)
         try:
-            one.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
         finally:
-            one.detach()  # it is not ours to close
+            connection.detach()  # it is not ours to close
         return True
     return False

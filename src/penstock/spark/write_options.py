@@ -1,51 +1,51 @@
-"""Which columns of a frame become which part of a record, and under which contracts.
+"""What a frame's rows become: which columns are which part of a record, and under which schemas.
 
-A request is what the user said; with the columns of a frame it makes a plan, which is small and
-frozen and travels to the tasks. A plan names its columns; no others are shipped.
+A WriteRequest is what the user gives, in Python or as the options of `format("penstock")`. With the
+columns of a frame it makes a WritePlan, which is small and frozen and is sent to the tasks. A plan
+names its columns, and only those are sent.
 
-Where nothing is said, columns are taken by Kafka's own names, as Spark's Kafka sink takes them
-(`key`, `value`, `topic`, `headers`, `partition`), or by those of our source (`_key`, `_value`,
-`_topic`, `_headers`). Under a contract, what is not said is the whole row.
+Columns that are not given are found by Kafka's names, as Spark's Kafka sink does it (`key`,
+`value`, `topic`, `headers`, `partition`), or by those of our source (`_key`, `_value`, `_topic`,
+`_headers`). With a schema the value is the whole row.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.columns.build_batches import Framing
-from penstock.errors import ErrorCode, Refused
 from penstock.protocol.compression import Codec
-from penstock.schemas.model import SchemaText
 from penstock.serde.contract import Contract
 from penstock.serde.frame import Side
 from penstock.serde.serializers import Serializer
-from penstock.spark.connections import kafka_properties, registry
-
-METADATA: Final = frozenset(  # what the source adds to a row; never part of a value
-    {
-        "_key",
-        "_value",
-        "_topic",
-        "_partition",
-        "_offset",
-        "_timestamp",
-        "_headers",
-        "_schema_id",
-        "_error",
-    }
+from penstock.spark.connections import (
+    BOOTSTRAP,
+    client_properties,
+    kafka_properties,
+    registry_client,
 )
+from penstock.spark.given_options import GivenOptions, config_error
+from penstock.spark.option_rows import SINK_OPTIONS
+from penstock.spark.source_columns import RECORD_COLUMNS
+
+if TYPE_CHECKING:
+    from penstock.schemas.model import SchemaText
+
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 BATCH_BYTES: Final = 200_000  # as one row in the shuffle; Java's collectors dislike larger ones
-USUAL_FRAMING: Final = Framing(batch_bytes_max=BATCH_BYTES)
-_BATCH_BYTES_LEAST: Final = 1_024
+DEFAULT_FRAMING: Final = Framing(batch_bytes_max=BATCH_BYTES)
+_BATCH_BYTES_MIN: Final = 1_024
 _BATCH_BYTES_MAX: Final = 64 << 20
 _LATEST: Final = "latest"
+_OF_SPARK: Final = frozenset({"path", "queryname", BOOTSTRAP})  # given by Spark or Kafka's name
+
+SchemaLike: TypeAlias = Contract | str | Path | None
 
 
 @dataclass(frozen=True, slots=True)
-class SidePlan:
-    """The keys or the values of the records: one column as it is, or columns under a contract."""
+class PayloadPlan:
+    """The keys or the values of records: one column unchanged, or columns under a contract."""
 
     columns: tuple[str, ...]
     contract: Contract | None = None
@@ -57,40 +57,67 @@ class WritePlan:
     """From a row to a record."""
 
     properties: Mapping[str, str]
-    topic: str | None  # None: each row says, in `topic_column`
+    topic: str | None  # None: each row names it, in `topic_column`
     topic_column: str | None
-    key: SidePlan | None
-    value: SidePlan
+    key: PayloadPlan | None
+    value: PayloadPlan
     headers: str | None = None
     partition: str | None = None
     timestamp: str | None = None
     registry_url: str | None = None
-    framing: Framing = USUAL_FRAMING
+    framing: Framing = DEFAULT_FRAMING
 
     @property
     def columns(self) -> list[str]:
         """All the columns that are read, once each."""
-        sides = [*(self.key.columns if self.key else ()), *self.value.columns]
+        payloads = [*(self.key.columns if self.key else ()), *self.value.columns]
         rest = [self.topic_column, self.headers, self.partition, self.timestamp]
-        return list(dict.fromkeys([*sides, *(name for name in rest if name is not None)]))
+        return list(dict.fromkeys([*payloads, *(name for name in rest if name is not None)]))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """What a user asks for, before any frame is seen."""
+    """What to write and where: the columns, schemas and topic of a frame's rows.
 
-    properties: Mapping[str, str]
+    `key`, `value`, `headers`, `partition`, `timestamp` and `topic_column` are names of columns.
+    `schema` and `key_schema` are a schema's text, an .avsc, .proto or .json file, a `Contract`, or
+    `latest`. `kafka` has other properties of a Kafka client, such as `compression.type`.
+    """
+
     topic: str | None = None
-    topic_column: str | None = None
+    _: KW_ONLY
+    bootstrap: str = ""
+    registry: str | None = None
     key: str | Sequence[str] | None = None
     value: str | Sequence[str] | None = None
-    key_schema: Contract | None = None
-    schema: Contract | None = None
+    schema: SchemaLike = None
+    key_schema: SchemaLike = None
     headers: str | None = None
     partition: str | None = None
     timestamp: str | None = None
-    registry_url: str | None = None
-    framing: Framing = USUAL_FRAMING
+    topic_column: str | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the Kafka client that writes."""
+        return client_properties(self.bootstrap, self.kafka)
+
+    def prepared(self) -> "WriteRequest":
+        """Register the schemas, or check that they are; the request, bound to those versions.
+
+        Tasks look the schemas up and register nothing. Where a column names the topic there is
+        nothing to register yet: the first task that meets a topic registers.
+        """
+        if self.schema is None and self.key_schema is None:
+            return self
+        if self.registry is None:
+            raise config_error("a schema needs a `registry`, as http://host:8081")
+        return replace(
+            self,
+            key_schema=self._bound(self.key_schema, Side.KEY),
+            schema=self._bound(self.schema, Side.VALUE),
+        )
 
     def plan(self, names: Sequence[str]) -> WritePlan:
         """The plan for a frame with these columns."""
@@ -98,88 +125,74 @@ class WriteRequest:
         if self.topic is None and topic_column is None:
             topic_column = _first(names, "topic", "_topic")
             if topic_column is None:
-                raise _refused("which topic? Say `topic`, or give the frame a column of that name")
-        is_plain = self.schema is None
+                raise config_error("no topic: give `topic`, or a column of that name")
+        is_unchanged = self.schema is None
+        properties = self.properties
         plan = WritePlan(
-            properties=self.properties,
+            properties=properties,
             topic=self.topic,
             topic_column=topic_column if self.topic is None else None,
-            key=self._key(names, is_plain),
-            value=SidePlan((), self.schema),
-            headers=self.headers or _first(names, "_headers", *(["headers"] if is_plain else [])),
-            partition=self.partition or (_first(names, "partition") if is_plain else None),
+            key=self._key_plan(names),
+            value=PayloadPlan(()),
+            headers=self.headers
+            or _first(names, "_headers", *(["headers"] if is_unchanged else [])),
+            partition=self.partition or (_first(names, "partition") if is_unchanged else None),
             timestamp=self.timestamp,
-            registry_url=self.registry_url,
-            framing=self.framing,
+            registry_url=self.registry,
+            framing=framing_of(properties),
         )
-        plan = replace(plan, value=self._value(names, plan))
+        plan = replace(plan, value=self._value_plan(names, plan))
         missing = [name for name in plan.columns if name not in names]
         if missing:
-            raise _refused(f"the frame has no column {missing[0]!r}; it has {', '.join(names)}")
+            raise config_error(f"the frame has no column {missing[0]!r}; it has {', '.join(names)}")
         return plan
 
-    def _key(self, names: Sequence[str], is_plain: bool) -> SidePlan | None:
-        key = self.key or _first(names, "_key", *(["key"] if is_plain else []))
-        return None if key is None else _side(key, self.key_schema, Side.KEY)
+    def _key_plan(self, names: Sequence[str]) -> PayloadPlan | None:
+        key = self.key or _first(names, "_key", *(["key"] if self.schema is None else []))
+        return None if key is None else _payload_plan(key, self.key_schema, Side.KEY)
 
-    def _value(self, names: Sequence[str], plan: WritePlan) -> SidePlan:
+    def _value_plan(self, names: Sequence[str], plan: WritePlan) -> PayloadPlan:
         if self.value is not None:
-            return _side(self.value, self.schema, Side.VALUE)
+            return _payload_plan(self.value, self.schema, Side.VALUE)
         if self.schema is None:
             column = _first(names, "value", "_value")
             if column is None:
-                raise _refused(
+                raise config_error(
                     "the frame has no column `value`: name the column to write with `value`, or"
-                    " give a `schema` to write whole rows with"
+                    " give a `schema` to write whole rows"
                 )
-            return SidePlan((column,), None, is_row=False)
-        apart = {plan.topic_column, plan.headers, plan.partition, *METADATA}
-        return SidePlan(tuple(name for name in names if name not in apart), self.schema)
+            return PayloadPlan((column,), is_row=False)
+        others = {plan.topic_column, plan.headers, plan.partition, *RECORD_COLUMNS}
+        fields = tuple(name for name in names if name not in others)
+        return PayloadPlan(fields, contract_of(self.schema))
+
+    def _bound(self, schema: SchemaLike, side: Side) -> Contract | None:
+        contract = contract_of(schema)
+        if contract is None or self.topic is None:
+            return contract
+        assert self.registry is not None, "checked by the caller"
+        client = registry_client(self.registry)
+        serializer = Serializer(client, self.topic, contract, side=side)
+        if contract.schema is None:
+            client.latest(serializer.subject, fresh=True)  # `prepare` finds it; the query keeps it
+        serializer.prepare()
+        if contract.message_type is not None:  # a class: its file becomes the schema in every task
+            return replace(contract, auto_register=False)
+        if contract.schema is None:
+            source: SchemaText | None = client.latest(serializer.subject).source
+        else:
+            source = contract.source(client.refer)
+        assert source is not None, "a contract that was prepared has a schema"
+        return replace(
+            contract,
+            schema=source.text,
+            type=source.type,
+            references=source.references,
+            auto_register=False,
+        )
 
 
-def prepared(request: WriteRequest) -> WriteRequest:
-    """Register the contracts, or check that they are; the request, bound to what was found.
-
-    Tasks look the schemas up and register nothing. With topics by column there is nothing to ask
-    for yet: the first task that meets a topic registers.
-    """
-    if request.schema is None and request.key_schema is None:
-        return request
-    if request.registry_url is None:
-        raise _refused("a schema needs a `registry` to be kept in: http://host:8081")
-    return replace(
-        request,
-        key_schema=_bound(request, request.key_schema, Side.KEY),
-        schema=_bound(request, request.schema, Side.VALUE),
-    )
-
-
-def _bound(request: WriteRequest, contract: Contract | None, side: Side) -> Contract | None:
-    if contract is None or request.topic is None:
-        return contract
-    assert request.registry_url is not None, "checked before"
-    client = registry(request.registry_url)
-    serializer = Serializer(client, request.topic, contract, side=side)
-    if contract.schema is None:
-        client.latest(serializer.subject, fresh=True)  # what `prepare` finds, and the query keeps
-    serializer.prepare()
-    if contract.message_type is not None:  # a class: its file is made a schema wherever it is
-        return replace(contract, auto_register=False)
-    if contract.schema is None:
-        source: SchemaText | None = client.latest(serializer.subject).source
-    else:
-        source = contract.source(client.refer)
-    assert source is not None, "a contract that was prepared has a schema"
-    return replace(
-        contract,
-        schema=source.text,
-        type=source.type,
-        references=source.references,
-        auto_register=False,
-    )
-
-
-def contract_of(schema: Contract | str | Path | None) -> Contract | None:
+def contract_of(schema: SchemaLike) -> Contract | None:
     """A contract as users give it: itself, a schema's text or file, or `latest`."""
     match schema:
         case None | Contract():
@@ -195,53 +208,57 @@ def contract_of(schema: Contract | str | Path | None) -> Contract | None:
 
 
 def framing_of(properties: Mapping[str, str]) -> Framing:
-    """How batches are cut and packed, by the producer's own settings."""
+    """How batches are cut and compressed, by the producer's own settings."""
     name = properties.get("compression.type", "none").lower()
     if name not in _CODECS:
-        raise _refused(f"compression.type {name!r} is none of {', '.join(_CODECS)}")
+        raise config_error(f"compression.type {name!r} is not one of {', '.join(_CODECS)}")
     size = properties.get("batch.size", str(BATCH_BYTES))
-    if not size.isdecimal() or not _BATCH_BYTES_LEAST <= int(size) <= _BATCH_BYTES_MAX:
-        raise _refused(f"batch.size {size!r} is no number of bytes a batch may have")
+    if not size.isdecimal() or not _BATCH_BYTES_MIN <= int(size) <= _BATCH_BYTES_MAX:
+        raise config_error(
+            f"batch.size {size!r} is not a number from {_BATCH_BYTES_MIN} to {_BATCH_BYTES_MAX}"
+        )
     return Framing(codec=_CODECS[name], batch_bytes_max=int(size))
 
 
+def sink_options(options: Mapping[str, str]) -> GivenOptions:
+    """The options of the sink; Refused if one is not known."""
+    given = GivenOptions(options)
+    given.refuse_unknown(SINK_OPTIONS, _OF_SPARK)
+    return given
+
+
 def request_from_options(options: Mapping[str, str]) -> WriteRequest:
-    """The same by the options of `format("penstock")`."""
-    said = {name.lower(): value for name, value in options.items()}
-    properties = kafka_properties(options)
+    """The request that the options of `format("penstock")` describe."""
+    given = sink_options(options)
+    kafka = kafka_properties(options)
     return WriteRequest(
-        properties=properties,
-        topic=said.get("topic"),
-        topic_column=said.get("topiccolumn"),
-        key=_names(said.get("key")),
-        value=_names(said.get("value")),
-        key_schema=contract_of(said.get("keyschema")),
-        schema=contract_of(said.get("schema", said.get("valueschema"))),
-        headers=said.get("headers"),
-        partition=said.get("partition"),
-        timestamp=said.get("timestamp"),
-        registry_url=said.get("registry"),
-        framing=framing_of(properties),
+        given.text("topic"),
+        bootstrap=kafka.pop(BOOTSTRAP),
+        registry=given.text("registry"),
+        key=_one_or_several(given.names("key")),
+        value=_one_or_several(given.names("value")),
+        schema=given.text("schema"),
+        key_schema=given.text("keySchema"),
+        headers=given.text("headers"),
+        partition=given.text("partition"),
+        timestamp=given.text("timestamp"),
+        topic_column=given.text("topicColumn"),
+        kafka=kafka,
     )
 
 
-def _names(text: str | None) -> str | tuple[str, ...] | None:
-    if text is None or "," not in text:
-        return text
-    return tuple(name.strip() for name in text.split(","))
+def _one_or_several(names: tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    return names[0] if names is not None and len(names) == 1 else names
 
 
-def _side(columns: str | Sequence[str], contract: Contract | None, side: Side) -> SidePlan:
+def _payload_plan(columns: str | Sequence[str], schema: SchemaLike, side: Side) -> PayloadPlan:
+    contract = contract_of(schema)
     if isinstance(columns, str):
-        return SidePlan((columns,), contract, is_row=False)
+        return PayloadPlan((columns,), contract, is_row=False)
     if contract is None:
-        raise _refused(f"a {side} of several columns needs a schema to be written with")
-    return SidePlan(tuple(columns), contract)
+        raise config_error(f"a {side} of several columns needs a schema")
+    return PayloadPlan(tuple(columns), contract)
 
 
-def _first(names: Sequence[str], *wanted: str) -> str | None:
-    return next((name for name in wanted if name in names), None)
-
-
-def _refused(why: str) -> Refused:
-    return Refused(ErrorCode.invalid_config, why)
+def _first(names: Sequence[str], *candidates: str) -> str | None:
+    return next((name for name in candidates if name in names), None)

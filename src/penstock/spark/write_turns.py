@@ -1,10 +1,10 @@
-"""Whose turn it is to write, where all tasks of a job run on one machine.
+"""Turns at writing, where all tasks of a job run on one machine.
 
-A transaction has one producer, and a broker takes a partition's batches in the order of their
-sequences only. Tasks that take turns may all write to any partition: whoever has the turn learns
-the next sequence of each, notes how far it will go, and only then sends. So a sequence is given out
-once, and never again when its holder dies with it: what the tasks that ended well have written does
-not add up to what was given out, and the batch is written again.
+A transaction has one producer, and a broker accepts a partition's batches in the order of their
+sequence numbers only. Tasks that take turns may all write to any partition: the holder of the turn
+reads the next number of each partition, records how far it will go, and only then sends. So a
+number is given out once, also when its holder dies: then the reports of the successful tasks do not
+account for all numbers, and the batch is written again.
 
 The turn is a lock on a file, which ends with the process that has it. Imports no pyspark.
 """
@@ -22,54 +22,61 @@ from penstock.spark.batch_transaction import SEQUENCE_MASK
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """Turns at writing in one transaction, for one job; travels to its tasks."""
+class WriteTurns:
+    """Turns at writing in one transaction, for one job; sent to its tasks."""
 
     path: str
 
     @classmethod
-    def begin(cls, folder: str, sequences: Mapping[TopicPartition, SequenceNumber]) -> "Turns":
-        """Turns of a job that starts at these sequences, at 0 where there is none."""
+    def create(
+        cls, folder: str, sequences: Mapping[TopicPartition, SequenceNumber]
+    ) -> "WriteTurns":
+        """Turns of a job that starts at these numbers, or at 0."""
         path = Path(folder) / "turns"
         with path.open("xb") as file:
             _write(file, sequences)
         return cls(str(path))
 
     @contextmanager
-    def turn(self) -> Iterator["Turn"]:
-        """Wait for the turn, and have it until the block ends."""
+    def turn(self) -> Iterator["WriteTurn"]:
+        """Wait for the turn, and hold it until the block ends."""
         with Path(self.path).open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield Turn(file)
+            yield WriteTurn(file)
 
     def end_sequences(self) -> dict[TopicPartition, SequenceNumber]:
-        """How far each partition has been given out."""
+        """The next number of each partition, after all that were given out."""
         with self.turn() as turn:
             return turn.sequences
 
 
-class Turn:
+class WriteTurn:
     """The right to write, now."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.sequences = {
-            TopicPartition(topic, partition): SequenceNumber(sequence)
-            for topic, partition, sequence in json.loads(file.read())
+            TopicPartition(topic, index): SequenceNumber(sequence)
+            for topic, index, sequence in json.loads(file.read())
         }
 
     def take(self, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, SequenceNumber]:
-        """The first sequence for so many records in each place; they are nobody else's from now."""
-        first = {place: self.sequences.get(place, SequenceNumber(0)) for place in counts}
-        for place, count in counts.items():
-            self.sequences[place] = SequenceNumber((first[place] + count) & SEQUENCE_MASK)
+        """The first number for this many records of each partition; no other task gets them."""
+        first = {
+            partition: self.sequences.get(partition, SequenceNumber(0)) for partition in counts
+        }
+        for partition, count in counts.items():
+            self.sequences[partition] = SequenceNumber((first[partition] + count) & SEQUENCE_MASK)
         self._file.seek(0)
         _write(self._file, self.sequences)
         return first
 
 
 def _write(file: BinaryIO, sequences: Mapping[TopicPartition, SequenceNumber]) -> None:
-    rows = [[place.topic, place.partition, sequence] for place, sequence in sequences.items()]
+    rows = [
+        [partition.topic, partition.partition, sequence]
+        for partition, sequence in sequences.items()
+    ]
     file.write(json.dumps(rows).encode())
     file.truncate()
     file.flush()

@@ -1,7 +1,7 @@
-"""Which Protobuf messages a topic's last events are: found by reading a few of them.
+"""Which Protobuf messages a topic's last events are, by reading a few of them.
 
-Runs on the driver when a query is made, and only where a schema's file has several messages. Looks
-at a bounded number of records, so an event in the middle of the topic may be of another message.
+Runs on the driver when a query is created, and only if a schema's file has several messages. Reads
+a bounded number of records, so an event in the middle of the topic may be of another message.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from penstock.serde.errors import DecodeError
 from penstock.serde.frame import Headers, Side
 from penstock.serde.serializers import Deserializer
 
-PARTITIONS_MAX: Final = 32  # looked at; of a topic with more, the first that are not empty
-OFFSETS_MAX: Final = 16  # of each of them, the last
+PARTITIONS_MAX: Final = 32  # of a topic with more, the first that are not empty
+OFFSETS_MAX: Final = 16  # the last of each partition
 _CHUNK_BYTES: Final = 64 << 10
 
 
-class _Record(NamedTuple):
-    """One side of a record; compares by time, then by offset."""
+class _Sample(NamedTuple):
+    """The key or the value of a record; compares by time, then by offset."""
 
     timestamp: int
     offset: int
@@ -31,38 +31,40 @@ class _Record(NamedTuple):
 
 
 def written_messages(
-    brokers: BlockingCluster, registry: Registry, topic: str, side: Side, isolation: Isolation
+    cluster: BlockingCluster, registry: Registry, topic: str, side: Side, isolation: Isolation
 ) -> list[str]:
     """The full names of the messages among a topic's last events, the latest event's first."""
-    read = Deserializer(registry, topic, side=side)
+    deserializer = Deserializer(registry, topic, side=side)
     names: dict[str, None] = {}
-    for record in sorted(_last_records(brokers, topic, side, isolation), reverse=True):
+    for sample in sorted(_last_records(cluster, topic, side, isolation), reverse=True):
         try:
-            message = read.deserialize(record.content, record.headers)
+            message = deserializer.deserialize(sample.content, sample.headers)
         except DecodeError:
-            continue  # an event that nobody can read says nothing
+            continue
         if hasattr(message, "DESCRIPTOR"):
             names[message.DESCRIPTOR.full_name] = None
     return list(names)
 
 
 def _last_records(
-    brokers: BlockingCluster, topic: str, side: Side, isolation: Isolation
-) -> Iterator[_Record]:
-    places = brokers.run(partitions_of([topic]))
-    starts = brokers.run(start_offsets(places))
-    ends = brokers.run(end_offsets(places, isolation=isolation))
+    cluster: BlockingCluster, topic: str, side: Side, isolation: Isolation
+) -> Iterator[_Sample]:
+    partitions = cluster.run(partitions_of([topic]))
+    starts = cluster.run(start_offsets(partitions))
+    ends = cluster.run(end_offsets(partitions, isolation=isolation))
     settings = FetchSettings(isolation=isolation, chunk_bytes=_CHUNK_BYTES)
-    for place in [one for one in places if starts[one] < ends[one]][:PARTITIONS_MAX]:
-        start = Offset(max(starts[place], ends[place] - OFFSETS_MAX))
+    not_empty = [partition for partition in partitions if starts[partition] < ends[partition]]
+    for partition in not_empty[:PARTITIONS_MAX]:
+        end = ends[partition]
+        start = Offset(max(starts[partition], end - OFFSETS_MAX))
         try:
-            for chunk in brokers.stream(fetch_range(place, start, ends[place], settings=settings)):
-                yield from _opened(chunk, start, ends[place], side)
+            for chunk in cluster.stream(fetch_range(partition, start, end, settings=settings)):
+                yield from _opened(chunk, start, end, side)
         except OffsetOutOfRange:
-            continue  # retention passed it just now
+            continue  # deleted by retention in the meantime
 
 
-def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_Record]:
+def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_Sample]:
     # Compiled kernels: not for every process.
     from penstock.columns.arrow_records import headers_to_arrow
     from penstock.columns.open_batches import open_pages
@@ -77,5 +79,5 @@ def _opened(chunk: Chunk, start: Offset, end: Offset, side: Side) -> Iterator[_R
         for row in range(len(page)):
             content = column.row(row)
             if content is not None:
-                pairs = [(one["key"], one["value"]) for one in headers[row] or ()]
-                yield _Record(int(page.timestamps[row]), int(page.offsets[row]), content, pairs)
+                pairs = [(header["key"], header["value"]) for header in headers[row] or ()]
+                yield _Sample(int(page.timestamps[row]), int(page.offsets[row]), content, pairs)

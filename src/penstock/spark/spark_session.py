@@ -1,7 +1,7 @@
-"""A Spark session with what Penstock's pipelines need set, and nothing surprising.
+"""A Spark session with the settings that Penstock's pipelines need.
 
-A session of your own works as well: every setting here is about speed or patience, but for
-`stateStore.providerClass`, which `transformWithState` asks for.
+Your own session works as well: the settings are about speed and time-outs, except
+`stateStore.providerClass`, which `transformWithState` requires.
 """
 
 import os
@@ -27,26 +27,29 @@ SETTINGS: Final = {
 def session(
     name: str = "penstock", *, master: str | None = None, settings: dict[str, str] | None = None
 ) -> SparkSession:
-    """The running session, or a new one: on `local[*]` unless `master` or Spark's own says else."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers that have what we have
+    """The running session, or a new one: on `local[*]` unless `master` or Spark's settings differ.
+
+    `settings` are Spark's, and override ours.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers with the same packages
     builder: Any = SparkSession.builder
     builder = builder.appName(name)
     if master is not None:
         builder = builder.master(master)
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
-    _ensure_source(made)
-    activate(made)
-    return made
+    spark: SparkSession = builder.getOrCreate()
+    _ensure_source(spark)
+    activate(spark)
+    return spark
 
 
 def activate(spark: SparkSession) -> None:
-    """Make this the session that Spark finds in this thread, as `createDataFrame` does too.
+    """Make this the active session of this thread, as `createDataFrame` does too.
 
-    Writers look for `format("penstock")` in the session that is active in a thread of the JVM.
-    There is none in a Python thread that has not made the session, and none any longer where a
-    call was interrupted (Ctrl-C, a signal's exception): the next call gets another thread.
+    Writers look `format("penstock")` up in the session that is active in a thread of the JVM. There
+    is none in a Python thread that has not created the session, and none after a call was
+    interrupted (Ctrl-C, an exception of a signal handler): the next call gets another thread.
     """
     java: Any = spark
     if is_classic(spark):
@@ -54,15 +57,15 @@ def activate(spark: SparkSession) -> None:
 
 
 def _ensure_source(spark: SparkSession) -> None:
-    """Register `format("penstock")` where Spark has not found it.
+    """Register `format("penstock")` if Spark has not found it.
 
-    Spark looks for sources once in a session, in a Python worker. A look that fails is only a line
+    Spark looks for sources once per session, in a Python worker. A failure of that is only a line
     in its log.
     """
     from pyspark_penstock import DefaultSource
 
     if not is_classic(spark):
-        return  # a Connect server finds sources by itself
-    java: Any = spark._jsparkSession  # noqa: SLF001 - Python has no way to ask what was found
+        return  # a Connect server finds sources without our help
+    java: Any = spark._jsparkSession  # noqa: SLF001 - Python has no way to list what was found
     if not java.sessionState().dataSourceManager().dataSourceExists(DefaultSource.name()):
         spark.dataSource.register(DefaultSource)
