@@ -14,26 +14,26 @@ import pytest
 
 from penstock.coordination.groups import GroupMachine, GroupSettings, TopicCatalogue, TopicInfo
 from penstock.coordination.groups.commands import (
-    Beat,
     Command,
     CommitOffsets,
-    Committed,
-    ConsumerBeat,
-    ConsumerBeaten,
+    CommitReply,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
     DeleteGroup,
     DeleteOffsets,
     DropTopics,
-    Fetched,
     FetchOffsets,
+    FetchOffsetsReply,
+    Heartbeat,
     Join,
-    Joined,
+    JoinReply,
     Leave,
-    Left,
-    Listed,
+    LeaveReply,
     ListGroups,
+    ListReply,
     OffsetToCommit,
     Sync,
-    Synced,
+    SyncReply,
 )
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.state import GroupsState
@@ -217,7 +217,7 @@ class Desk:
     def step_beats(self, who: str, group: str, options: dict[str, str]) -> None:
         self._submit(
             who,
-            lambda caller: Beat(
+            lambda caller: Heartbeat(
                 caller,
                 group,
                 self._generation(who, options),
@@ -244,7 +244,7 @@ class Desk:
         names = tuple(options["topics"].split(",")) if "topics" in options else None
         self._submit(
             who,
-            lambda caller: ConsumerBeat(
+            lambda caller: ConsumerHeartbeat(
                 caller,
                 group,
                 who,
@@ -311,26 +311,26 @@ class Desk:
         match body:
             case Refused():
                 return body.code.name
-            case Joined():
+            case JoinReply():
                 return self._joined(who, body)
-            case Synced():
+            case SyncReply():
                 return f"assigned {_in_parts(body.assignment) or 'nothing'}"
-            case Left():
+            case LeaveReply():
                 return ", ".join(code.name for _, _, code in body.members)
-            case Committed():
+            case CommitReply():
                 return ", ".join(code.name for code in body.codes)
-            case Fetched():
+            case FetchOffsetsReply():
                 return _fetched(body)
-            case Listed():
+            case ListReply():
                 rows = sorted(body.groups)
                 said = [f"{row.group_id} {row.state} {row.group_type}" for row in rows]
                 return ", ".join(said) or "no groups"
-            case ConsumerBeaten():
+            case ConsumerHeartbeatReply():
                 return self._beaten(who, body)
             case _:
                 return "ok"
 
-    def _joined(self, who: str, body: Joined) -> str:
+    def _joined(self, who: str, body: JoinReply) -> str:
         self.ids[who] = body.member_id
         if body.generation < 0:
             return f"{body.code.name} {body.member_id}"
@@ -340,7 +340,7 @@ class Desk:
             said += " members=" + ",".join(member.member_id for member in body.members)
         return said + (" skip" if body.skip_assignment else "") + f" protocol={body.protocol}"
 
-    def _beaten(self, who: str, body: ConsumerBeaten) -> str:
+    def _beaten(self, who: str, body: ConsumerHeartbeatReply) -> str:
         self.ids[who] = who
         self.generations[who] = body.member_epoch
         said = f"epoch={body.member_epoch}"
@@ -390,7 +390,7 @@ def _in_parts(packed: bytes) -> str:
     return ",".join(f"{topic}-{p}" for topic, partitions in parts.items() for p in partitions)
 
 
-def _fetched(body: Fetched) -> str:
+def _fetched(body: FetchOffsetsReply) -> str:
     rows = [
         f"{row.topic}-{row.partition}={row.offset}"
         + (f" {row.code.name}" if row.code else "")

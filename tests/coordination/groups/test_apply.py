@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.coordination.groups.apply import apply_event
 from penstock.coordination.groups.codec_consumer import MemberState, StoredCurrent
-from penstock.coordination.groups.events import CurrentSet, GroupEpochSet
+from penstock.coordination.groups.events import CurrentAssignmentSet, GroupEpochSet
 from penstock.coordination.groups.state import ConsumerGroup, GroupsState
 
 TOPIC_ID = UUID(int=1)
@@ -44,7 +44,7 @@ def test_a_partition_is_its_last_takers_until_that_one_gives_it_up(
     assert isinstance(group, ConsumerGroup)
     takers: dict[int, str] = {}
     for member_id, now in changes:
-        apply_event(state, CurrentSet("g", member_id, now))
+        apply_event(state, CurrentAssignmentSet("g", member_id, now))
         held: set[int] = set()
         if now is not None:
             held = {*now.assigned[TOPIC_ID], *now.pending_revocation[TOPIC_ID]}

@@ -15,7 +15,7 @@ from penstock.coordination.groups import codec_consumer as consumer
 from penstock.coordination.groups.codec import read_events
 from penstock.coordination.groups.codec_classic import StoredGroup, StoredMember
 from penstock.coordination.groups.codec_consumer import (
-    ClassicMember848,
+    ClassicMemberMetadata,
     MemberState,
     StoredCurrent,
     StoredRegex,
@@ -140,7 +140,7 @@ def test_a_consumer_group_epoch_is_written_as_kafka_writes_it() -> None:
                 None,
                 5,
                 None,
-                ClassicMember848(45, (("range", b"\x09"),)),
+                ClassicMemberMetadata(45, (("range", b"\x09"),)),
             ),
             "00000269000263032f68020261010000000500010010010000002d020672616e676502090000",
         ),

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.coordination.groups import GroupMachine, GroupSettings
 from penstock.coordination.groups.codec import NO_TOPIC_ID, read_events, write_offset_key
-from penstock.coordination.groups.commands import CommitOffsets, Committed, OffsetToCommit
+from penstock.coordination.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from penstock.coordination.groups.consumer_draft import waiting_interval_ms
 from penstock.coordination.groups.state import GroupsState
 from penstock.errors import ErrorCode
@@ -48,7 +48,7 @@ def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
     )
     command = CommitOffsets(CallerId(1), "g", -1, "", None, offsets)
     outcome = machine.decide(GroupsState(), command, Moment(Millis(1), Millis(1)))
-    assert outcome.replies[0].body == Committed(
+    assert outcome.replies[0].body == CommitReply(
         (ErrorCode.none, ErrorCode.offset_metadata_too_large)
     )
     assert len(outcome.events) == 1

@@ -11,19 +11,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.coordination.groups.commands import (
-    Beat,
     Command,
     CommitOffsets,
-    Committed,
-    ConsumerBeat,
-    ConsumerBeaten,
+    CommitReply,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
     Done,
+    Heartbeat,
     Join,
-    Joined,
+    JoinReply,
     Leave,
     OffsetToCommit,
     Sync,
-    Synced,
+    SyncReply,
 )
 from penstock.coordination.groups.state import ClassicGroup, ConsumerGroup
 from penstock.coordination.groups.subscriptions import (
@@ -92,7 +92,7 @@ class Client(ABC):
         member_id, instance_id = self.member_id, self.instance_id
 
         def on_answer(body: object) -> None:
-            if isinstance(body, Committed) and body.codes == (ErrorCode.none,):
+            if isinstance(body, CommitReply) and body.codes == (ErrorCode.none,):
                 self._check_may_commit(member_id, generation, partition)
                 self.coordinator.committed[partition] = offset
 
@@ -167,7 +167,7 @@ class ClassicClient(Client):
         self.phase = "waiting"
 
         def hear(body: object) -> None:
-            if isinstance(body, Joined):
+            if isinstance(body, JoinReply):
                 self.world.on_joined(body)
             if self.is_alive:
                 on_answer(body)
@@ -207,7 +207,7 @@ class ClassicClient(Client):
         if isinstance(body, Refused):
             self._on_refused(body)
             return
-        assert isinstance(body, Joined)
+        assert isinstance(body, JoinReply)
         self.member_id = body.member_id
         if body.code is ErrorCode.none:
             self.generation, self.phase = body.generation, "sync"
@@ -269,7 +269,7 @@ class ClassicClient(Client):
         if isinstance(body, Refused):
             self._on_refused(body)
             return
-        assert isinstance(body, Synced)
+        assert isinstance(body, SyncReply)
         assigned = frozenset(read_embedded_assignment(body.assignment).get(TOPIC, ()))
         self.phase = "join" if self.is_cooperative and self.owned - assigned else "live"
         self.owned = assigned
@@ -277,7 +277,9 @@ class ClassicClient(Client):
 
     def _beat(self) -> None:
         self._ask(
-            lambda caller: Beat(caller, GROUP, self.generation, self.member_id, self.instance_id),
+            lambda caller: Heartbeat(
+                caller, GROUP, self.generation, self.member_id, self.instance_id
+            ),
             self._on_beaten,
         )
 
@@ -295,13 +297,13 @@ class ClassicClient(Client):
         self.is_alive = False
 
     def pretend(self) -> None:
-        """Beat or sync with a generation that is not the member's."""
+        """Heartbeat or sync with a generation that is not the member's."""
         wrong = self._wrong_generation()
 
         def on_answer(body: object) -> None:
-            assert not isinstance(body, Done | Synced), f"heard at generation {wrong}"
+            assert not isinstance(body, Done | SyncReply), f"heard at generation {wrong}"
 
-        command: Callable[[CallerId], Command] = lambda caller: Beat(  # noqa: E731  # typed here
+        command: Callable[[CallerId], Command] = lambda caller: Heartbeat(  # noqa: E731  # typed here
             caller, GROUP, wrong, self.member_id, self.instance_id
         )
         if self.random.random() < 0.5:
@@ -341,8 +343,8 @@ class ConsumerClient(Client):
 
     def _command(
         self, caller: CallerId, epoch: int, owned: frozenset[int], is_full: bool
-    ) -> ConsumerBeat:
-        return ConsumerBeat(
+    ) -> ConsumerHeartbeat:
+        return ConsumerHeartbeat(
             caller,
             GROUP,
             self.member_id,
@@ -369,7 +371,7 @@ class ConsumerClient(Client):
                 self.generation, self.owned, self.told = 0, NOTHING, NOTHING
             self.is_fresh = True
             return
-        assert isinstance(body, ConsumerBeaten)
+        assert isinstance(body, ConsumerHeartbeatReply)
         self.is_fresh = False
         self.generation = body.member_epoch
         if body.assignment is not None:
@@ -387,7 +389,7 @@ class ConsumerClient(Client):
         self.is_alive = False
 
     def pretend(self) -> None:
-        """Beat with an epoch that is not the member's."""
+        """Heartbeat with an epoch that is not the member's."""
         wrong = self._wrong_generation()
 
         def on_answer(body: object) -> None:

@@ -8,7 +8,7 @@ and does not is out in time; a generation is made of those who joined it.
 from random import Random
 from typing import Final
 
-from penstock.coordination.groups.commands import Joined
+from penstock.coordination.groups.commands import JoinReply
 from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup
 from tests.support.group_simulation.clients import ClassicClient, Client, ConsumerClient
 from tests.support.group_simulation.coordinator import (
@@ -73,7 +73,7 @@ class World:
         self._clock += 1
         self._joins[member_id] = self._clock
 
-    def on_joined(self, body: Joined) -> None:
+    def on_joined(self, body: JoinReply) -> None:
         """A classic generation has begun: all of its dynamic members must have asked for it."""
         group = self.coordinator.group
         if body.generation < 0 or not isinstance(group, ClassicGroup):

@@ -9,14 +9,14 @@ from uuid import uuid4
 from penstock.broker.handler import Answer, Answered, Context, Handler
 from penstock.broker.handlers.replies import respond, when_all, when_decided
 from penstock.coordination.groups.commands import (
-    Beat,
     DeleteGroup,
     DescribeGroup,
+    Heartbeat,
     Join,
-    Joined,
+    JoinReply,
     Leave,
-    Left,
-    Listed,
+    LeaveReply,
+    ListReply,
     Sync,
 )
 from penstock.coordination.groups.state import ClassicGroup, ClassicState
@@ -58,14 +58,14 @@ def join_group(context: Context, request: Any) -> Answer:
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=instance_id,
-        minted_id=f"{instance_id or client_id}-{uuid4()}",
+        new_member_id=f"{instance_id or client_id}-{uuid4()}",
         client_id=client_id,
         client_host=f"/{context.host}",
         session_timeout_ms=session_timeout // _MILLISECOND,
         rebalance_timeout_ms=getattr(request, "rebalance_timeout", session_timeout) // _MILLISECOND,
         protocol_type=request.protocol_type,
         protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
-        needs_known_id=version >= _KNOWN_ID_FROM,
+        requires_member_id=version >= _KNOWN_ID_FROM,
         can_skip_assignment=version >= _SKIP_FROM,
         topics=context.broker.groups.catalogue(),
     )
@@ -78,9 +78,9 @@ def join_group(context: Context, request: Any) -> Answer:
 _NOBODY: Any = None  # replaced by the caller when the command is submitted
 
 
-def _joined(context: Context, request: Any, result: Joined | Refused) -> bytes:
+def _joined(context: Context, request: Any, result: JoinReply | Refused) -> bytes:
     if isinstance(result, Refused):
-        result = Joined(result.code, request.member_id)
+        result = JoinReply(result.code, request.member_id)
     members = [MemberAnswer(*member) for member in result.members]
     joined = JoinAnswer(*result[:-1], members)
     return pack_join_group(context.api_version, joined, throttle_ms=context.throttle_ms)
@@ -124,7 +124,7 @@ def heartbeat(context: Context, request: Any) -> Answer:
     """A member is alive."""
     decided = context.broker.groups.submit(
         request.group_id,
-        lambda caller: Beat(
+        lambda caller: Heartbeat(
             caller,
             request.group_id,
             request.generation_id,
@@ -150,7 +150,7 @@ def leave_group(context: Context, request: Any) -> Answer:
         request.group_id, lambda caller: Leave(caller, request.group_id, members)
     )
 
-    def answer(result: Left | Refused) -> Answered:
+    def answer(result: LeaveReply | Refused) -> Answered:
         if isinstance(result, Refused):
             return respond(context, error_code=result.code)
         if not is_batch:
@@ -241,7 +241,7 @@ def list_groups(context: Context, request: Any) -> Answer:
                 "group_type": row.group_type,
             }
             for listed in results
-            if isinstance(listed, Listed)
+            if isinstance(listed, ListReply)
             for row in listed.groups
             if (not states or row.state.lower() in states)
             and (not types or row.group_type in types)

@@ -11,7 +11,11 @@ from penstock.broker.handler import Answer, Answered, Context, Handler
 from penstock.broker.handlers.classic_groups import ALL_OPERATIONS, NOT_ASKED
 from penstock.broker.handlers.replies import respond, when_all, when_decided
 from penstock.coordination.groups.codec_consumer import Assignment
-from penstock.coordination.groups.commands import ConsumerBeat, ConsumerBeaten, DescribeGroup
+from penstock.coordination.groups.commands import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    DescribeGroup,
+)
 from penstock.coordination.groups.consumer_draft import chosen_assignor
 from penstock.coordination.groups.state import ConsumerGroup, ConsumerMember, free_of
 from penstock.errors import ErrorCode, Refused
@@ -35,7 +39,7 @@ def consumer_group_heartbeat(context: Context, request: Any) -> Answer:
     rules = groups.config_of(request.group_id)
     decided = groups.submit(
         request.group_id,
-        lambda caller: ConsumerBeat(
+        lambda caller: ConsumerHeartbeat(
             caller,
             request.group_id,
             member_id,
@@ -63,7 +67,7 @@ def _owned(topics: Any) -> dict[UUID, tuple[int, ...]] | None:
     return {topic.topic_id: tuple(topic.partitions) for topic in topics if topic.partitions}
 
 
-def _beaten(context: Context, result: ConsumerBeaten | Refused) -> Answered:
+def _beaten(context: Context, result: ConsumerHeartbeatReply | Refused) -> Answered:
     if isinstance(result, Refused):
         packed = pack_consumer_group_heartbeat(
             member_id=None,

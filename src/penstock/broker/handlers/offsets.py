@@ -1,4 +1,4 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and commits inside transactions."""
+"""CommitReply offsets: OffsetCommit, OffsetFetch, OffsetDelete, and commits inside transactions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from penstock.broker.handlers.replies import respond, when_all, when_decided
 from penstock.coordination.groups.codec import NO_TOPIC_ID
 from penstock.coordination.groups.commands import (
     CommitOffsets,
-    Committed,
+    CommitReply,
     DeleteOffsets,
-    Fetched,
     FetchOffsets,
+    FetchOffsetsReply,
     OffsetToCommit,
 )
 from penstock.errors import ErrorCode, Refused
@@ -108,7 +108,7 @@ def _offsets_of(topics: Sequence[_Topic]) -> tuple[OffsetToCommit, ...]:
 
 
 def _results_of(
-    topics: Sequence[_Topic], result: Committed | Refused
+    topics: Sequence[_Topic], result: CommitReply | Refused
 ) -> list[tuple[TopicKey, list[tuple[int, ErrorCode]]]]:
     """Partition and error code of each commit, by topic as the request named it."""
     codes = repeat(result.code) if isinstance(result, Refused) else iter(result.codes)
@@ -144,7 +144,9 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer:
     return when_decided(decided, partial(_commit_response, topics))
 
 
-def _commit_response(topics: Sequence[_Topic], result: Committed | Refused) -> OffsetCommitResponse:
+def _commit_response(
+    topics: Sequence[_Topic], result: CommitReply | Refused
+) -> OffsetCommitResponse:
     rows = [CommitTopicResult(*row) for row in _results_of(topics, result)]
     return OffsetCommitResponse(rows)
 
@@ -178,7 +180,7 @@ def _named_topics(topics: Iterable[Any]) -> list[CommitTopic]:
     return [CommitTopic(topic.name, committed_partitions(topic)) for topic in topics]
 
 
-def _rows(topics: Sequence[_Topic], result: Committed | Refused) -> list[dict[str, Any]]:
+def _rows(topics: Sequence[_Topic], result: CommitReply | Refused) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
@@ -287,7 +289,9 @@ def _fetch(context: Context, group: _AskedGroup, *, require_stable: bool) -> obj
     )
 
 
-def _fetched_group(context: Context, group: _AskedGroup, result: Fetched | Refused) -> FetchedGroup:
+def _fetched_group(
+    context: Context, group: _AskedGroup, result: FetchOffsetsReply | Refused
+) -> FetchedGroup:
     if isinstance(result, Refused):
         if context.api_version >= _GROUP_ERROR_FROM:
             return FetchedGroup(group.group_id, (), result.code)

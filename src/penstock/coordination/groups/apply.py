@@ -11,21 +11,21 @@ from penstock.coordination.groups.codec import read_offset_key
 from penstock.coordination.groups.codec_classic import StoredGroup
 from penstock.coordination.groups.codec_consumer import StoredCurrent
 from penstock.coordination.groups.events import (
-    Awake,
-    ClassicGroupHeld,
+    ClassicGroupReplaced,
     ClassicGroupSet,
-    CurrentSet,
+    CurrentAssignmentSet,
     Event,
     GroupEpochSet,
     OffsetSet,
     PendingOffsetSet,
     RegexSet,
+    SessionsStarted,
     SubscriptionSet,
+    TargetAssignmentSet,
     TargetEpochSet,
-    TargetSet,
     TimersAdvanced,
     TimerSet,
-    TopicsSeen,
+    TopicsChecked,
     TransactionEnded,
 )
 from penstock.coordination.groups.state import (
@@ -142,7 +142,7 @@ def restore_classic(group_id: str, stored: StoredGroup) -> ClassicGroup:
     return group
 
 
-def _apply_held(state: GroupsState, note: ClassicGroupHeld) -> None:
+def _apply_held(state: GroupsState, note: ClassicGroupReplaced) -> None:
     if note.group is not None:
         state.groups[note.group_id] = note.group
     else:
@@ -203,14 +203,14 @@ def _apply_target_epoch(state: GroupsState, event: TargetEpochSet) -> None:
         group.target_epoch = 0
 
 
-def _apply_target(state: GroupsState, event: TargetSet) -> None:
+def _apply_target(state: GroupsState, event: TargetAssignmentSet) -> None:
     if event.assignment is not None:
         _consumer_group(state, event.group_id).targets[event.member_id] = event.assignment
     elif (group := _known_group(state, event.group_id)) is not None:
         group.targets.pop(event.member_id, None)
 
 
-def _apply_current(state: GroupsState, event: CurrentSet) -> None:
+def _apply_current(state: GroupsState, event: CurrentAssignmentSet) -> None:
     if event.current is not None:
         change_current(_consumer_group(state, event.group_id), event.member_id, event.current)
     elif (group := _known_group(state, event.group_id)) is not None:
@@ -249,7 +249,7 @@ def _apply_regex(state: GroupsState, event: RegexSet) -> None:
         group.regexes.pop(event.regex, None)
 
 
-def _apply_topics_seen(state: GroupsState, note: TopicsSeen) -> None:
+def _apply_topics_seen(state: GroupsState, note: TopicsChecked) -> None:
     if (group := _known_group(state, note.group_id)) is not None:
         group.topics = note.topics
 
@@ -265,8 +265,8 @@ def _apply_time(state: GroupsState, note: TimersAdvanced) -> None:
     state.timers.advance(note.now)
 
 
-def _apply_awake(state: GroupsState, note: Awake) -> None:
-    state.is_awake = True
+def _apply_awake(state: GroupsState, note: SessionsStarted) -> None:
+    state.has_started_sessions = True
     state.replayed.clear()
 
 
@@ -275,15 +275,15 @@ _APPLY: Final[dict[type, Callable[[GroupsState, Any], None]]] = {
     PendingOffsetSet: _apply_pending,
     TransactionEnded: _apply_transaction_end,
     ClassicGroupSet: _apply_classic,
-    ClassicGroupHeld: _apply_held,
+    ClassicGroupReplaced: _apply_held,
     GroupEpochSet: _apply_group_epoch,
     SubscriptionSet: _apply_subscription,
     TargetEpochSet: _apply_target_epoch,
-    TargetSet: _apply_target,
-    CurrentSet: _apply_current,
+    TargetAssignmentSet: _apply_target,
+    CurrentAssignmentSet: _apply_current,
     RegexSet: _apply_regex,
-    TopicsSeen: _apply_topics_seen,
+    TopicsChecked: _apply_topics_seen,
     TimerSet: _apply_timer,
     TimersAdvanced: _apply_time,
-    Awake: _apply_awake,
+    SessionsStarted: _apply_awake,
 }

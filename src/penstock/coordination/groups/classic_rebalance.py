@@ -7,9 +7,9 @@ Works on a draft: a copy of the group with all that must follow, which `outcome`
 from collections import Counter
 from typing import Final
 
-from penstock.coordination.groups.commands import Joined, JoinedMember, Synced
+from penstock.coordination.groups.commands import JoinedMember, JoinReply, SyncReply
 from penstock.coordination.groups.events import (
-    ClassicGroupHeld,
+    ClassicGroupReplaced,
     ClassicGroupSet,
     Event,
     TimerSet,
@@ -36,7 +36,7 @@ SYNC: Final = "sync"  # the time members have to ask for their assignment
 NEW_MEMBER_MS: Final = 300_000  # one that waits for its first generation is kept so long
 
 
-class Draft:
+class ClassicDraft:
     """A classic group being changed, and all that follows from the change."""
 
     __slots__ = ("first", "group", "is_stored", "now", "replies", "settings", "timers")
@@ -56,7 +56,7 @@ class Draft:
         events = tuple(self.first)
         if self.is_stored:
             events += (ClassicGroupSet(group.group_id, group.stored()),)
-        notes: list[Event] = [*leading, ClassicGroupHeld(group.group_id, group)]
+        notes: list[Event] = [*leading, ClassicGroupReplaced(group.group_id, group)]
         notes += [TimerSet(key, at) for key, at in self.timers.items()]
         return Outcome(events=events, notes=tuple(notes), replies=tuple(self.replies))
 
@@ -83,7 +83,7 @@ class Draft:
 # Members
 
 
-def add_member(draft: Draft, member: ClassicMember) -> None:
+def add_member(draft: ClassicDraft, member: ClassicMember) -> None:
     """A member joins for the first time."""
     group = draft.group
     group.members[member.member_id] = member
@@ -97,14 +97,14 @@ def add_member(draft: Draft, member: ClassicMember) -> None:
         group.joined_lately = True
 
 
-def drop_pending(draft: Draft, member_id: str) -> None:
+def drop_pending(draft: ClassicDraft, member_id: str) -> None:
     """The id that was given out is used, or given up."""
     if member_id in draft.group.pending:
         draft.group.pending -= {member_id}
         draft.set_timer(PENDING, member_id, None)
 
 
-def remove_member(draft: Draft, member_id: str, code: ErrorCode) -> None:
+def remove_member(draft: ClassicDraft, member_id: str, code: ErrorCode) -> None:
     """A member leaves or is put out; if it waits it is told why."""
     group = draft.group
     member = group.members.pop(member_id)
@@ -117,7 +117,7 @@ def remove_member(draft: Draft, member_id: str, code: ErrorCode) -> None:
     refuse_waiting(draft, member, code)
 
 
-def refuse_waiting(draft: Draft, member: ClassicMember, code: ErrorCode) -> None:
+def refuse_waiting(draft: ClassicDraft, member: ClassicMember, code: ErrorCode) -> None:
     """Tell a member that waits that it waits in vain."""
     refusal = Refused(code, "the member was removed from its group while it waited")
     draft.reply(member.joining, refusal)
@@ -127,7 +127,7 @@ def refuse_waiting(draft: Draft, member: ClassicMember, code: ErrorCode) -> None
 # The rebalance
 
 
-def prepare_rebalance(draft: Draft) -> None:
+def prepare_rebalance(draft: ClassicDraft) -> None:
     """Everybody must join again; those who wait for an assignment are told so."""
     group = draft.group
     for member in tuple(group.members.values()):
@@ -156,13 +156,13 @@ def rebalance_timeout_ms(group: ClassicGroup) -> int:
     return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
 
 
-def rebalance_if_settled(draft: Draft) -> None:
+def rebalance_if_settled(draft: ClassicDraft) -> None:
     """Start a rebalance unless one is under way, which takes the change in by itself."""
     if draft.group.state is not ClassicState.PREPARING:
         prepare_rebalance(draft)
 
 
-def complete_join_if_all_came(draft: Draft) -> None:
+def complete_join_if_all_came(draft: ClassicDraft) -> None:
     """The join ends when every known member waits for it, except during the initial delay."""
     group = draft.group
     if group.is_delayed or group.state is not ClassicState.PREPARING or group.pending:
@@ -171,7 +171,7 @@ def complete_join_if_all_came(draft: Draft) -> None:
         complete_join(draft)
 
 
-def complete_join(draft: Draft) -> None:
+def complete_join(draft: ClassicDraft) -> None:
     """Whoever has not joined by now is out, unless static; the rest are the next generation."""
     group = draft.group
     for member in tuple(group.members.values()):
@@ -202,7 +202,7 @@ def complete_join(draft: Draft) -> None:
         draft.renew_session(member)
 
 
-def empty_group(draft: Draft) -> None:
+def empty_group(draft: ClassicDraft) -> None:
     """Nobody is left: the record says so, and expiry counts from here."""
     group = draft.group
     group.protocol = None
@@ -236,10 +236,10 @@ def _topics_of(group: ClassicGroup) -> frozenset[str] | None:
     return subscribed_topics(m.metadata(group.protocol) for m in group.members.values())
 
 
-def joined_answer(group: ClassicGroup, member: ClassicMember) -> Joined:
+def joined_answer(group: ClassicGroup, member: ClassicMember) -> JoinReply:
     """What a member is told at the end of a join; the leader learns who is there."""
     is_leader = member.member_id == group.leader
-    return Joined(
+    return JoinReply(
         ErrorCode.none,
         member.member_id,
         group.generation,
@@ -258,7 +258,7 @@ def members_for_leader(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def spread_assignment(draft: Draft) -> None:
+def spread_assignment(draft: ClassicDraft) -> None:
     """The leader has decided: the group is stable and everybody who waits is told its part."""
     group = draft.group
     draft.move(ClassicState.STABLE)
@@ -270,15 +270,15 @@ def spread_assignment(draft: Draft) -> None:
             draft.renew_session(member)
 
 
-def synced_answer(group: ClassicGroup, member: ClassicMember) -> Synced:
+def synced_answer(group: ClassicGroup, member: ClassicMember) -> SyncReply:
     """A member's own part."""
-    return Synced(group.protocol_type, group.protocol, member.assignment)
+    return SyncReply(group.protocol_type, group.protocol, member.assignment)
 
 
 # Time
 
 
-def on_initial_delay(draft: Draft, join_by: Millis | None) -> None:
+def on_initial_delay(draft: ClassicDraft, join_by: Millis | None) -> None:
     """The first delay is over; while new members keep coming it starts again, up to a limit."""
     group = draft.group
     if group.state is not ClassicState.PREPARING:
@@ -292,7 +292,7 @@ def on_initial_delay(draft: Draft, join_by: Millis | None) -> None:
     complete_join(draft)
 
 
-def on_join_timeout(draft: Draft) -> None:
+def on_join_timeout(draft: ClassicDraft) -> None:
     """Those who have not joined are out."""
     if draft.group.state is ClassicState.PREPARING:
         for member_id in draft.group.pending:
@@ -301,7 +301,7 @@ def on_join_timeout(draft: Draft) -> None:
         complete_join(draft)
 
 
-def on_sync_timeout(draft: Draft) -> None:
+def on_sync_timeout(draft: ClassicDraft) -> None:
     """Those who have not asked for their assignment are out, and the rest rebalance."""
     group = draft.group
     if group.state not in (ClassicState.COMPLETING, ClassicState.STABLE) or not group.unsynced:
@@ -311,7 +311,7 @@ def on_sync_timeout(draft: Draft) -> None:
     prepare_rebalance(draft)
 
 
-def on_session_end(draft: Draft, member_id: str) -> None:
+def on_session_end(draft: ClassicDraft, member_id: str) -> None:
     """A member was not heard of for too long. One that waits for an answer is known to be there."""
     member = draft.group.members.get(member_id)
     if member is None:
@@ -323,7 +323,7 @@ def on_session_end(draft: Draft, member_id: str) -> None:
     rebalance_after_loss(draft)
 
 
-def rebalance_after_loss(draft: Draft) -> None:
+def rebalance_after_loss(draft: ClassicDraft) -> None:
     """Somebody is gone: start over, or go on without."""
     if draft.group.state is ClassicState.PREPARING:
         complete_join_if_all_came(draft)

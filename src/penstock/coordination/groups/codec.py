@@ -26,15 +26,15 @@ from penstock.coordination.groups.codec_classic import (
 )
 from penstock.coordination.groups.events import (
     ClassicGroupSet,
-    CurrentSet,
+    CurrentAssignmentSet,
     Event,
     GroupEpochSet,
     OffsetSet,
     PendingOffsetSet,
     RegexSet,
     SubscriptionSet,
+    TargetAssignmentSet,
     TargetEpochSet,
-    TargetSet,
 )
 from penstock.coordination.groups.fields import FieldReader, write_compact_bytes
 from penstock.errors import Malformed
@@ -181,13 +181,13 @@ def _write_target_epoch(event: TargetEpochSet) -> JournalRecord:
     return JournalRecord(write_group_key(consumer.TARGET_EPOCH_KEY, event.group_id), value)
 
 
-def _write_target(event: TargetSet) -> JournalRecord:
+def _write_target(event: TargetAssignmentSet) -> JournalRecord:
     value = None if event.assignment is None else consumer.write_target(event.assignment)
     key = write_member_key(consumer.TARGET_KEY, event.group_id, event.member_id)
     return JournalRecord(key, value)
 
 
-def _write_current(event: CurrentSet) -> JournalRecord:
+def _write_current(event: CurrentAssignmentSet) -> JournalRecord:
     value = None if event.current is None else consumer.write_current(event.current)
     key = write_member_key(consumer.CURRENT_KEY, event.group_id, event.member_id)
     return JournalRecord(key, value)
@@ -206,8 +206,8 @@ _WRITERS: Final[dict[type, Callable[[Any], JournalRecord]]] = {
     GroupEpochSet: _write_group_epoch,
     SubscriptionSet: _write_subscription,
     TargetEpochSet: _write_target_epoch,
-    TargetSet: _write_target,
-    CurrentSet: _write_current,
+    TargetAssignmentSet: _write_target,
+    CurrentAssignmentSet: _write_current,
     RegexSet: _write_regex,
 }
 
@@ -252,12 +252,12 @@ def _read_target_epoch(key: FieldReader, value: bytes | None) -> Event:
 
 def _read_target(key: FieldReader, value: bytes | None) -> Event:
     assignment = None if value is None else consumer.read_target(value)
-    return TargetSet(key.string(), key.string(), assignment)
+    return TargetAssignmentSet(key.string(), key.string(), assignment)
 
 
 def _read_current(key: FieldReader, value: bytes | None) -> Event:
     current = None if value is None else consumer.read_current(value)
-    return CurrentSet(key.string(), key.string(), current)
+    return CurrentAssignmentSet(key.string(), key.string(), current)
 
 
 def _read_regex(key: FieldReader, value: bytes | None) -> Event:

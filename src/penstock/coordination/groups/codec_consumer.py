@@ -52,7 +52,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2  # waits for others to give back what it shall get
 
 
-class ClassicMember848(NamedTuple):
+class ClassicMemberMetadata(NamedTuple):
     """What a member that still speaks the classic protocol brought along."""
 
     session_timeout_ms: int
@@ -70,7 +70,7 @@ class StoredSubscription(NamedTuple):
     topic_regex: str | None
     rebalance_timeout_ms: int
     server_assignor: str | None
-    classic: ClassicMember848 | None
+    classic: ClassicMemberMetadata | None
 
 
 class StoredCurrent(NamedTuple):
@@ -122,7 +122,7 @@ def write_subscription(member: StoredSubscription) -> bytes:
     )
 
 
-def _write_classic(classic: ClassicMember848 | None) -> bytes:
+def _write_classic(classic: ClassicMemberMetadata | None) -> bytes:
     """A nullable structure inside a tagged field starts with a byte that says it is there."""
     if classic is None:
         return b"\x00"
@@ -151,7 +151,7 @@ def read_subscription(value: bytes) -> StoredSubscription:
     )
 
 
-def _read_classic(packed: bytes | None) -> ClassicMember848 | None:
+def _read_classic(packed: bytes | None) -> ClassicMemberMetadata | None:
     if not packed or packed[0] != 1:
         return None
     fields = FieldReader(packed, 1)
@@ -161,7 +161,7 @@ def _read_classic(packed: bytes | None) -> ClassicMember848 | None:
         fields.tags()
         return named
 
-    return ClassicMember848(fields.int32(), fields.compact_array(protocol))
+    return ClassicMemberMetadata(fields.int32(), fields.compact_array(protocol))
 
 
 def write_target_epoch(epoch: int, assigned_at: int) -> bytes:

@@ -1,6 +1,6 @@
 """What a coordinator is asked, and what it answers. A refusal is a `Refused` instead of an answer.
 
-The shell mints what must be random (`minted_id`) and hands in the topics as it knows them.
+The shell mints what must be random (`new_member_id`) and hands in the topics as it knows them.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ class Join(NamedTuple):
     group_id: str
     member_id: str
     instance_id: str | None
-    minted_id: str  # the member id to give to one that brings none
+    new_member_id: str  # the member id to give to one that brings none
     client_id: str
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    needs_known_id: bool  # version 4+: the first join only fetches an id
+    requires_member_id: bool  # version 4+: the first join only fetches an id
     can_skip_assignment: bool  # version 9+
     topics: TopicCatalogue = NO_TOPICS
 
@@ -40,7 +40,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-class Joined(NamedTuple):
+class JoinReply(NamedTuple):
     """The answer to a join."""
 
     code: ErrorCode
@@ -67,7 +67,7 @@ class Sync(NamedTuple):
     topics: TopicCatalogue = NO_TOPICS
 
 
-class Synced(NamedTuple):
+class SyncReply(NamedTuple):
     """The answer to a sync."""
 
     protocol_type: str | None
@@ -75,7 +75,7 @@ class Synced(NamedTuple):
     assignment: bytes
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """A member of a classic group is alive."""
 
     caller: CallerId
@@ -93,13 +93,13 @@ class Leave(NamedTuple):
     members: tuple[tuple[str, str | None], ...]
 
 
-class Left(NamedTuple):
+class LeaveReply(NamedTuple):
     """The answer to a leave: a code for each."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...]
 
 
-class ConsumerBeat(NamedTuple):
+class ConsumerHeartbeat(NamedTuple):
     """A member of a consumer-protocol group joins, lives, changes or leaves. None: unchanged."""
 
     caller: CallerId
@@ -120,7 +120,7 @@ class ConsumerBeat(NamedTuple):
     heartbeat_interval_ms: int = 5_000  # the group's setting
 
 
-class ConsumerBeaten(NamedTuple):
+class ConsumerHeartbeatReply(NamedTuple):
     """The answer to a consumer-protocol heartbeat. No assignment: unchanged."""
 
     member_id: str
@@ -154,7 +154,7 @@ class CommitOffsets(NamedTuple):
     is_monotonic: bool = False  # the group's setting
 
 
-class Committed(NamedTuple):
+class CommitReply(NamedTuple):
     """The answer to a commit: a code for each offset, in the order they came."""
 
     codes: tuple[ErrorCode, ...]
@@ -182,7 +182,7 @@ class FetchedOffset(NamedTuple):
     code: ErrorCode
 
 
-class Fetched(NamedTuple):
+class FetchOffsetsReply(NamedTuple):
     """The answer to an offset fetch."""
 
     offsets: tuple[FetchedOffset, ...]
@@ -229,7 +229,7 @@ class ListedGroup(NamedTuple):
     group_type: str
 
 
-class Listed(NamedTuple):
+class ListReply(NamedTuple):
     """The answer to a list."""
 
     groups: tuple[ListedGroup, ...]
@@ -245,9 +245,9 @@ class DescribeGroup(NamedTuple):
 Command: TypeAlias = (
     Join
     | Sync
-    | Beat
+    | Heartbeat
     | Leave
-    | ConsumerBeat
+    | ConsumerHeartbeat
     | CommitOffsets
     | FetchOffsets
     | DeleteOffsets

@@ -18,21 +18,21 @@ from penstock.coordination.groups.codec_consumer import (
     StoredRegex,
     StoredSubscription,
 )
-from penstock.coordination.groups.commands import ConsumerBeat, ConsumerBeaten
+from penstock.coordination.groups.commands import ConsumerHeartbeat, ConsumerHeartbeatReply
 from penstock.coordination.groups.events import (
-    CurrentSet,
+    CurrentAssignmentSet,
     Event,
     GroupEpochSet,
     RegexSet,
     SubscriptionSet,
+    TargetAssignmentSet,
     TargetEpochSet,
-    TargetSet,
     TimerSet,
-    TopicsSeen,
+    TopicsChecked,
 )
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
-    LEFT_FOR_A_WHILE,
+    LEFT_TEMPORARILY,
     ConsumerGroup,
     ConsumerMember,
     GroupsState,
@@ -102,7 +102,7 @@ class ConsumerDraft:
         )
 
 
-def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerBeat) -> bool:
+def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat) -> bool:
     """Whether a heartbeat says nothing new to a group that has nothing new to say."""
     return (
         command.member_epoch == member.current.member_epoch == group.target_epoch == group.epoch
@@ -117,7 +117,7 @@ def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerBea
     )
 
 
-def beat_unchanged(command: ConsumerBeat, now: Moment) -> Outcome[Event]:
+def beat_unchanged(command: ConsumerHeartbeat, now: Moment) -> Outcome[Event]:
     """The common heartbeat."""
     key = TimerKey(SESSION, command.group_id, command.member_id)
     return Outcome(
@@ -125,7 +125,7 @@ def beat_unchanged(command: ConsumerBeat, now: Moment) -> Outcome[Event]:
         replies=(
             Reply(
                 command.caller,
-                ConsumerBeaten(
+                ConsumerHeartbeatReply(
                     command.member_id,
                     command.member_epoch,
                     command.heartbeat_interval_ms,
@@ -136,7 +136,9 @@ def beat_unchanged(command: ConsumerBeat, now: Moment) -> Outcome[Event]:
     )
 
 
-def subscription_of(command: ConsumerBeat, known: StoredSubscription | None) -> StoredSubscription:
+def subscription_of(
+    command: ConsumerHeartbeat, known: StoredSubscription | None
+) -> StoredSubscription:
     """What the member says now, over what it said before."""
     names, regex = command.topic_names, command.topic_regex
     assignor, rack_id = command.server_assignor, command.rack_id
@@ -180,7 +182,7 @@ def refresh_topics(draft: ConsumerDraft, topics: TopicCatalogue, *, is_due: bool
         return False
     _resolve_regexes(draft, topics, everything=is_new)
     if is_new:
-        draft.note(TopicsSeen(draft.group_id, topics))
+        draft.note(TopicsChecked(draft.group_id, topics))
     return metadata_hash(group, topics) != group.metadata_hash
 
 
@@ -232,7 +234,7 @@ def assign(draft: ConsumerDraft, topics: TopicCatalogue) -> None:
     targets = ASSIGNORS[chosen_assignor(group, draft.settings)](subscribers, counts)
     for member_id, target in targets.items():
         if target != group.targets.get(member_id):
-            draft.emit(TargetSet(draft.group_id, member_id, target))
+            draft.emit(TargetAssignmentSet(draft.group_id, member_id, target))
     draft.emit(TargetEpochSet(draft.group_id, group.epoch, draft.now.wall))
 
 
@@ -246,14 +248,14 @@ def chosen_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
     return max(sorted(votes), key=votes.__getitem__) if votes else settings.assignors[0]
 
 
-def advance_member(draft: ConsumerDraft, command: ConsumerBeat) -> ConsumerBeaten:
+def advance_member(draft: ConsumerDraft, command: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
     """Take the member a step towards its target, and tell it where it is."""
     before, current = advance(draft, command.member_id, command.owned)
     draft.set_timer(SESSION, command.member_id, command.session_timeout_ms)
     interval_ms = command.heartbeat_interval_ms
     if current.state is MemberState.UNRELEASED_PARTITIONS:
         interval_ms = min(interval_ms, waiting_interval_ms(len(draft.group.members)))
-    return ConsumerBeaten(
+    return ConsumerHeartbeatReply(
         command.member_id,
         current.member_epoch,
         interval_ms,
@@ -275,7 +277,7 @@ def advance(
     target = group.targets.get(member_id, {})
     current = reconcile(member_id, member.current, group.target_epoch, target, group.owners, owned)
     if current != member.current:
-        draft.emit(CurrentSet(draft.group_id, member_id, current))
+        draft.emit(CurrentAssignmentSet(draft.group_id, member_id, current))
         revokes = current.state is MemberState.UNREVOKED_PARTITIONS
         timeout_ms = member.subscription.rebalance_timeout_ms
         # A classic member has other deadlines: to join again, and to ask for its assignment.
@@ -284,7 +286,7 @@ def advance(
     return member.current, current
 
 
-def _must_tell(command: ConsumerBeat, before: StoredCurrent, current: StoredCurrent) -> bool:
+def _must_tell(command: ConsumerHeartbeat, before: StoredCurrent, current: StoredCurrent) -> bool:
     """A full request (the first, or one after an error) is answered in full."""
     is_full = command.rebalance_timeout_ms != -1 and command.owned is not None
     is_full = is_full and (command.topic_names is not None or command.topic_regex is not None)
@@ -298,8 +300,8 @@ def _must_tell(command: ConsumerBeat, before: StoredCurrent, current: StoredCurr
 def remove_members(draft: ConsumerDraft, member_ids: list[str]) -> None:
     """Members are gone: what they had is free, and the group must be assigned anew."""
     for member_id in member_ids:
-        draft.emit(CurrentSet(draft.group_id, member_id, None))
-        draft.emit(TargetSet(draft.group_id, member_id, None))
+        draft.emit(CurrentAssignmentSet(draft.group_id, member_id, None))
+        draft.emit(TargetAssignmentSet(draft.group_id, member_id, None))
         draft.emit(SubscriptionSet(draft.group_id, member_id, None))
         for kind in MEMBER_TIMERS:
             draft.set_timer(kind, member_id, None)
@@ -309,14 +311,14 @@ def remove_members(draft: ConsumerDraft, member_ids: list[str]) -> None:
     bump_epoch(draft, None)
 
 
-def leave_for_a_while(
+def leave_temporarily(
     draft: ConsumerDraft, member: ConsumerMember, session_timeout_ms: int
 ) -> None:
     """A static member will be back: it keeps what it has until its session ends."""
     left = member.current._replace(
-        member_epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, pending_revocation={}
+        member_epoch=LEFT_TEMPORARILY, state=MemberState.STABLE, pending_revocation={}
     )
-    draft.emit(CurrentSet(draft.group_id, member.member_id, left))
+    draft.emit(CurrentAssignmentSet(draft.group_id, member.member_id, left))
     draft.set_timer(REVOKE, member.member_id, None)
     draft.set_timer(SESSION, member.member_id, session_timeout_ms)
 
@@ -325,15 +327,15 @@ def succeed(draft: ConsumerDraft, old: ConsumerMember, member_id: str) -> None:
     """A static member is back under a new member id: it takes everything over, nothing moves."""
     target = draft.group.targets.get(old.member_id, {})
     for event in (
-        CurrentSet(draft.group_id, old.member_id, None),
-        TargetSet(draft.group_id, old.member_id, None),
+        CurrentAssignmentSet(draft.group_id, old.member_id, None),
+        TargetAssignmentSet(draft.group_id, old.member_id, None),
         SubscriptionSet(draft.group_id, old.member_id, None),
         SubscriptionSet(draft.group_id, member_id, old.subscription),
-        TargetSet(draft.group_id, member_id, target),
+        TargetAssignmentSet(draft.group_id, member_id, target),
     ):
         draft.emit(event)
     current = StoredCurrent(0, 0, MemberState.STABLE, old.current.assigned, {})
-    draft.emit(CurrentSet(draft.group_id, member_id, current))
+    draft.emit(CurrentAssignmentSet(draft.group_id, member_id, current))
     for kind in MEMBER_TIMERS:
         draft.set_timer(kind, old.member_id, None)
 
@@ -342,8 +344,8 @@ def consumer_tombstones(group: ConsumerGroup) -> list[Event]:
     """Every record of a group goes, in Kafka's order."""
     group_id = group.group_id
     return [
-        *(CurrentSet(group_id, member_id, None) for member_id in group.members),
-        *(TargetSet(group_id, member_id, None) for member_id in group.members),
+        *(CurrentAssignmentSet(group_id, member_id, None) for member_id in group.members),
+        *(TargetAssignmentSet(group_id, member_id, None) for member_id in group.members),
         TargetEpochSet(group_id, None),
         *(SubscriptionSet(group_id, member_id, None) for member_id in group.members),
         *(RegexSet(group_id, regex, None) for regex in group.regexes),

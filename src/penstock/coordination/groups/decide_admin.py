@@ -4,14 +4,14 @@ from penstock.coordination.groups.commands import (
     DeleteGroup,
     DescribeGroup,
     Done,
-    Listed,
     ListedGroup,
     ListGroups,
+    ListReply,
 )
 from penstock.coordination.groups.consumer_draft import consumer_tombstones
 from penstock.coordination.groups.decide_classic_join import check_group_id
 from penstock.coordination.groups.events import (
-    ClassicGroupHeld,
+    ClassicGroupReplaced,
     ClassicGroupSet,
     Event,
     OffsetSet,
@@ -30,7 +30,7 @@ from penstock.machine import Outcome, Reply
 def decide_list(state: GroupsState, command: ListGroups) -> Outcome[Event]:
     """A row for every group."""
     rows = tuple(_row(state, group_id) for group_id in state.group_ids())
-    return Outcome(replies=(Reply(command.caller, Listed(rows)),))
+    return Outcome(replies=(Reply(command.caller, ListReply(rows)),))
 
 
 def _row(state: GroupsState, group_id: str) -> ListedGroup:
@@ -74,7 +74,7 @@ def decide_delete_group(state: GroupsState, command: DeleteGroup) -> Outcome[Eve
     ]
     return Outcome(
         events=tuple(events),
-        notes=(ClassicGroupHeld(command.group_id, None),),
+        notes=(ClassicGroupReplaced(command.group_id, None),),
         replies=(Reply(command.caller, Done()),),
     )
 

@@ -6,19 +6,19 @@ says so; it gives partitions back by joining again without them.
 """
 
 from penstock.coordination.groups.codec_consumer import (
-    ClassicMember848,
+    ClassicMemberMetadata,
     MemberState,
     StoredSubscription,
 )
 from penstock.coordination.groups.commands import (
-    Beat,
     Done,
+    Heartbeat,
     Join,
-    Joined,
+    JoinReply,
     Leave,
-    Left,
+    LeaveReply,
     Sync,
-    Synced,
+    SyncReply,
 )
 from penstock.coordination.groups.consumer_draft import (
     FETCH,
@@ -65,21 +65,21 @@ from penstock.model import Millis, Moment
 # Joining
 
 
-def decide_classic_join(
+def decide_bridged_join(
     group: ConsumerGroup, command: Join, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Take a classic member in, or a step towards its target. Answered at once."""
     check_session_timeout(command.session_timeout_ms, settings)
     _check_may_join(group, command, settings)
     told = _embedded(command)
-    if not command.member_id and command.instance_id is None and command.needs_known_id:
-        body = Joined(ErrorCode.member_id_required, command.minted_id)
+    if not command.member_id and command.instance_id is None and command.requires_member_id:
+        body = JoinReply(ErrorCode.member_id_required, command.new_member_id)
         return Outcome(replies=(Reply(command.caller, body),))
     if any(told.owned.values()) and command.member_id not in group.members:
         # It was put out and has not heard of it: it must give up what others may have by now.
         raise unknown_member(command.group_id, command.member_id)
     draft = ConsumerDraft(group, settings, now)
-    member_id = command.member_id or command.minted_id
+    member_id = command.member_id or command.new_member_id
     replaced = _predecessor(group, command)
     if replaced is not None:
         succeed(draft, replaced, member_id)
@@ -165,7 +165,7 @@ def _subscription(
         None,
         command.rebalance_timeout_ms,
         None if before is None else before.server_assignor,
-        ClassicMember848(command.session_timeout_ms, command.protocols),
+        ClassicMemberMetadata(command.session_timeout_ms, command.protocols),
     )
 
 
@@ -182,14 +182,14 @@ def _downgrade_with(draft: ConsumerDraft, command: Join, member_id: str) -> Outc
     return downgrade(draft, (), Reply(command.caller, body), rebalances=rebalances)
 
 
-def _joined(member_id: str, epoch: int, protocol: str) -> Joined:
-    return Joined(ErrorCode.none, member_id, epoch, CONSUMER_PROTOCOL_TYPE, protocol)
+def _joined(member_id: str, epoch: int, protocol: str) -> JoinReply:
+    return JoinReply(ErrorCode.none, member_id, epoch, CONSUMER_PROTOCOL_TYPE, protocol)
 
 
 # Life after the join
 
 
-def decide_classic_sync(
+def decide_bridged_sync(
     state: GroupsState, group: ConsumerGroup, command: Sync, now: Moment
 ) -> Outcome[Event]:
     """What the member has, in the words of the classic protocol."""
@@ -211,7 +211,7 @@ def decide_classic_sync(
         TimerSet(TimerKey(FETCH, group.group_id, member.member_id), None),
         _renewed(group, member, classic, now),
     )
-    body = Synced(CONSUMER_PROTOCOL_TYPE, protocol, packed)
+    body = SyncReply(CONSUMER_PROTOCOL_TYPE, protocol, packed)
     return Outcome(notes=notes, replies=(Reply(command.caller, body),))
 
 
@@ -221,8 +221,8 @@ def _packed(member: ConsumerMember, topics: TopicCatalogue, version: int) -> byt
     )
 
 
-def decide_classic_beat(
-    state: GroupsState, group: ConsumerGroup, command: Beat, now: Moment
+def decide_bridged_heartbeat(
+    state: GroupsState, group: ConsumerGroup, command: Heartbeat, now: Moment
 ) -> Outcome[Event]:
     """A classic member is alive; it is told to join again when its assignment must change."""
     member = _known(group, command.member_id, command.instance_id)
@@ -269,7 +269,7 @@ def _told_to_rejoin(
 
 
 def _renewed(
-    group: ConsumerGroup, member: ConsumerMember, classic: ClassicMember848, now: Moment
+    group: ConsumerGroup, member: ConsumerMember, classic: ClassicMemberMetadata, now: Moment
 ) -> TimerSet:
     key = TimerKey(SESSION, group.group_id, member.member_id)
     return TimerSet(key, Millis(now.steady + classic.session_timeout_ms))
@@ -292,7 +292,7 @@ def _known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Con
     return member
 
 
-def _classic_at(member: ConsumerMember, generation: int) -> ClassicMember848:
+def _classic_at(member: ConsumerMember, generation: int) -> ClassicMemberMetadata:
     """What the member brought along, if it is classic and knows its epoch."""
     classic, epoch = member.subscription.classic, member.current.member_epoch
     if classic is None:
@@ -305,7 +305,7 @@ def _classic_at(member: ConsumerMember, generation: int) -> ClassicMember848:
 # Leaving
 
 
-def decide_classic_leave(
+def decide_bridged_leave(
     group: ConsumerGroup, command: Leave, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Members go: each is answered for itself. An administrator may name any, by static name."""
@@ -321,7 +321,7 @@ def decide_classic_leave(
             rows.append((member_id, instance_id, refusal.code))
         else:
             rows.append((member_id, instance_id, ErrorCode.none))
-    reply = Reply(command.caller, Left(tuple(rows)))
+    reply = Reply(command.caller, LeaveReply(tuple(rows)))
     if not gone:
         return Outcome(replies=(reply,))
     return remove_or_downgrade(group, list(gone), settings, now, reply)

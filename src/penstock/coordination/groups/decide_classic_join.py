@@ -3,7 +3,7 @@
 from penstock.coordination.groups.classic_rebalance import (
     PENDING,
     SESSION,
-    Draft,
+    ClassicDraft,
     add_member,
     choose_protocol,
     common_protocols,
@@ -14,7 +14,7 @@ from penstock.coordination.groups.classic_rebalance import (
     rebalance_if_settled,
     refuse_waiting,
 )
-from penstock.coordination.groups.commands import Join, Joined
+from penstock.coordination.groups.commands import Join, JoinReply
 from penstock.coordination.groups.consumer_draft import consumer_tombstones
 from penstock.coordination.groups.events import Event
 from penstock.coordination.groups.settings import GroupSettings
@@ -39,7 +39,7 @@ def decide_join(
     check_session_timeout(command.session_timeout_ms, settings)
     known = state.groups.get(command.group_id)
     group = _group_to_join(known, command)
-    draft = Draft(group, settings, now)
+    draft = ClassicDraft(group, settings, now)
     if isinstance(known, ConsumerGroup):
         # It is empty: it becomes a classic group and keeps its offsets.
         draft.first = consumer_tombstones(known)
@@ -125,16 +125,16 @@ def _member(command: Join, member_id: str) -> ClassicMember:
     )
 
 
-def _join_new(draft: Draft, command: Join) -> None:
-    if not command.needs_known_id:
-        _add_and_rebalance(draft, command, command.minted_id)
+def _join_new(draft: ClassicDraft, command: Join) -> None:
+    if not command.requires_member_id:
+        _add_and_rebalance(draft, command, command.new_member_id)
         return
-    draft.group.pending |= {command.minted_id}
-    draft.set_timer(PENDING, command.minted_id, command.session_timeout_ms)
-    draft.reply(command.caller, Joined(ErrorCode.member_id_required, command.minted_id))
+    draft.group.pending |= {command.new_member_id}
+    draft.set_timer(PENDING, command.new_member_id, command.session_timeout_ms)
+    draft.reply(command.caller, JoinReply(ErrorCode.member_id_required, command.new_member_id))
 
 
-def _add_and_rebalance(draft: Draft, command: Join, member_id: str) -> None:
+def _add_and_rebalance(draft: ClassicDraft, command: Join, member_id: str) -> None:
     group = draft.group
     if not group.members:
         group.protocol_type = command.protocol_type
@@ -143,22 +143,24 @@ def _add_and_rebalance(draft: Draft, command: Join, member_id: str) -> None:
     complete_join_if_all_came(draft)
 
 
-def _join_static(draft: Draft, command: Join) -> None:
+def _join_static(draft: ClassicDraft, command: Join) -> None:
     """A static member without an id is new, or it is its own successor after a restart."""
     assert command.instance_id is not None
     old_id = draft.group.static.get(command.instance_id)
     if old_id is None:
-        _add_and_rebalance(draft, command, command.minted_id)
+        _add_and_rebalance(draft, command, command.new_member_id)
     else:
         _replace_static(draft, command, old_id)
 
 
-def _replace_static(draft: Draft, command: Join, old_id: str) -> None:
+def _replace_static(draft: ClassicDraft, command: Join, old_id: str) -> None:
     """The old incarnation is fenced. A stable group goes on without a rebalance."""
     group = draft.group
     old, was_leader = group.members[old_id], group.leader == old_id
     refuse_waiting(draft, old, ErrorCode.fenced_instance_id)
-    member = _member(command, command.minted_id)._replace(assignment=old.assignment, is_new=False)
+    member = _member(command, command.new_member_id)._replace(
+        assignment=old.assignment, is_new=False
+    )
     group.members = {
         member.member_id if known == old_id else known: member if known == old_id else kept
         for known, kept in group.members.items()
@@ -179,7 +181,7 @@ def _replace_static(draft: Draft, command: Join, old_id: str) -> None:
 
 
 def _welcome_back(
-    draft: Draft, member: ClassicMember, led_as: str | None, can_skip_assignment: bool
+    draft: ClassicDraft, member: ClassicMember, led_as: str | None, can_skip_assignment: bool
 ) -> None:
     """A leader that returns must not assign again: told to skip that, or not that it leads."""
     group = draft.group
@@ -193,7 +195,7 @@ def _welcome_back(
     draft.is_stored = True
 
 
-def _join_known(draft: Draft, command: Join) -> None:
+def _join_known(draft: ClassicDraft, command: Join) -> None:
     group = draft.group
     if command.member_id in group.pending and command.instance_id is None:
         _add_and_rebalance(draft, command, command.member_id)
@@ -211,12 +213,12 @@ def _join_known(draft: Draft, command: Join) -> None:
         _rejoin(draft, member, command)
 
 
-def _answer_again(draft: Draft, member: ClassicMember, command: Join) -> None:
+def _answer_again(draft: ClassicDraft, member: ClassicMember, command: Join) -> None:
     draft.reply(command.caller, joined_answer(draft.group, member))
     draft.renew_session(member)
 
 
-def _rejoin(draft: Draft, member: ClassicMember, command: Join) -> None:
+def _rejoin(draft: ClassicDraft, member: ClassicMember, command: Join) -> None:
     """A member comes to this rebalance, or starts one."""
     group = draft.group
     if member.joining is not None:

@@ -3,14 +3,14 @@
 from penstock.coordination.groups.classic_rebalance import (
     SESSION,
     SYNC,
-    Draft,
+    ClassicDraft,
     drop_pending,
     rebalance_after_loss,
     remove_member,
     spread_assignment,
     synced_answer,
 )
-from penstock.coordination.groups.commands import Beat, Done, Leave, Left, Sync
+from penstock.coordination.groups.commands import Done, Heartbeat, Leave, LeaveReply, Sync
 from penstock.coordination.groups.decide_classic_join import (
     check_group_id,
     known_member,
@@ -66,7 +66,7 @@ def decide_sync(
         )
     if group.state is ClassicState.PREPARING:
         raise Refused(ErrorCode.rebalance_in_progress, "the group rebalances; join again")
-    draft = Draft(group.copy(), settings, now)
+    draft = ClassicDraft(group.copy(), settings, now)
     draft.group.unsynced -= {member.member_id}
     if group.state is ClassicState.STABLE:
         draft.reply(command.caller, synced_answer(group, member))
@@ -83,15 +83,15 @@ def decide_sync(
     return draft.outcome()
 
 
-def _take_assignment(draft: Draft, command: Sync) -> None:
+def _take_assignment(draft: ClassicDraft, command: Sync) -> None:
     members = draft.group.members
     for member_id, member in tuple(members.items()):
         members[member_id] = member._replace(assignment=command.assignments.get(member_id, b""))
     spread_assignment(draft)
 
 
-def decide_beat(
-    state: GroupsState, command: Beat, settings: GroupSettings, now: Moment
+def decide_heartbeat(
+    state: GroupsState, command: Heartbeat, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """A member is alive; it is told when it must join again."""
     group = classic_group(state, command.group_id, command.member_id)
@@ -112,20 +112,20 @@ def decide_leave(
     known = state.groups.get(command.group_id)
     if not isinstance(known, ClassicGroup):
         nobody = ErrorCode.unknown_member_id
-        left = Left(tuple((member, static, nobody) for member, static in command.members))
+        left = LeaveReply(tuple((member, static, nobody) for member, static in command.members))
         return Outcome(replies=(Reply(command.caller, left),))
-    draft = Draft(known.copy(), settings, now)
+    draft = ClassicDraft(known.copy(), settings, now)
     codes = [_let_go(draft, member_id, static) for member_id, static in command.members]
     if ErrorCode.none in codes:
         rebalance_after_loss(draft)
     draft.reply(
         command.caller,
-        Left(tuple((*who, code) for who, code in zip(command.members, codes, strict=True))),
+        LeaveReply(tuple((*who, code) for who, code in zip(command.members, codes, strict=True))),
     )
     return draft.outcome()
 
 
-def _let_go(draft: Draft, member_id: str, instance_id: str | None) -> ErrorCode:
+def _let_go(draft: ClassicDraft, member_id: str, instance_id: str | None) -> ErrorCode:
     group = draft.group
     if instance_id is not None and not member_id:
         # An administrator removes a static member by its name alone.

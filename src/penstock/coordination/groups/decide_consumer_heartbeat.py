@@ -1,7 +1,7 @@
 """The heartbeat of the consumer protocol: is it well-formed, who is it from, and what follows."""
 
 from penstock.coordination.groups.codec_consumer import StoredCurrent
-from penstock.coordination.groups.commands import ConsumerBeat, ConsumerBeaten
+from penstock.coordination.groups.commands import ConsumerHeartbeat, ConsumerHeartbeatReply
 from penstock.coordination.groups.consumer_draft import (
     FETCH,
     REJOIN,
@@ -10,7 +10,7 @@ from penstock.coordination.groups.consumer_draft import (
     assign,
     beat_unchanged,
     bump_epoch,
-    leave_for_a_while,
+    leave_temporarily,
     refresh_topics,
     subscribe,
     subscription_of,
@@ -20,14 +20,14 @@ from penstock.coordination.groups.consumer_draft import (
 from penstock.coordination.groups.decide_classic_join import unknown_member
 from penstock.coordination.groups.events import (
     ClassicGroupSet,
-    CurrentSet,
+    CurrentAssignmentSet,
     Event,
 )
 from penstock.coordination.groups.protocol_switch import remove_or_downgrade, upgrade
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     JOINING,
-    LEFT_FOR_A_WHILE,
+    LEFT_TEMPORARILY,
     ClassicGroup,
     ClassicState,
     ConsumerGroup,
@@ -43,8 +43,8 @@ JOINS = 0
 LEAVES = -1
 
 
-def decide_consumer_beat(
-    state: GroupsState, command: ConsumerBeat, settings: GroupSettings, now: Moment
+def decide_consumer_heartbeat(
+    state: GroupsState, command: ConsumerHeartbeat, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
     """Join, live, change, reconcile or leave."""
     group = state.groups.get(command.group_id)
@@ -53,7 +53,7 @@ def decide_consumer_beat(
         if member is not None and unchanged(group, member, command):
             return beat_unchanged(command, now)
     _check_beat(command, settings)
-    if command.member_epoch in (LEAVES, LEFT_FOR_A_WHILE):
+    if command.member_epoch in (LEAVES, LEFT_TEMPORARILY):
         return _leave(group, command, settings, now)
     draft = _draft(group, command, settings, now)
     _admit(draft, command)
@@ -81,16 +81,16 @@ def _end_classic_life(draft: ConsumerDraft, member_id: str) -> None:
     draft.set_timer(FETCH, member_id, None)
 
 
-def _check_beat(command: ConsumerBeat, settings: GroupSettings) -> None:
+def _check_beat(command: ConsumerHeartbeat, settings: GroupSettings) -> None:
     if not command.group_id:
         raise _invalid("GroupId is empty")
     if not command.member_id:
         raise _invalid("MemberId is empty")
     if command.instance_id == "" or command.rack_id == "":
         raise _invalid("InstanceId and RackId may be absent but not empty")
-    if command.member_epoch < LEFT_FOR_A_WHILE:
+    if command.member_epoch < LEFT_TEMPORARILY:
         raise _invalid(f"MemberEpoch is {command.member_epoch}")
-    if command.member_epoch == LEFT_FOR_A_WHILE and command.instance_id is None:
+    if command.member_epoch == LEFT_TEMPORARILY and command.instance_id is None:
         raise _invalid("only a static member (group.instance.id) leaves for a while")
     if command.member_epoch == JOINS:
         _check_joining(command)
@@ -103,7 +103,7 @@ def _check_beat(command: ConsumerBeat, settings: GroupSettings) -> None:
         )
 
 
-def _check_joining(command: ConsumerBeat) -> None:
+def _check_joining(command: ConsumerHeartbeat) -> None:
     if command.rebalance_timeout_ms == -1:
         raise _invalid("RebalanceTimeoutMs must be given when joining")
     if command.owned is None or command.owned:
@@ -118,7 +118,7 @@ def _invalid(what: str) -> Refused:
 
 def _draft(
     group: ClassicGroup | ConsumerGroup | None,
-    command: ConsumerBeat,
+    command: ConsumerHeartbeat,
     settings: GroupSettings,
     now: Moment,
 ) -> ConsumerDraft:
@@ -138,7 +138,7 @@ def _draft(
     return draft
 
 
-def _admit(draft: ConsumerDraft, command: ConsumerBeat) -> None:
+def _admit(draft: ConsumerDraft, command: ConsumerHeartbeat) -> None:
     """Refuse whoever may not speak; make room for one that joins."""
     known = draft.group.members.get(command.member_id)
     if command.instance_id is not None:
@@ -152,7 +152,7 @@ def _admit(draft: ConsumerDraft, command: ConsumerBeat) -> None:
         _check_epoch(known, command)
     elif known is not None:
         # It joins again under the same id, and says that it owns nothing.
-        draft.emit(CurrentSet(draft.group_id, command.member_id, JOINING))
+        draft.emit(CurrentAssignmentSet(draft.group_id, command.member_id, JOINING))
     elif len(draft.group.members) >= draft.settings.consumer_members_max:
         raise Refused(
             ErrorCode.group_max_size_reached,
@@ -160,7 +160,7 @@ def _admit(draft: ConsumerDraft, command: ConsumerBeat) -> None:
         )
 
 
-def _check_static(group: ConsumerGroup, command: ConsumerBeat) -> ConsumerMember | None:
+def _check_static(group: ConsumerGroup, command: ConsumerHeartbeat) -> ConsumerMember | None:
     """The member that the one who joins takes over from, if any."""
     assert command.instance_id is not None
     current_id = group.static.get(command.instance_id)
@@ -177,7 +177,7 @@ def _check_static(group: ConsumerGroup, command: ConsumerBeat) -> ConsumerMember
         return None
     member = group.members[current_id]
     is_classic = member.subscription.classic is not None
-    if member.current.member_epoch != LEFT_FOR_A_WHILE and not is_classic:
+    if member.current.member_epoch != LEFT_TEMPORARILY and not is_classic:
         raise Refused(
             ErrorCode.unreleased_instance_id,
             f"group.instance.id {command.instance_id!r} is in use by another member",
@@ -185,7 +185,7 @@ def _check_static(group: ConsumerGroup, command: ConsumerBeat) -> ConsumerMember
     return member
 
 
-def _check_epoch(member: ConsumerMember, command: ConsumerBeat) -> None:
+def _check_epoch(member: ConsumerMember, command: ConsumerHeartbeat) -> None:
     current = member.current
     if command.member_epoch == current.member_epoch:
         return
@@ -197,7 +197,7 @@ def _check_epoch(member: ConsumerMember, command: ConsumerBeat) -> None:
     )
 
 
-def _is_part(command: ConsumerBeat, current: StoredCurrent) -> bool:
+def _is_part(command: ConsumerHeartbeat, current: StoredCurrent) -> bool:
     """Whether the member owns no more than it was given."""
     return command.owned is not None and all(
         partition in current.assigned.get(topic_id, {})
@@ -208,7 +208,7 @@ def _is_part(command: ConsumerBeat, current: StoredCurrent) -> bool:
 
 def _leave(
     group: ClassicGroup | ConsumerGroup | None,
-    command: ConsumerBeat,
+    command: ConsumerHeartbeat,
     settings: GroupSettings,
     now: Moment,
 ) -> Outcome[Event]:
@@ -225,9 +225,9 @@ def _leave(
     member = group.members.get(member_id)
     if member is None:
         raise unknown_member(command.group_id, command.member_id)
-    reply = Reply(command.caller, ConsumerBeaten(member_id, command.member_epoch, 0, None))
-    if command.member_epoch != LEFT_FOR_A_WHILE:
+    reply = Reply(command.caller, ConsumerHeartbeatReply(member_id, command.member_epoch, 0, None))
+    if command.member_epoch != LEFT_TEMPORARILY:
         return remove_or_downgrade(group, [member_id], settings, now, reply)
     draft = ConsumerDraft(group, settings, now)
-    leave_for_a_while(draft, member, command.session_timeout_ms)
+    leave_temporarily(draft, member, command.session_timeout_ms)
     return draft.outcome(reply)

@@ -1,4 +1,4 @@
-"""Committed offsets: commit, fetch, delete, and expiry.
+"""CommitReply offsets: commit, fetch, delete, and expiry.
 
 A commit is accepted from a live member of the current generation, from anybody into a group
 without members, and inside a transaction from whoever holds the producer id; from a fenced member
@@ -13,13 +13,13 @@ from penstock.coordination.groups.codec import offset_of, read_offset_value, wri
 from penstock.coordination.groups.codec_consumer import StoredCurrent
 from penstock.coordination.groups.commands import (
     CommitOffsets,
-    Committed,
+    CommitReply,
     DeleteOffsets,
     Done,
     DropTopics,
-    Fetched,
     FetchedOffset,
     FetchOffsets,
+    FetchOffsetsReply,
     OffsetToCommit,
 )
 from penstock.coordination.groups.decide_classic_join import (
@@ -42,7 +42,7 @@ from penstock.machine import Outcome, Reply
 from penstock.model import Millis, Moment
 
 NO_GENERATION: Final = -1
-_TAKEN: Final = Committed((ErrorCode.none,))  # a commit of one offset, as most are
+_TAKEN: Final = CommitReply((ErrorCode.none,))  # a commit of one offset, as most are
 
 
 def decide_commit(
@@ -75,7 +75,7 @@ def decide_commit(
     return Outcome(
         events=events,
         notes=notes,
-        replies=(Reply(command.caller, Committed(tuple(codes))),),
+        replies=(Reply(command.caller, CommitReply(tuple(codes))),),
         mark=command.mark if events else None,
     )
 
@@ -207,7 +207,7 @@ def decide_fetch(state: GroupsState, command: FetchOffsets) -> Outcome[Event]:
     fetched = tuple(
         _unstable(key) if key in unstable else _fetched(key, committed.get(key)) for key in wanted
     )
-    return Outcome(replies=(Reply(command.caller, Fetched(fetched)),))
+    return Outcome(replies=(Reply(command.caller, FetchOffsetsReply(fetched)),))
 
 
 def _unstable(key: PartitionKey) -> FetchedOffset:
@@ -248,7 +248,7 @@ def decide_delete_offsets(state: GroupsState, command: DeleteOffsets) -> Outcome
         for key, code in zip(command.partitions, codes, strict=True)
         if code is ErrorCode.none and key in committed
     )
-    return Outcome(events=events, replies=(Reply(command.caller, Committed(codes)),))
+    return Outcome(events=events, replies=(Reply(command.caller, CommitReply(codes)),))
 
 
 def decide_drop_topics(state: GroupsState, command: DropTopics) -> Outcome[Event]:

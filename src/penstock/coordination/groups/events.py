@@ -74,7 +74,7 @@ class TargetEpochSet(NamedTuple):
     assigned_at: int = 0
 
 
-class TargetSet(NamedTuple):
+class TargetAssignmentSet(NamedTuple):
     """What a member shall have."""
 
     group_id: str
@@ -82,7 +82,7 @@ class TargetSet(NamedTuple):
     assignment: Assignment | None
 
 
-class CurrentSet(NamedTuple):
+class CurrentAssignmentSet(NamedTuple):
     """What a member has."""
 
     group_id: str
@@ -98,7 +98,7 @@ class RegexSet(NamedTuple):
     resolved: StoredRegex | None
 
 
-class ClassicGroupHeld(NamedTuple):
+class ClassicGroupReplaced(NamedTuple):
     """Note: the whole group with all that its record does not keep. None: forgotten."""
 
     group_id: str
@@ -118,14 +118,14 @@ class TimersAdvanced(NamedTuple):
     now: Millis
 
 
-class TopicsSeen(NamedTuple):
+class TopicsChecked(NamedTuple):
     """Note: a group was checked against these topics."""
 
     group_id: str
     topics: TopicCatalogue
 
 
-class Awake(NamedTuple):
+class SessionsStarted(NamedTuple):
     """Note: sessions were started after the log was read."""
 
 
@@ -137,12 +137,12 @@ Event: TypeAlias = (
     | GroupEpochSet
     | SubscriptionSet
     | TargetEpochSet
-    | TargetSet
-    | CurrentSet
+    | TargetAssignmentSet
+    | CurrentAssignmentSet
     | RegexSet
-    | ClassicGroupHeld
+    | ClassicGroupReplaced
     | TimerSet
     | TimersAdvanced
-    | TopicsSeen
-    | Awake
+    | TopicsChecked
+    | SessionsStarted
 )

@@ -15,7 +15,7 @@ from penstock.coordination.groups.classic_rebalance import (
     PENDING,
     SESSION,
     SYNC,
-    Draft,
+    ClassicDraft,
     drop_pending,
     on_initial_delay,
     on_join_timeout,
@@ -27,15 +27,15 @@ from penstock.coordination.groups.classic_rebalance import (
 from penstock.coordination.groups.codec import OFFSET_KEY, read_events, write_event
 from penstock.coordination.groups.codec_consumer import MemberState
 from penstock.coordination.groups.commands import (
-    Beat,
     Command,
     CommitOffsets,
-    ConsumerBeat,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     DropTopics,
     FetchOffsets,
+    Heartbeat,
     Join,
     Leave,
     ListGroups,
@@ -49,18 +49,18 @@ from penstock.coordination.groups.decide_admin import (
     group_tombstones,
 )
 from penstock.coordination.groups.decide_bridged import (
-    decide_classic_beat,
-    decide_classic_join,
-    decide_classic_leave,
-    decide_classic_sync,
+    decide_bridged_heartbeat,
+    decide_bridged_join,
+    decide_bridged_leave,
+    decide_bridged_sync,
 )
 from penstock.coordination.groups.decide_classic_join import decide_join
 from penstock.coordination.groups.decide_classic_member import (
-    decide_beat,
+    decide_heartbeat,
     decide_leave,
     decide_sync,
 )
-from penstock.coordination.groups.decide_consumer_heartbeat import decide_consumer_beat
+from penstock.coordination.groups.decide_consumer_heartbeat import decide_consumer_heartbeat
 from penstock.coordination.groups.decide_offsets import (
     decide_commit,
     decide_delete_offsets,
@@ -69,9 +69,9 @@ from penstock.coordination.groups.decide_offsets import (
     expired_offsets,
 )
 from penstock.coordination.groups.events import (
-    Awake,
-    ClassicGroupHeld,
+    ClassicGroupReplaced,
     Event,
+    SessionsStarted,
     TimersAdvanced,
     TimerSet,
     TransactionEnded,
@@ -100,9 +100,11 @@ class GroupMachine:
         self._rules: dict[type, Callable[[GroupsState, Any, Moment], Outcome[Event]]] = {
             Join: self._join,
             Sync: self._sync,
-            Beat: self._beat,
+            Heartbeat: self._beat,
             Leave: self._leave,
-            ConsumerBeat: lambda s, c, now: decide_consumer_beat(s, c, self.settings, now),
+            ConsumerHeartbeat: lambda s, c, now: decide_consumer_heartbeat(
+                s, c, self.settings, now
+            ),
             CommitOffsets: lambda s, c, now: decide_commit(s, c, self.settings, now),
             FetchOffsets: lambda s, c, now: decide_fetch(s, c),
             DeleteOffsets: lambda s, c, now: decide_delete_offsets(s, c),
@@ -125,25 +127,25 @@ class GroupMachine:
     def _join(self, state: GroupsState, command: Join, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
-            return decide_classic_join(group, command, self.settings, now)
+            return decide_bridged_join(group, command, self.settings, now)
         return decide_join(state, command, self.settings, now)
 
     def _sync(self, state: GroupsState, command: Sync, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
-            return decide_classic_sync(state, group, command, now)
+            return decide_bridged_sync(state, group, command, now)
         return decide_sync(state, command, self.settings, now)
 
-    def _beat(self, state: GroupsState, command: Beat, now: Moment) -> Outcome[Event]:
+    def _beat(self, state: GroupsState, command: Heartbeat, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
-            return decide_classic_beat(state, group, command, now)
-        return decide_beat(state, command, self.settings, now)
+            return decide_bridged_heartbeat(state, group, command, now)
+        return decide_heartbeat(state, command, self.settings, now)
 
     def _leave(self, state: GroupsState, command: Leave, now: Moment) -> Outcome[Event]:
         group = state.groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
-            return decide_classic_leave(group, command, self.settings, now)
+            return decide_bridged_leave(group, command, self.settings, now)
         return decide_leave(state, command, self.settings, now)
 
     # Each of these is one function; a method around it would be one call more for every commit.
@@ -154,14 +156,14 @@ class GroupMachine:
 
     def wake_at(self, state: GroupsState) -> Millis | None:
         """At once after the log was read; then when something is due."""
-        return state.timers.wake_at() if state.is_awake else Millis(0)
+        return state.timers.wake_at() if state.has_started_sessions else Millis(0)
 
     def tick(self, state: GroupsState, now: Moment) -> Outcome[Event]:
         """The first thing that is due; the rest follows in the next tick, which is at once.
 
         One at a time, because each may change what the others mean.
         """
-        if not state.is_awake:
+        if not state.has_started_sessions:
             return _wake(state, self.settings, now)
         due = state.timers.due(now.steady)
         if not due:
@@ -209,7 +211,7 @@ class GroupMachine:
 def _wake(state: GroupsState, settings: GroupSettings, now: Moment) -> Outcome[Event]:
     """Every member has a whole session from now; a revocation its whole time."""
     notes: list[Event] = [
-        Awake(),
+        SessionsStarted(),
         TimerSet(EXPIRY, Millis(now.steady + settings.offsets_retention_check_ms)),
     ]
     for group in state.groups.values():
@@ -221,7 +223,7 @@ def _wake(state: GroupsState, settings: GroupSettings, now: Moment) -> Outcome[E
 
 
 def _wake_classic(group: ClassicGroup, settings: GroupSettings, now: Moment) -> Sequence[Event]:
-    draft = Draft(group.copy(), settings, now)
+    draft = ClassicDraft(group.copy(), settings, now)
     for member in group.members.values():
         draft.renew_session(member)
     if group.members and group.leader is None:
@@ -247,7 +249,7 @@ def _wake_consumer(group: ConsumerGroup, settings: GroupSettings, now: Moment) -
 def _on_classic_due(
     state: GroupsState, group: ClassicGroup, key: TimerKey, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
-    draft = Draft(group.copy(), settings, now)
+    draft = ClassicDraft(group.copy(), settings, now)
     if key.kind == SESSION:
         on_session_end(draft, key.member_id)
     elif key.kind == PENDING:
@@ -286,7 +288,7 @@ def _expire(state: GroupsState, settings: GroupSettings, now: Moment) -> Outcome
             continue
         if _is_over(state, group_id):
             events += group_tombstones(state, group_id)
-            notes.append(ClassicGroupHeld(group_id, None))
+            notes.append(ClassicGroupReplaced(group_id, None))
     return Outcome(events=tuple(events), notes=tuple(notes))
 
 

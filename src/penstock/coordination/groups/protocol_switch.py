@@ -15,12 +15,12 @@ from penstock.coordination.groups.classic_rebalance import (
     JOIN,
     PENDING,
     SYNC,
-    Draft,
+    ClassicDraft,
     choose_protocol,
     prepare_rebalance,
 )
 from penstock.coordination.groups.codec_consumer import (
-    ClassicMember848,
+    ClassicMemberMetadata,
     MemberState,
     Owned,
     StoredCurrent,
@@ -36,17 +36,17 @@ from penstock.coordination.groups.consumer_draft import (
 )
 from penstock.coordination.groups.events import (
     ClassicGroupSet,
-    CurrentSet,
+    CurrentAssignmentSet,
     Event,
     GroupEpochSet,
     SubscriptionSet,
+    TargetAssignmentSet,
     TargetEpochSet,
-    TargetSet,
 )
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
-    UNSEEN,
+    NEVER_CHECKED,
     ClassicGroup,
     ClassicMember,
     ClassicState,
@@ -92,10 +92,12 @@ def upgrade(
     seen = metadata_hash(draft.group, topics)
     draft.emit(GroupEpochSet(group_id, group.generation, seen))
     for member in members:
-        draft.emit(TargetSet(group_id, member.member_id, free_of(member.current.assigned)))
+        draft.emit(
+            TargetAssignmentSet(group_id, member.member_id, free_of(member.current.assigned))
+        )
     draft.emit(TargetEpochSet(group_id, group.generation))  # nothing was worked out anew
     for member in members:
-        draft.emit(CurrentSet(group_id, member.member_id, member.current))
+        draft.emit(CurrentAssignmentSet(group_id, member.member_id, member.current))
         assert member.subscription.classic is not None
         draft.set_timer(SESSION, member.member_id, member.subscription.classic.session_timeout_ms)
     return draft
@@ -201,7 +203,7 @@ def stored_subscription(member: ClassicMember, told: EmbeddedSubscription) -> St
         None,
         member.rebalance_timeout_ms,
         None,
-        ClassicMember848(member.session_timeout_ms, member.protocols),
+        ClassicMemberMetadata(member.session_timeout_ms, member.protocols),
     )
 
 
@@ -218,7 +220,7 @@ def remove_or_downgrade(
     """Members leave or are put out; if only classic ones remain, the group is theirs again."""
     draft = ConsumerDraft(group, settings, now)
     # After a restart the names of topics are not known until somebody brings them: a join will.
-    knows_topics = group.topics is not UNSEEN
+    knows_topics = group.topics is not NEVER_CHECKED
     if knows_topics and len(gone) < len(group.members) and can_downgrade(group, gone, settings):
         return downgrade(draft, gone, *replies, rebalances=True)
     remove_members(draft, gone)
@@ -241,7 +243,7 @@ def downgrade(
     """The group as a classic one, at the generation that its epoch was."""
     group = draft.group
     stay = [member for member in group.members.values() if member.member_id not in gone]
-    classic = Draft(_classic_group(group, stay, draft.now), draft.settings, draft.now)
+    classic = ClassicDraft(_classic_group(group, stay, draft.now), draft.settings, draft.now)
     classic.first = [*draft.events, *consumer_tombstones(group)]
     classic.is_stored = True
     for member_id in group.members:

@@ -140,7 +140,7 @@ class TopicCatalogue(NamedTuple):
 
 
 NO_TOPICS: Final = TopicCatalogue(0, {}, {})
-UNSEEN: Final = TopicCatalogue(-1, {}, {})  # before a group was checked against any
+NEVER_CHECKED: Final = TopicCatalogue(-1, {}, {})  # before a group was checked against any
 
 
 class ConsumerMember(NamedTuple):
@@ -181,7 +181,7 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, StoredRegex] = {}
         self.owners: dict[tuple[UUID, int], str] = {}
-        self.topics = UNSEEN  # those the group was last checked against
+        self.topics = NEVER_CHECKED  # those the group was last checked against
 
     def copy(self) -> "ConsumerGroup":
         """A group that can be worked on without changing this one."""
@@ -204,7 +204,7 @@ class ConsumerGroup:
             return "Assigning"
         if any(
             member.current.state is not MemberState.STABLE
-            or member.current.member_epoch not in (self.target_epoch, LEFT_FOR_A_WHILE)
+            or member.current.member_epoch not in (self.target_epoch, LEFT_TEMPORARILY)
             for member in self.members.values()
         ):
             return "Reconciling"
@@ -221,7 +221,7 @@ class ConsumerGroup:
         return frozenset().union(*map(self.topics_of, self.members.values()))
 
 
-LEFT_FOR_A_WHILE: Final = -2  # the epoch of a static member that said it will be back
+LEFT_TEMPORARILY: Final = -2  # the epoch of a static member that said it will be back
 
 Group = ClassicGroup | ConsumerGroup
 
@@ -239,7 +239,15 @@ PartitionKey = tuple[str, int]  # topic, partition
 class GroupsState:
     """The state of one coordinator: one partition of `__consumer_offsets`."""
 
-    __slots__ = ("groups", "is_awake", "offsets", "pending", "replayed", "timers", "unstable")
+    __slots__ = (
+        "groups",
+        "has_started_sessions",
+        "offsets",
+        "pending",
+        "replayed",
+        "timers",
+        "unstable",
+    )
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
@@ -248,7 +256,7 @@ class GroupsState:
         self.unstable: dict[str, dict[PartitionKey, int]] = {}  # how many transactions hold it
         self.replayed: dict[bytes, tuple[dict[PartitionKey, bytes], str]] = {}  # while reading
         self.timers = Timers()
-        self.is_awake = False  # sessions were started after the log was read
+        self.has_started_sessions = False  # sessions were started after the log was read
 
     def group_ids(self) -> Iterator[str]:
         """Every group there is, in no order."""

@@ -6,7 +6,7 @@ from uuid import UUID
 from penstock.coordination.groups.classic_rebalance import SESSION, common_protocols
 from penstock.coordination.groups.codec_consumer import MemberState
 from penstock.coordination.groups.state import (
-    LEFT_FOR_A_WHILE,
+    LEFT_TEMPORARILY,
     ClassicGroup,
     ClassicState,
     ConsumerGroup,
@@ -26,7 +26,7 @@ def validate(state: GroupsState) -> None:
             _validate_classic(group)
         else:
             _validate_consumer(group)
-        if state.is_awake:
+        if state.has_started_sessions:
             for member_id in group.members:
                 deadline = state.timers.at(TimerKey(SESSION, group_id, member_id))
                 assert deadline is not None, f"the session of {member_id} never ends"
@@ -76,7 +76,7 @@ def _validate_consumer(group: ConsumerGroup) -> None:
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, member in group.members.items():
         current = member.current
-        assert current.member_epoch == LEFT_FOR_A_WHILE or (
+        assert current.member_epoch == LEFT_TEMPORARILY or (
             0 <= current.member_epoch <= group.epoch
         )
         is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
