@@ -13,6 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "python3 cannot make virtual environments here: install python3-venv (Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/penstock warm
 	@touch $@
 
 check: $(READY)

@@ -1,9 +1,13 @@
-"""The cache on disk: compiled once for all processes, anew when the room changes, no hindrance."""
+"""Kernels are compiled once: for one signature, for all processes, and again after a change."""
 
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,18 @@ import numba
 import numpy as np
 import pytest
 
-from penstock.columns.compiled import RoomCache, copy_bytes, inlined, kernel, read_only
+from penstock.columns import compiled
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Kernel,
+    KernelCache,
+    copy_bytes,
+    inlined,
+    kernel,
+    read_only,
+)
 
 OPEN_AND_BUILD = """
 from penstock.columns import arrow_records, build_batches, open_batches, partitioner
@@ -29,7 +44,8 @@ kernels = (
     write.measure_batch, write.write_records, write.group_rows,
 )
 for kernel in kernels:
-    print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))
+    stats = kernel.dispatcher.stats
+    print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
 
 
@@ -40,43 +56,110 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def triple(numbers: np.ndarray[Any, Any]) -> int:
+def triple(numbers: Int64s) -> int:
     total = 0
     for index in range(numbers.shape[0]):
         total += 3 * numbers[index]
     return total
 
 
-def misses_of_a_new_process() -> int:
-    """Compile `triple` as a process does that has not met it; how often the cache had nothing."""
-    compiled: Any = kernel(triple)
-    assert compiled(np.arange(4)) == 18
-    return sum(compiled.stats.cache_misses.values())
+def is_compiled_by_a_new_process() -> bool:
+    """Call `triple` as a process does that has not met it; whether it had to be compiled."""
+    made = Kernel(triple, nogil=True)
+    is_compiled = made.prepare()
+    assert made(np.arange(4)) == 18
+    return is_compiled
 
 
 @pytest.mark.usefixtures("cache_folder")
 def test_what_was_compiled_once_is_loaded() -> None:
-    assert misses_of_a_new_process() == 1
-    assert misses_of_a_new_process() == 0
+    assert is_compiled_by_a_new_process()
+    assert not is_compiled_by_a_new_process()
 
 
-@pytest.mark.usefixtures("cache_folder")
-def test_a_change_anywhere_in_the_room_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert misses_of_a_new_process() == 1
-    monkeypatch.setattr(RoomCache, "_stamp", b"another state of the sources")
-    assert misses_of_a_new_process() == 1
-    assert misses_of_a_new_process() == 0
+@pytest.mark.parametrize(
+    ("name", "state"), [("__version__", "9.9"), ("_package_digest", lambda: b"changed")]
+)
+def test_another_version_or_a_change_in_the_package_compiles_again(
+    name: str, state: Any, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_compiled_by_a_new_process()
+    for file in cache_folder.rglob("*.nbi"):
+        file.write_bytes(b"a damaged index of the version before")
+    monkeypatch.setattr(compiled, name, state)
+    assert is_compiled_by_a_new_process()
+    assert not is_compiled_by_a_new_process()
+    (index,) = cache_folder.rglob("*.nbi")
+    assert index.read_bytes() != b"a damaged index of the version before", "the old one is removed"
 
 
-@pytest.mark.parametrize("rot", [lambda old: old[: len(old) // 2], lambda old: b""])
-def test_a_rotten_cache_is_compiled_over(rot: Callable[[bytes], bytes], cache_folder: Path) -> None:
-    assert misses_of_a_new_process() == 1
+def test_a_call_with_other_types_is_an_error_and_no_compilation() -> None:
+    made = kernel(triple)
+    assert made(np.arange(2)) == 3
+    for wrong in (np.zeros(2, dtype=np.float64), np.zeros((2, 2), dtype=np.int64)):
+        with pytest.raises(TypeError):
+            made(wrong)  # type: ignore[arg-type]  # that is what is tested
+    assert len(made.dispatcher.overloads) == 1
+
+
+def test_threads_that_call_a_kernel_first_wait_for_one_compilation() -> None:
+    made = kernel(triple)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(made, [np.arange(3)] * 8)) == [9] * 8
+    assert len(made.dispatcher.overloads) == 1
+
+
+def test_a_kernel_declares_the_type_of_each_argument() -> None:
+    def vague(numbers: Any) -> int:
+        return len(numbers)
+
+    with pytest.raises(AssertionError, match="declares the type"):
+        kernel(vague)
+
+
+def test_a_function_of_kernels_is_compiled_once_for_all_constants() -> None:
+    @inlined
+    def plus(number: int, more: int) -> int:
+        return number + more
+
+    def sums(numbers: Int64s) -> int:
+        return plus(1, 2) + plus(numbers[0], 3) + plus(4, numbers[1])
+
+    assert kernel(sums)(np.arange(2)) == 11
+    assert len(plus.overloads) == 1  # type: ignore[attr-defined]  # it is numba's dispatcher
+
+
+def test_a_long_compilation_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def after_the_report(compile_for: Any, types: Any) -> None:
+        end_s = time.monotonic() + 60
+        while not caplog.records and time.monotonic() < end_s:
+            time.sleep(0.01)
+        compile_for(types)
+
+    monkeypatch.setattr(compiled, "REPORT_S", 0.0)
+    monkeypatch.setattr(compiled, "_was_reported", threading.Event())
+    for _ in range(2):
+        made = Kernel(triple, nogil=True)
+        compile_it = made.dispatcher.compile
+        made.dispatcher.compile = partial(after_the_report, compile_it)
+        made.prepare()
+    (report,) = caplog.records
+    assert "`penstock warm` does it ahead" in report.getMessage()
+
+
+@pytest.mark.parametrize(
+    "damaged", [lambda old: old[: len(old) // 2], lambda old: b"", lambda old: old[:-9] + b"cno\n."]
+)
+def test_a_damaged_cache_is_replaced(damaged: Callable[[bytes], bytes], cache_folder: Path) -> None:
+    assert is_compiled_by_a_new_process()
     files = [file for file in cache_folder.rglob("*") if file.is_file()]
     assert {file.suffix for file in files} == {".nbi", ".nbc"}
     for file in files:
-        file.write_bytes(rot(file.read_bytes()))
-    assert misses_of_a_new_process() == 1
-    assert misses_of_a_new_process() == 0
+        file.write_bytes(damaged(file.read_bytes()))
+    assert is_compiled_by_a_new_process()
+    assert not is_compiled_by_a_new_process()
 
 
 def test_a_full_disk_does_not_stop_a_kernel(
@@ -86,7 +169,7 @@ def test_a_full_disk_does_not_stop_a_kernel(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "save", full)
-    assert misses_of_a_new_process() == 1
+    assert is_compiled_by_a_new_process()
     assert not [file for file in cache_folder.rglob("*") if file.is_file()]
 
 
@@ -94,18 +177,18 @@ def test_without_any_folder_to_cache_in_a_kernel_works(monkeypatch: pytest.Monke
     monkeypatch.setattr(numba.core.caching.CacheImpl, "_locator_classes", [])
     monkeypatch.setattr(numba.core.config, "CACHE_LOCATOR_CLASSES", "", raising=False)
     with pytest.raises(RuntimeError):
-        RoomCache(triple)
-    compiled: Any = kernel(triple)
-    assert compiled(np.arange(4)) == 18
+        KernelCache(triple)
+    made = kernel(triple)
+    assert made.cache is None
+    assert made(np.arange(4)) == 18
 
 
 def test_bytes_are_copied_to_where_they_should_be() -> None:
-    @inlined
-    def middle(target: Any, source: Any) -> None:
+    def middle(target: Bytes, source: ConstBytes) -> None:
         copy_bytes(target, 1, source, 2, 3)
 
     target = np.zeros(6, dtype=np.uint8)
-    middle(target, read_only(b"abcdefg"))
+    kernel(middle)(target, read_only(b"abcdefg"))
     assert target.tobytes() == b"\0cde\0\0"
 
 

@@ -1,36 +1,14 @@
-"""The compiled loops: the hash is the published one, and no bytes bring them down."""
+"""No bytes bring the compiled loops of compaction down."""
 
 from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns import compaction_kernels
-from penstock.columns.compiled import read_only
 from penstock.errors import Malformed
 from penstock.model import Millis, Offset
 from penstock.protocol.batch import HEADER_BYTES, seal
 from penstock.protocol.records import Record, build_batch
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [
-        (0, "a3817f04ba25a8e66df67214c7550293"),
-        (1, "da87c1d86b99af44347659119b22fc45"),
-        (7, "a1f1ebbed8dbc153c0b84aa61ff08239"),
-        (8, "3b62a9ba6258f5610f83e264f31497b4"),
-        (15, "5493e99933b0a8117e08ec0f97cfc3d9"),
-    ],
-)
-def test_keys_are_hashed_with_siphash_2_4_of_128_bits(size: int, expected: str) -> None:
-    seed = np.frombuffer(bytes(range(16)), dtype="<u8").copy()
-    low, high = compaction_kernels.hash_key(read_only(bytes(range(16))), 0, size, seed)
-    found = int(low).to_bytes(8, "little") + int(high).to_bytes(8, "little")
-    assert found.hex() == expected
-
 
 BATCH = build_batch(
     [

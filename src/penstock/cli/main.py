@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "quarantine": ("penstock.cli.quarantine:app", True),
     "replay": ("penstock.cli.replay:replay", False),
     "doctor": ("penstock.cli.doctor:doctor", False),
+    "warm": ("penstock.cli.warm:warm", False),
 }
 
 

@@ -1,25 +1,36 @@
-"""Compiled loops of compaction: batch headers, keys and records of whole stretches of a segment.
+"""Compiled loops of compaction: batch headers, keys and records of whole chunks of a segment.
 
 They trust no byte: each varint and length is checked against the end of its record before it is
-followed, and what does not fit comes back as a rot code, with the batch it was found in. They open
-no header of a record, and change nothing of a record but its length and timestamp delta.
+followed; what does not fit is returned as a defect, with the batch it is in. They never open the
+headers of a record, and change only its length and timestamp delta.
 
-A key is remembered as its SipHash-2-4 of 128 bits under a seed drawn for each job, next to the last
+A key is stored as its SipHash-2-4 of 128 bits under a seed drawn for each job, next to the last
 offset it was seen at: 24 bytes however long the key is. Of two keys that collide one would be lost.
-By chance that takes 2**64 keys for an even bet, and one map holds millions (about 2**-84); by
-intent it takes the seed, which is written nowhere.
+At random that takes 2**64 keys for an even bet, and one map has millions (about 2**-84); on
+purpose it takes the seed, which is never written anywhere.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.columns.compiled import Bools, Bytes, kernel
-
-Table: TypeAlias = NDArray[Any]  # rows of BATCH or of OUTCOME
-Verdicts: TypeAlias = NDArray[np.uint8]
-Words: TypeAlias = NDArray[np.uint64]
+from penstock.columns.compiled import (
+    Bools,
+    Bytes,
+    ConstBytes,
+    UInt64,
+    UInt64s,
+    UInt64Table,
+    copy_bytes,
+    inlined,
+    kernel,
+    outlined,
+    table_type,
+)
+from penstock.columns.record_kernels_read import read_varint, read_varlong
+from penstock.columns.record_kernels_write import varint_bytes, write_varint
+from penstock.columns.siphash import hash_key
 
 HEADER_BYTES: Final = 61
 RECORD_BYTES_MIN: Final = 7  # a byte for each field, no key, no value, no header
@@ -28,10 +39,9 @@ _LOG_OVERHEAD_BYTES: Final = 12  # base offset and length, which the length does
 _MAGIC: Final = 2
 _LOG_APPEND_TIME: Final = 0x08
 DELETE_HORIZON: Final = 0x40
-_LOGICAL_7: Final = (1 << 57) - 1  # what a logical shift by seven leaves of 64 bits
 
 _BATCH_FIELDS: Final = (
-    "position",  # in the stretch that was scanned
+    "position",  # in the chunk that was scanned
     "size",  # with the header
     "base_offset",
     "leader_epoch",
@@ -44,7 +54,7 @@ _BATCH_FIELDS: Final = (
     "producer_epoch",
     "base_sequence",
     "record_count",
-    "is_unpacked",  # the records lie in the second buffer, decompressed
+    "is_unpacked",  # the records are in the second buffer, decompressed
     "records_at",
     "records_end",
 )
@@ -61,6 +71,10 @@ _OUTCOME_FIELDS: Final = (
 )
 OUTCOME: Final = np.dtype([(name, np.int64) for name in _OUTCOME_FIELDS])
 
+Table: TypeAlias = NDArray[Any]  # rows of BATCH or of OUTCOME
+BatchTable: TypeAlias = Annotated[Table, table_type(BATCH)]
+OutcomeTable: TypeAlias = Annotated[Table, table_type(OUTCOME)]
+Batch: TypeAlias = Annotated[Any, table_type(BATCH).dtype]
 
 # what becomes of a batch
 DROPPED, UNTOUCHED, REBUILT = 0, 1, 2
@@ -72,25 +86,29 @@ KEEP_EMPTY: Final = 2  # the header stays even without records
 MARKER: Final = 4  # a control batch: records stay whatever their keys
 EXPIRES: Final = 8  # no record of the marker's transaction is left: its grace period starts
 
-# why a batch cannot be what it claims
-NO_ROT, ROT_MAGIC, ROT_LENGTH, ROT_COUNT, ROT_OFFSET = range(5)
-ROT_VARINT, ROT_RECORD, ROT_KEY, ROT_VALUE, ROT_OFFSET_DELTA, ROT_LEFTOVER = range(5, 11)
+_EMPTY: Final = np.uint64(0)  # a slot of the map without a key
+_ONE: Final = np.uint64(1)
+_HALF: Final = np.uint64(32)
+
+# why a batch cannot be what it claims; 0 if it can
+BAD_MAGIC, BAD_LENGTH, BAD_COUNT, BAD_OFFSET = range(1, 5)
+BAD_VARINT, BAD_RECORD, BAD_KEY, BAD_VALUE, BAD_OFFSET_DELTA, TRAILING_BYTES = range(5, 11)
 REASONS: Final = {
-    ROT_MAGIC: "a batch is not of format 2",
-    ROT_LENGTH: "a batch's length cannot hold its header",
-    ROT_COUNT: "a batch claims more records than its offsets or bytes allow",
-    ROT_OFFSET: "a batch starts before the end of the one before it",
-    ROT_VARINT: "a varint is cut off or too long",
-    ROT_RECORD: "a record's length does not fit its batch",
-    ROT_KEY: "a key is longer than its record",
-    ROT_VALUE: "a value is longer than its record",
-    ROT_OFFSET_DELTA: "a record's offset delta is not above the last one's, or beyond the batch",
-    ROT_LEFTOVER: "a batch has bytes after its last record",
+    BAD_MAGIC: "a batch is not of format 2",
+    BAD_LENGTH: "a batch's length cannot hold its header",
+    BAD_COUNT: "a batch claims more records than its offsets or bytes allow",
+    BAD_OFFSET: "a batch starts before the end of the one before it",
+    BAD_VARINT: "a varint is cut off or too long",
+    BAD_RECORD: "a record's length does not fit its batch",
+    BAD_KEY: "a key is longer than its record",
+    BAD_VALUE: "a value is longer than its record",
+    BAD_OFFSET_DELTA: "a record's offset delta is not above the last one's, or beyond the batch",
+    TRAILING_BYTES: "a batch has bytes after its last record",
 }
 
 
-@kernel
-def _read_int(source: Bytes, position: int, size: int) -> int:
+@inlined
+def _read_int(source: ConstBytes, position: int, size: int) -> int:
     """A big-endian signed integer of `size` bytes."""
     value = np.int64(source[position])
     if value >= 128:
@@ -101,19 +119,21 @@ def _read_int(source: Bytes, position: int, size: int) -> int:
 
 
 @kernel
-def scan_batches(source: Bytes, end_offset: int, table: Table) -> tuple[int, int, int, int]:
-    """Fill the table with whole batches: (batches, position after them, end offset, rot).
+def scan_batches(
+    source: ConstBytes, end_offset: int, table: BatchTable
+) -> tuple[int, int, int, int]:
+    """Fill the table with whole batches: (batches, position after them, end offset, defect).
 
-    Stops at the end, at a batch that is cut off, when the table is full, or at the first rot.
+    Stops at the end, at a batch that is cut off, when the table is full, or at the first defect.
     """
     count = 0
     position = 0
     while count < len(table) and position + HEADER_BYTES <= len(source):
         size = _LOG_OVERHEAD_BYTES + _read_int(source, position + 8, 4)
         if source[position + 16] != _MAGIC:
-            return count, position, end_offset, ROT_MAGIC
+            return count, position, end_offset, BAD_MAGIC
         if size < HEADER_BYTES:
-            return count, position, end_offset, ROT_LENGTH
+            return count, position, end_offset, BAD_LENGTH
         if position + size > len(source):
             break
         batch = table[count]
@@ -134,172 +154,59 @@ def scan_batches(source: Bytes, end_offset: int, table: Table) -> tuple[int, int
         batch.records_at = position + HEADER_BYTES
         batch.records_end = position + size
         if batch.base_offset < end_offset:
-            return count, position, end_offset, ROT_OFFSET
+            return count, position, end_offset, BAD_OFFSET
         if not 0 <= batch.record_count <= batch.last_offset_delta + 1:
-            return count, position, end_offset, ROT_COUNT
+            return count, position, end_offset, BAD_COUNT
         end_offset = batch.base_offset + batch.last_offset_delta + 1
         position += size
         count += 1
     return count, position, end_offset, 0
 
 
-@kernel
-def _read_varint(source: Bytes, position: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits, and the position after it or -1."""
-    raw = 0
-    shift = 0
-    while position < end and shift < 64:
-        byte = int(np.int64(source[position]))
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), position
-        shift += 7
-    return 0, -1
-
-
-@kernel
-def _varint_bytes(value: int) -> int:
-    """How many bytes a zigzag varint takes."""
-    raw = (value << 1) ^ (value >> 63)
-    size = 1
-    while raw & ~0x7F != 0:
-        raw = (raw >> 7) & _LOGICAL_7
-        size += 1
-    return size
-
-
-@kernel
-def _write_varint(target: Bytes, position: int, value: int) -> int:
-    """Write a zigzag varint; the position after it."""
-    raw = (value << 1) ^ (value >> 63)
-    while raw & ~0x7F != 0:
-        target[position] = (raw & 0x7F) | 0x80
-        raw = (raw >> 7) & _LOGICAL_7
-        position += 1
-    target[position] = raw
-    return position + 1
-
-
-@kernel
+@inlined
 def _read_record(
-    source: Bytes, position: int, end: int, previous_delta: int, last_delta: int
+    source: ConstBytes, position: int, end: int, previous_delta: int, last_delta: int
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    """One record up to its value:
-    (rot, end, body, after timestamp, timestamp delta, offset delta, key, key size or value flag).
+    """One record up to its value: (defect, end, body, after timestamp, timestamp delta, offset
+    delta, key mark, key size).
 
-    The last two are the key's position and size; a null value is told by a negative key position
-    kept as `~position`, so that the common case needs no further field.
+    The key mark is the key's position, or its complement if the value is null.
     """
     nothing = (0, 0, 0, 0, 0, 0, 0)
-    length, body = _read_varint(source, position, end)
+    length, body = read_varint(source, position, end)
     if body < 0:
-        return (ROT_VARINT, *nothing)
+        return (BAD_VARINT, *nothing)
     if length < RECORD_BYTES_MIN - 1 or length > end - body:
-        return (ROT_RECORD, *nothing)
+        return (BAD_RECORD, *nothing)
     record_end = body + length
-    timestamp_delta, after_timestamp = _read_varint(source, body + 1, record_end)
+    timestamp_delta, after_timestamp = read_varlong(source, body + 1, record_end)
     if after_timestamp < 0:
-        return (ROT_VARINT, *nothing)
-    offset_delta, at = _read_varint(source, after_timestamp, record_end)
+        return (BAD_VARINT, *nothing)
+    offset_delta, at = read_varint(source, after_timestamp, record_end)
     if at < 0:
-        return (ROT_VARINT, *nothing)
+        return (BAD_VARINT, *nothing)
     if offset_delta <= previous_delta or offset_delta > last_delta:
-        return (ROT_OFFSET_DELTA, *nothing)
-    key_size, key_at = _read_varint(source, at, record_end)
+        return (BAD_OFFSET_DELTA, *nothing)
+    key_size, key_at = read_varint(source, at, record_end)
     if key_at < 0:
-        return (ROT_VARINT, *nothing)
+        return (BAD_VARINT, *nothing)
     if key_size < -1 or key_size > record_end - key_at:
-        return (ROT_KEY, *nothing)
-    value_size, value_at = _read_varint(source, key_at + max(key_size, 0), record_end)
+        return (BAD_KEY, *nothing)
+    value_size, value_at = read_varint(source, key_at + max(key_size, 0), record_end)
     if value_at < 0:
-        return (ROT_VARINT, *nothing)
+        return (BAD_VARINT, *nothing)
     if value_size < -1 or value_size > record_end - value_at:
-        return (ROT_VALUE, *nothing)
+        return (BAD_VALUE, *nothing)
     key_mark = key_at if value_size >= 0 else ~key_at
     return 0, record_end, body, after_timestamp, timestamp_delta, offset_delta, key_mark, key_size
 
 
-_S0: Final = np.uint64(0)
-_S8: Final = np.uint64(8)
-_S13: Final = np.uint64(13)
-_S16: Final = np.uint64(16)
-_S17: Final = np.uint64(17)
-_S21: Final = np.uint64(21)
-_S32: Final = np.uint64(32)
-_S43: Final = np.uint64(43)
-_S47: Final = np.uint64(47)
-_S48: Final = np.uint64(48)
-_S51: Final = np.uint64(51)
-_S56: Final = np.uint64(56)
-_LOW_BYTE: Final = np.uint64(0xFF)
-_WIDE: Final = np.uint64(0xEE)  # SipHash's marks for an output of 128 bits
-_WIDER: Final = np.uint64(0xDD)
-_V0: Final = np.uint64(0x736F6D6570736575)
-_V1: Final = np.uint64(0x646F72616E646F6D)
-_V2: Final = np.uint64(0x6C7967656E657261)
-_V3: Final = np.uint64(0x7465646279746573)
-_ONE: Final = np.uint64(1)
-
-
-@kernel
-def _sip_round(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    v0 += v1
-    v1 = (v1 << _S13) | (v1 >> _S51)
-    v1 ^= v0
-    v0 = (v0 << _S32) | (v0 >> _S32)
-    v2 += v3
-    v3 = (v3 << _S16) | (v3 >> _S48)
-    v3 ^= v2
-    v0 += v3
-    v3 = (v3 << _S21) | (v3 >> _S43)
-    v3 ^= v0
-    v2 += v1
-    v1 = (v1 << _S17) | (v1 >> _S47)
-    v1 ^= v2
-    v2 = (v2 << _S32) | (v2 >> _S32)
-    return v0, v1, v2, v3
-
-
-@kernel
-def hash_key(source: Bytes, position: int, size: int, seed: Words) -> tuple[np.uint64, np.uint64]:
-    """SipHash-2-4 with 128 bits of output, as two little-endian words."""
-    v0, v1, v2, v3 = seed[0] ^ _V0, seed[1] ^ _V1 ^ _WIDE, seed[0] ^ _V2, seed[1] ^ _V3
-    whole = size & ~7
-    for block in range(position, position + whole, 8):
-        word = _S0
-        for at in range(7, -1, -1):
-            word = (word << _S8) | np.uint64(source[block + at])
-        v3 ^= word
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-        v0 ^= word
-    word = _S0
-    for at in range(position + size - 1, position + whole - 1, -1):
-        word = (word << _S8) | np.uint64(source[at])
-    word |= (np.uint64(size) & _LOW_BYTE) << _S56
-    v3 ^= word
-    v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= _WIDE
-    for _ in range(4):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    low = v0 ^ v1 ^ v2 ^ v3
-    v1 ^= _WIDER
-    for _ in range(4):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-    return low, v0 ^ v1 ^ v2 ^ v3
-
-
-@kernel
-def _find_slot(entries: Words, low: np.uint64, high: np.uint64) -> int:
+@inlined
+def _find_slot(entries: UInt64Table, low: UInt64, high: UInt64) -> int:
     """The slot of this key, or the empty one where it belongs. The map is never full."""
     slots = np.uint64(len(entries))
-    slot = int(np.int64(((low >> _S32) * slots) >> _S32))
-    while entries[slot, 2] != _S0 and (entries[slot, 0] != low or entries[slot, 1] != high):
+    slot = int(np.int64(((low >> _HALF) * slots) >> _HALF))
+    while entries[slot, 2] != _EMPTY and (entries[slot, 0] != low or entries[slot, 1] != high):
         slot += 1
         if slot == len(entries):
             slot = 0
@@ -308,19 +215,19 @@ def _find_slot(entries: Words, low: np.uint64, high: np.uint64) -> int:
 
 @kernel
 def map_keys(
-    packed: Bytes,
-    unpacked: Bytes,
-    table: Table,
+    packed: ConstBytes,
+    unpacked: ConstBytes,
+    table: BatchTable,
     skip: Bools,
     first_offset: int,
-    entries: Words,
+    entries: UInt64Table,
     used: int,
     used_max: int,
-    seed: Words,
+    seed: UInt64s,
 ) -> tuple[int, int, int, int]:
-    """Note the last offset of each key from `first_offset` on: (batches, keys, last offset, rot).
+    """Note the last offset of each key from `first_offset`: (batches, keys, last offset, defect).
 
-    Fewer batches than the table has, without rot: the map is full, and holds all keys of records
+    Fewer batches than the table has, and no defect: the map is full, and has all keys of records
     up to the last offset. An entry is two words of hash and the offset plus one; zero is empty.
     """
     last_offset = -1
@@ -332,18 +239,18 @@ def map_keys(
             position = batch.records_at
             delta = -1
             for _ in range(batch.record_count):
-                rot, position, _, _, _, delta, key_mark, key_size = _read_record(
+                defect, position, _, _, _, delta, key_mark, key_size = _read_record(
                     source, position, batch.records_end, delta, batch.last_offset_delta
                 )
-                if rot:
-                    return index, used, last_offset, rot
+                if defect:
+                    return index, used, last_offset, defect
                 offset = batch.base_offset + delta
                 if key_size < 0 or offset < first_offset:
                     continue
                 key_at = key_mark if key_mark >= 0 else ~key_mark
                 low, high = hash_key(source, key_at, key_size, seed)
                 slot = _find_slot(entries, low, high)
-                if entries[slot, 2] == _S0:
+                if entries[slot, 2] == _EMPTY:
                     if used == used_max:
                         return index, used, last_offset, 0
                     entries[slot, 0] = low
@@ -352,23 +259,15 @@ def map_keys(
                 entries[slot, 2] = np.uint64(offset) + _ONE
                 last_offset = offset
             if position != batch.records_end:
-                return index, used, last_offset, ROT_LEFTOVER
+                return index, used, last_offset, TRAILING_BYTES
         if last_batch_offset >= first_offset:
             last_offset = last_batch_offset
     return len(table), used, last_offset, 0
 
 
-@kernel
-def _copy(source: Bytes, start: int, end: int, target: Bytes, out: int) -> int:
-    """Copy bytes; the position after them. A loop: a slice would be copied once in between."""
-    for at in range(end - start):
-        target[out + at] = source[start + at]
-    return out + end - start
-
-
-@kernel
+@outlined
 def _rewrite_records(
-    source: Bytes, batch: Any, keep: Bools, timestamp_shift: int, target: Bytes, out: int
+    source: ConstBytes, batch: Batch, keep: Bools, timestamp_shift: int, target: Bytes, out: int
 ) -> int:
     """Copy the kept records of a batch that was read before; the position after them."""
     position = batch.records_at
@@ -381,41 +280,43 @@ def _rewrite_records(
         if not keep[index]:
             continue
         if timestamp_shift == 0:
-            out = _copy(source, start, position, target, out)
+            copy_bytes(target, out, source, start, position - start)
+            out += position - start
             continue
         shifted = timestamp_delta + timestamp_shift
         rest = position - after_timestamp
-        out = _write_varint(target, out, 1 + _varint_bytes(shifted) + rest)
+        out = write_varint(target, out, 1 + varint_bytes(shifted) + rest)
         target[out] = source[body]
-        out = _write_varint(target, out + 1, shifted)
-        out = _copy(source, after_timestamp, position, target, out)
+        out = write_varint(target, out + 1, shifted)
+        copy_bytes(target, out, source, after_timestamp, rest)
+        out += rest
     return out
 
 
 @kernel
 def filter_records(
-    packed: Bytes,
-    unpacked: Bytes,
-    table: Table,
-    verdicts: Verdicts,
-    entries: Words,
-    seed: Words,
+    packed: ConstBytes,
+    unpacked: ConstBytes,
+    table: BatchTable,
+    flags: Bytes,
+    entries: UInt64Table,
+    seed: UInt64s,
     last_offset: int,
     now: int,
     delete_horizon: int,
     keep: Bools,
     target: Bytes,
-    outcomes: Table,
+    outcomes: OutcomeTable,
 ) -> tuple[int, int]:
-    """Decide record by record and write what is rebuilt into `target`: (batches, rot).
+    """Decide record by record and write what is rebuilt into `target`: (batches, defect).
 
-    `last_offset` is the last one the map knows: records above it stay. `keep` has room for the
-    records of the largest batch, `target` for all sections at their greatest growth.
+    Records above `last_offset`, the last one in the map, stay. `keep` has a flag for each record of
+    the largest batch, `target` a byte for each byte of all sections at their greatest growth.
     """
     out = 0
     for index in range(len(table)):
         batch = table[index]
-        verdict = verdicts[index]
+        decided = flags[index]
         source = unpacked if batch.is_unpacked else packed
         has_horizon = batch.attributes & DELETE_HORIZON != 0
         in_grace = not has_horizon or now < batch.base_timestamp
@@ -425,16 +326,16 @@ def filter_records(
         has_tombstone = False
         max_delta = -(1 << 62)
         for record in range(batch.record_count):
-            rot, position, _, _, timestamp_delta, delta, key_mark, key_size = _read_record(
+            defect, position, _, _, timestamp_delta, delta, key_mark, key_size = _read_record(
                 source, position, batch.records_end, delta, batch.last_offset_delta
             )
-            if rot:
-                return index, rot
+            if defect:
+                return index, defect
             offset = batch.base_offset + delta
             has_value = key_mark >= 0
-            if verdict & DISCARD:
+            if decided & DISCARD:
                 stays = False
-            elif verdict & MARKER or offset > last_offset:
+            elif decided & MARKER or offset > last_offset:
                 stays = True
             elif key_size < 0 or not (has_value or in_grace):
                 stays = False
@@ -448,15 +349,15 @@ def filter_records(
                 has_tombstone |= not has_value
                 max_delta = max(max_delta, timestamp_delta)
         if position != batch.records_end:
-            return index, ROT_LEFTOVER
+            return index, TRAILING_BYTES
         outcome = outcomes[index]
         outcome.record_count = kept
         outcome.attributes = batch.attributes
         outcome.base_timestamp = batch.base_timestamp
         outcome.max_timestamp = batch.max_timestamp
-        sets_horizon = not has_horizon and (has_tombstone or verdict & EXPIRES != 0)
+        sets_horizon = not has_horizon and (has_tombstone or decided & EXPIRES != 0)
         if kept == 0:
-            outcome.action = EMPTIED if verdict & KEEP_EMPTY else DROPPED
+            outcome.action = EMPTIED if decided & KEEP_EMPTY else DROPPED
         elif kept == batch.record_count and not sets_horizon:
             outcome.action = UNTOUCHED
         else:

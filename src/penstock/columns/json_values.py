@@ -8,7 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.compiled import Int64s, inlined, object_kernel
+from penstock.columns.compiled import (
+    Int64s,
+    inlined,
+    object_kernel,
+)
 from penstock.columns.vm import python_objects as python
 from penstock.columns.vm.dict_walk import (
     CONTAINER,

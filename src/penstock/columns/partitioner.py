@@ -9,7 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from penstock.columns.compiled import Bytes, Int64s, inlined, kernel
+from penstock.columns.compiled import (
+    ConstBytes,
+    Int64s,
+    inlined,
+    kernel,
+)
 from penstock.columns.record_kernels_write import BytesLayout
 
 _SEED: Final = 0x9747B28C
@@ -36,12 +41,12 @@ class Unkeyed:
 
 
 @inlined
-def _byte(content: Bytes, position: int) -> int:
+def _byte(content: ConstBytes, position: int) -> int:
     return np.int64(content[position])  # type: ignore[return-value]  # an int once compiled
 
 
 @inlined
-def murmur2(content: Bytes, start: int, size: int) -> int:
+def murmur2(content: ConstBytes, start: int, size: int) -> int:
     """Java's Utils.murmur2 of size bytes, as an unsigned number; products wrap."""
     hashed = (_SEED ^ size) & _LOW_32
     end = start + (size & ~3)

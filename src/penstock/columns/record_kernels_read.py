@@ -18,7 +18,17 @@ from typing import Final
 
 import numpy as np
 
-from penstock.columns.compiled import Bools, Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
+from penstock.columns.compiled import (
+    Bools,
+    Bytes,
+    ConstBytes,
+    Int32s,
+    Int64s,
+    Int64Table,
+    copy_bytes,
+    inlined,
+    kernel,
+)
 
 RECORD_BYTES_MIN: Final = 7  # a byte for each field, no key, no value, no header
 HEADER_BYTES_MIN: Final = 2  # an empty key and a null value
@@ -70,7 +80,7 @@ _NOWHERE: Final = -1  # the position after a varint that is none
 
 
 @inlined
-def read_varlong(source: Bytes, position: int, end: int) -> tuple[int, int]:
+def read_varlong(source: ConstBytes, position: int, end: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits before `end`, and the position after it."""
     raw = np.uint64(0)
     shift = np.uint64(0)
@@ -88,7 +98,7 @@ def read_varlong(source: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def read_varint(source: Bytes, position: int, end: int) -> tuple[int, int]:
+def read_varint(source: ConstBytes, position: int, end: int) -> tuple[int, int]:
     """A zigzag varint of up to 32 bits in at most five bytes, and the position after it."""
     if position < end and source[position] < 0x80:  # nearly all are one byte
         low = np.int64(source[position])
@@ -101,7 +111,7 @@ def read_varint(source: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_sized(
-    source: Bytes, position: int, end: int, smallest: int, rotten: int
+    source: ConstBytes, position: int, end: int, smallest: int, rotten: int
 ) -> tuple[int, int, int]:
     """A size and its bytes: what is wrong, where that is or where the bytes start, and the size."""
     size, after = read_varint(source, position, end)
@@ -113,7 +123,9 @@ def read_sized(
 
 
 @inlined
-def walk_headers(source: Bytes, position: int, end: int, count: int) -> tuple[int, int, int, int]:
+def walk_headers(
+    source: ConstBytes, position: int, end: int, count: int
+) -> tuple[int, int, int, int]:
     """Check one record's headers: what is wrong, where they end, bytes of keys, bytes of values."""
     key_bytes = 0
     value_bytes = 0
@@ -133,7 +145,7 @@ def walk_headers(source: Bytes, position: int, end: int, count: int) -> tuple[in
 
 @inlined
 def index_record(
-    source: Bytes, start: int, section_end: int, places: Int64s, row: int
+    source: ConstBytes, start: int, section_end: int, places: Int64Table, row: int
 ) -> tuple[int, int, int, int, int, int]:
     """Check one record and note its places.
 
@@ -181,13 +193,13 @@ def index_record(
 
 @kernel
 def index_records(
-    source: Bytes,
-    sections: Int64s,
+    source: ConstBytes,
+    sections: Int64Table,
     start_offset: int,
     end_offset: int,
     offsets: Int64s,
     timestamps: Int64s,
-    places: Int64s,
+    places: Int64Table,
     section_rows: Int64s,
     totals: Int64s,
 ) -> None:
@@ -243,7 +255,7 @@ def index_records(
 
 @kernel
 def gather_bytes(
-    source: Bytes, places: Int64s, part: int, ends: Int32s, gathered: Bytes, valid: Bools
+    source: ConstBytes, places: Int64Table, part: int, ends: Int32s, gathered: Bytes, valid: Bools
 ) -> int:
     """Copy one part (KEY_AT or VALUE_AT) of each row behind that of the row before; count nulls."""
     position = 0
@@ -263,7 +275,9 @@ def gather_bytes(
 
 
 @kernel
-def index_headers(source: Bytes, places: Int64s, list_ends: Int32s, header_places: Int64s) -> None:
+def index_headers(
+    source: ConstBytes, places: Int64Table, list_ends: Int32s, header_places: Int64Table
+) -> None:
     """Note where the keys and values of all headers are, in the place table's own layout."""
     header = 0
     list_ends[0] = 0

@@ -8,7 +8,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.compiled import Bools, Bytes, Int64s, copy_bytes, inlined, kernel
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBools,
+    ConstBytes,
+    ConstInt64s,
+    Int64s,
+    copy_bytes,
+    inlined,
+    kernel,
+)
 
 RECORD_BYTES_MAX: Final = 2**31 - 1 - 5  # its length is a 32-bit number in front of it
 
@@ -16,9 +25,9 @@ RECORD_BYTES_MAX: Final = 2**31 - 1 - 5  # its length is a 32-bit number in fron
 class BytesLayout(NamedTuple):
     """A nullable column of bytes: row i is content[ends[i]:ends[i + 1]]."""
 
-    ends: Int64s  # one more than rows; the first is where row 0 starts
-    content: Bytes
-    valid: Bools  # empty: no row is null
+    ends: ConstInt64s  # one more than rows; the first is where row 0 starts
+    content: ConstBytes
+    valid: ConstBools  # empty: no row is null
 
 
 class RowsLayout(NamedTuple):
@@ -26,8 +35,8 @@ class RowsLayout(NamedTuple):
 
     keys: BytesLayout
     values: BytesLayout
-    timestamps: Int64s
-    list_ends: Int64s  # empty: no row has headers
+    timestamps: ConstInt64s
+    list_ends: ConstInt64s  # empty: no row has headers
     header_keys: BytesLayout
     header_values: BytesLayout
 

@@ -233,9 +233,7 @@ class _Filtering:
         files.is_changed |= bool(np.any(outcomes["action"] != compaction_kernels.UNTOUCHED))
         files.write(list(_output(stretch, outcomes, target, files)))
 
-    def _verdicts(
-        self, stretch: Stretch, segment: SegmentSize, files: CleanedFiles
-    ) -> compaction_kernels.Verdicts:
+    def _verdicts(self, stretch: Stretch, segment: SegmentSize, files: CleanedFiles) -> Bytes:
         """What is known of each batch without its records."""
         table = stretch.table
         verdicts = np.zeros(len(table), dtype=np.uint8)

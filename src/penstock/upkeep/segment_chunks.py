@@ -131,5 +131,5 @@ def _with_unpacked(stretch: Stretch, parts: list[memoryview]) -> Stretch:
     short = short[~still_packed[short]]
     if len(short):
         position = stretch.position + int(table[short[0]]["position"])
-        raise Malformed(compaction_kernels.REASONS[compaction_kernels.ROT_COUNT], position)
+        raise Malformed(compaction_kernels.REASONS[compaction_kernels.BAD_COUNT], position)
     return stretch._replace(unpacked=read_only(b"".join(parts))) if parts else stretch

@@ -68,9 +68,7 @@ def test_what_is_written_backwards_reads_forwards() -> None:
         dtype=np.int64,
     )
     nothing = np.zeros(0, dtype=np.int64)
-    program = EncodeProgram(
-        code, nothing, nothing.reshape(-1, 3), np.zeros(0, dtype=np.uint8), inputs=3
-    )
+    program = EncodeProgram(code, nothing, nothing.reshape(-1, 3), read_only(b""), inputs=3)
     columns = [
         (pa.array([-2, 0, 5]), Input(0)),
         (pa.array([[1, 300], [], [-1]], pa.list_(pa.int32())), Input(1, (Input(2),))),

@@ -12,7 +12,15 @@ from penstock.columns.avro import dict_program as ops
 from penstock.columns.avro.read_primitives import NOTHING
 from penstock.columns.avro.read_program import NO_SLOT, OP, SLOT, A, B, C, Wrong
 from penstock.columns.avro.write_kernels import write_varint
-from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, object_kernel
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Int64Table,
+    copy_bytes,
+    inlined,
+    object_kernel,
+)
 from penstock.columns.vm import python_objects as python
 from penstock.columns.vm.dict_walk import (
     COUNT,
@@ -48,7 +56,7 @@ _INT_MIN: Final = -(2**31)
 class Tables(NamedTuple):
     """What instructions refer to, and room for a row's state."""
 
-    pool: Bytes
+    pool: ConstBytes
     objects: Int64s
     known: Int64s  # python_objects.KNOWN
     stack: Int64s
@@ -111,7 +119,7 @@ def put_content(
 
 @inlined
 def put_converted(
-    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """What the converter makes of the value: bytes, or None if it has too many digits."""
     made = convert(tables, code[pc, SLOT], value)
@@ -154,7 +162,7 @@ def put_symbol(
 
 @inlined
 def put_scalar(
-    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A value without parts: what is wrong, and the position after it."""
     op = code[pc, OP]
@@ -213,7 +221,7 @@ def put_entry(tables: Tables, frame: int, output: Bytes, position: int) -> tuple
 
 @inlined
 def run_row(
-    row: int, code: Int64s, tables: Tables, output: Bytes, position: int
+    row: int, code: Int64Table, tables: Tables, output: Bytes, position: int
 ) -> tuple[int, int, int]:
     """One dict through the program: what is wrong, the position after it, what is still open."""
     pc = 0
@@ -298,9 +306,9 @@ def step(tables: Tables, op: int, frame: int, output: Bytes, position: int) -> t
 @object_kernel
 def encode_dicts(
     rows: int,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
-    prefix: Bytes,
+    prefix: ConstBytes,
     errors: Bytes,
     output: Bytes,
     offsets: Int64s,

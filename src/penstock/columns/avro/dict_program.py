@@ -8,7 +8,7 @@ write that one; lists and maps give their items, one after the other.
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.compiled import ConstBytes, Int64s
 
 # Values without parts. The object is a converter for what is not exactly an int, or NO_SLOT.
 INT: Final = 0
@@ -45,7 +45,7 @@ class DictProgram:
     """Instructions and their tables. The addresses hold as long as the objects do."""
 
     code: Int64s
-    pool: Bytes
+    pool: ConstBytes
     objects: tuple[object, ...]
     addresses: Int64s
     depth: int  # how many records, lists and maps are within each other

@@ -30,7 +30,15 @@ from penstock.columns.avro.read_primitives import (
     read_varint,
 )
 from penstock.columns.avro.read_program import OP, SLOT, A, B, C, D, Wrong
-from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Int64Table,
+    copy_bytes,
+    inlined,
+    kernel,
+)
 from penstock.columns.vm.python_objects import is_text, is_uuid
 
 NEEDS_ROOM: Final = ops.NEEDS_ROOM
@@ -58,8 +66,8 @@ class Tables(NamedTuple):
     """What instructions refer to."""
 
     jumps: Int64s
-    symbols: Int64s
-    pool: Bytes
+    symbols: Int64Table
+    pool: ConstBytes
     aligned: Int64s
     row_start: int  # the stretch of `aligned` with the slots that have a value per row
     row_end: int
@@ -71,7 +79,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 @inlined
-def add_number(slots: Slots, code: Int64s, pc: int, op: int, slot: int, value: Any) -> int:
+def add_number(slots: Slots, code: Int64Table, pc: int, op: int, slot: int, value: Any) -> int:
     """A varint that is a number, into a slot of the type the reader wants."""
     if op == ops.LONG:
         return add_long(slots, slot, value)
@@ -100,10 +108,10 @@ def add_number(slots: Slots, code: Int64s, pc: int, op: int, slot: int, value: A
 @inlined
 def add_length(
     slots: Slots,
-    code: Int64s,
+    code: Int64Table,
     pc: int,
     slot: int,
-    source: Bytes,
+    source: ConstBytes,
     position: int,
     size: int,
     end: int,
@@ -129,7 +137,7 @@ def add_length(
 
 @inlined
 def put_decimal(
-    slots: Slots, code: Int64s, pc: int, slot: int, source: Bytes, position: int, size: int
+    slots: Slots, code: Int64Table, pc: int, slot: int, source: ConstBytes, position: int, size: int
 ) -> int:
     """A decimal in the reader's scale and precision."""
     precision = code[pc, B] & ops.PRECISION_MASK
@@ -144,7 +152,14 @@ def put_decimal(
 
 @inlined
 def add_plain(
-    slots: Slots, code: Int64s, pc: int, op: int, slot: int, source: Bytes, position: int, end: int
+    slots: Slots,
+    code: Int64Table,
+    pc: int,
+    op: int,
+    slot: int,
+    source: ConstBytes,
+    position: int,
+    end: int,
 ) -> tuple[int, int]:
     """A value of a size known beforehand: what is wrong, and the position after it."""
     size = code[pc, A]
@@ -184,7 +199,7 @@ def add_plain(
 
 
 @inlined
-def add_constant(slots: Slots, code: Int64s, pc: int, tables: Tables) -> int:
+def add_constant(slots: Slots, code: Int64Table, pc: int, tables: Tables) -> int:
     """What is put without anything being read."""
     op = code[pc, OP]
     slot = code[pc, SLOT]
@@ -201,7 +216,7 @@ def add_constant(slots: Slots, code: Int64s, pc: int, tables: Tables) -> int:
 
 
 @inlined
-def read_count(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
+def read_count(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
     """The item count of a block: what is wrong, the count, and the position of its first item.
 
     A negative count is followed by the size of the block in bytes, for those who skip it. Here
@@ -222,10 +237,10 @@ def read_count(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
 
 @inlined
 def run_row(
-    source: Bytes,
+    source: ConstBytes,
     position: int,
     end: int,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
     slots: Slots,
     stack: Int64s,
@@ -327,13 +342,13 @@ def run_row(
 
 @kernel
 def decode_rows(
-    source: Bytes,
+    source: ConstBytes,
     starts: Int64s,
     ends: Int64s,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
     slots: Slots,
-    marks: Int64s,
+    marks: Int64Table,
     stack: Int64s,
     errors: Bytes,
     error_places: Int64s,

@@ -4,13 +4,24 @@ Every function that can fail returns what is wrong, 0 for nothing. A slot that i
 NEEDS_ROOM stops the kernel before anything of the row is kept.
 """
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.columns.avro.read_program import NEEDS_ROOM, Wrong
-from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, outlined
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Doubles,
+    Floats,
+    Int32s,
+    Int64s,
+    Int64Table,
+    UInt64s,
+    copy_bytes,
+    inlined,
+    outlined,
+)
 from penstock.columns.vm.slots import Kind
 
 # the table of slots: where each one's memory is in the arena
@@ -27,8 +38,6 @@ KIND_FIXED: Final = int(Kind.FIXED)
 KIND_SIZED: Final = int(Kind.SIZED)
 KIND_LIST: Final = int(Kind.LIST)
 
-Floats: TypeAlias = NDArray[np.float32]
-Doubles: TypeAlias = NDArray[np.float64]
 
 _LIMBS: Final = 4  # of 64 bits: the widest decimal has 256
 _DIGITS_MAX: Final = 76
@@ -46,7 +55,7 @@ _TENS: Final = np.array(
 class Slots(NamedTuple):
     """The slots as kernels see them: one arena under several types, and how full each slot is."""
 
-    table: Int64s  # (slots, SLOT_FIELDS)
+    table: Int64Table  # (slots, SLOT_FIELDS)
     counts: Int64s  # values so far
     sizes: Int64s  # bytes so far of SIZED, items so far of LIST
     full: Int64s  # (2): the slot that had no room left, and for how many bytes
@@ -55,12 +64,12 @@ class Slots(NamedTuple):
     longs: Int64s
     floats: Floats
     doubles: Doubles
-    limbs: NDArray[np.uint64]
+    limbs: UInt64s
     digits: Bytes  # (DIGITS_BYTES): for a decimal whose scale changes
 
 
 @inlined
-def read_varint(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
+def read_varint(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
     """What is wrong, a zigzag number of up to 64 bits, and the position after it."""
     if position >= end:
         return TRUNCATED, np.int64(0), position
@@ -137,7 +146,7 @@ def add_double(slots: Slots, slot: int, value: Any) -> int:
 
 
 @inlined
-def add_fixed(slots: Slots, slot: int, source: Bytes, position: int) -> int:
+def add_fixed(slots: Slots, slot: int, source: ConstBytes, position: int) -> int:
     """As many bytes as the slot is wide."""
     place = add(slots, slot)
     if place < 0:
@@ -148,7 +157,7 @@ def add_fixed(slots: Slots, slot: int, source: Bytes, position: int) -> int:
 
 
 @inlined
-def add_sized(slots: Slots, slot: int, source: Bytes, position: int, size: int) -> int:
+def add_sized(slots: Slots, slot: int, source: ConstBytes, position: int, size: int) -> int:
     """Bytes of any length."""
     start = slots.sizes[slot]
     if start + size > slots.table[slot, SIZE_CAPACITY]:
@@ -205,7 +214,13 @@ def add_nulls(slots: Slots, aligned: Int64s, start: int, end: int) -> int:
 
 @inlined
 def add_decimal(
-    slots: Slots, slot: int, source: Bytes, position: int, size: int, width: int, precision: int
+    slots: Slots,
+    slot: int,
+    source: ConstBytes,
+    position: int,
+    size: int,
+    width: int,
+    precision: int,
 ) -> int:
     """A big-endian number of any size as a little-endian one of 16 or 32 bytes."""
     place = add(slots, slot)
@@ -229,7 +244,7 @@ def add_decimal(
 def add_rescaled(
     slots: Slots,
     slot: int,
-    source: Bytes,
+    source: ConstBytes,
     position: int,
     size: int,
     width: int,
@@ -294,7 +309,7 @@ def shift_digits(digits: Bytes, shift: int) -> bool:
 
 
 @inlined
-def is_below(limbs: NDArray[np.uint64], at: int, count: int, precision: int) -> bool:
+def is_below(limbs: UInt64s, at: int, count: int, precision: int) -> bool:
     """Whether a two's complement number has at most so many decimal digits."""
     negative = limbs[at + count - 1] >> np.uint64(63) != np.uint64(0)
     carry = np.uint64(1)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.compiled import ConstBytes, Int64s
 from penstock.columns.vm.slots import Kind, SlotForms
 
 OP, SLOT, A, B, C, D = range(6)
@@ -149,7 +149,7 @@ class DecodeProgram:
     code: Int64s  # (instructions, CODE_FIELDS)
     jumps: Int64s
     symbols: Int64s  # (symbols of all enums, 2): place in the pool and size; -1: no such symbol
-    pool: Bytes
+    pool: ConstBytes
     aligned: Int64s  # lists of slots, for NULLS and NULLABLE
     slots: tuple[SlotPlan, ...]
     forms: SlotForms  # of the slots

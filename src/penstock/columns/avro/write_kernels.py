@@ -11,7 +11,15 @@ import numpy as np
 from penstock.columns.avro import write_program as ops
 from penstock.columns.avro.read_primitives import NOTHING
 from penstock.columns.avro.read_program import NEEDS_ROOM, OP, SLOT, A, B, C, Wrong
-from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Int64Table,
+    copy_bytes,
+    inlined,
+    kernel,
+)
 from penstock.columns.vm.arrow_arena import BYTES_AT, VALUES_AT, Inputs, is_null
 from penstock.columns.vm.python_objects import is_text, is_uuid
 
@@ -29,9 +37,9 @@ _VARINT_BYTES_MAX: Final = 10
 class Tables(NamedTuple):
     """What instructions refer to."""
 
-    members: Int64s
-    symbols: Int64s
-    pool: Bytes
+    members: Int64Table
+    symbols: Int64Table
+    pool: ConstBytes
 
 
 @inlined
@@ -92,7 +100,7 @@ def decimal_size(inputs: Inputs, start: int, width: int) -> int:
 
 @inlined
 def write_scalar(
-    inputs: Inputs, code: Int64s, pc: int, tables: Tables, at: int, output: Bytes, position: int
+    inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A value without parts: what is wrong, and the position after it."""
     op, source = code[pc, OP], code[pc, SLOT]
@@ -155,7 +163,7 @@ def write_scalar(
 
 @inlined
 def choose_member(
-    inputs: Inputs, code: Int64s, pc: int, tables: Tables, at: int
+    inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int
 ) -> tuple[int, int]:
     """The row of the one member of a union that is set: what is wrong, and the row."""
     chosen = -1
@@ -171,7 +179,7 @@ def choose_member(
 def run_row(
     inputs: Inputs,
     row: int,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
     stack: Int64s,
     output: Bytes,
@@ -245,9 +253,9 @@ def run_row(
 @kernel
 def encode_rows(
     inputs: Inputs,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
-    prefix: Bytes,
+    prefix: ConstBytes,
     output: Bytes,
     offsets: Int64s,
     stack: Int64s,

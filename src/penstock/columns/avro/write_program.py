@@ -8,7 +8,7 @@ index, and entering a list changes the index for the inputs below it.
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.compiled import ConstBytes, Int64s
 
 INT: Final = 0  # four bytes to a varint
 LONG: Final = 1
@@ -38,5 +38,5 @@ class EncodeProgram:
     code: Int64s
     members: Int64s
     symbols: Int64s  # place in the pool and size
-    pool: Bytes
+    pool: ConstBytes
     inputs: int

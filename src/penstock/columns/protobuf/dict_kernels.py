@@ -9,7 +9,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.compiled import Bytes, Int64s, inlined, object_kernel, outlined
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Int64Table,
+    inlined,
+    object_kernel,
+    outlined,
+)
 from penstock.columns.protobuf import dict_program as ops
 from penstock.columns.protobuf.dict_program import MODE, OBJECT, OP, TAG, A, B, C
 from penstock.columns.vm import python_objects as python
@@ -104,7 +112,7 @@ def read_unsigned(tables: Tables, value: int) -> tuple[int, Any]:
 
 
 @inlined
-def read_number(tables: Tables, code: Int64s, pc: int, value: int) -> tuple[int, Any]:
+def read_number(tables: Tables, code: Int64Table, pc: int, value: int) -> tuple[int, Any]:
     """What is wrong, and the bits of a whole number as they are on the wire."""
     op = code[pc, OP]
     if python.type_of(value) != tables.known[python.INT]:
@@ -120,7 +128,7 @@ def read_number(tables: Tables, code: Int64s, pc: int, value: int) -> tuple[int,
 
 
 @outlined
-def read_enum(tables: Tables, code: Int64s, pc: int, value: int) -> tuple[int, Any]:
+def read_enum(tables: Tables, code: Int64Table, pc: int, value: int) -> tuple[int, Any]:
     """What is wrong, and the number of an enum's value, given by name or by number."""
     kind = python.type_of(value)
     if kind != tables.known[python.STR] and kind != tables.known[python.INT]:
@@ -147,7 +155,7 @@ def read_bool(tables: Tables, value: int) -> tuple[int, Any]:
 
 @inlined
 def put_number(
-    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A number of any kind with its tag."""
     op = code[pc, OP]
@@ -182,7 +190,7 @@ def put_sized(tag: int, address: int, size: int, output: Bytes, position: int) -
 
 @inlined
 def put_content(
-    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """Text or bytes."""
     if code[pc, OP] == ops.TEXT:
@@ -200,7 +208,7 @@ def put_content(
 
 @outlined
 def put_converted(
-    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A message of which the converter makes bytes."""
     made = convert(tables, code[pc, OBJECT], value)
@@ -222,7 +230,7 @@ def put_converted(
 
 @inlined
 def put_scalar(
-    tables: Tables, code: Int64s, pc: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A value without parts: what is wrong, and the position after it."""
     op = code[pc, OP]
@@ -255,7 +263,7 @@ def is_second_member(tables: Tables, depth: int, oneof: int) -> bool:
 
 @inlined
 def begin(
-    tables: Tables, code: Int64s, pc: int, depth: int, value: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, depth: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int, int, int, int]:
     """Open a message, list or map.
 
@@ -284,7 +292,7 @@ def begin(
 
 @inlined
 def step(
-    tables: Tables, code: Int64s, pc: int, depth: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, depth: int, output: Bytes, position: int
 ) -> tuple[int, Any, int]:
     """On to the next item or entry: what is wrong, the item or key, the position."""
     frame = (depth - 1) * FRAME_CELLS
@@ -299,7 +307,7 @@ def step(
 
 @inlined
 def following(
-    tables: Tables, code: Int64s, pc: int, depth: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, depth: int, output: Bytes, position: int
 ) -> tuple[int, Any, int, int, int]:
     """After an item or an entry; the same as `begin`."""
     value: Any = 0
@@ -319,7 +327,7 @@ def following(
 
 @inlined
 def end_message(
-    tables: Tables, code: Int64s, pc: int, depth: int, output: Bytes, position: int
+    tables: Tables, code: Int64Table, pc: int, depth: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """What is wrong with the message that is open, and the position after it."""
     if has_other_keys(tables, depth):  # one that the message does not have
@@ -333,7 +341,7 @@ def end_message(
 
 @inlined
 def run_row(
-    row: int, code: Int64s, tables: Tables, output: Bytes, position: int
+    row: int, code: Int64Table, tables: Tables, output: Bytes, position: int
 ) -> tuple[int, int, int]:
     """One dict through the program: what is wrong, the position after it, what is still open."""
     pc = 0
@@ -379,9 +387,9 @@ def run_row(
 @object_kernel
 def encode_dicts(
     rows: int,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
-    prefix: Bytes,
+    prefix: ConstBytes,
     output: Bytes,
     offsets: Int64s,
     start_row: int,

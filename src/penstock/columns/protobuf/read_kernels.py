@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.columns.compiled import Bytes, Int64s, inlined, kernel
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Int64Table,
+    inlined,
+    kernel,
+)
 from penstock.columns.protobuf import read_program as ops
 from penstock.columns.protobuf.read_primitives import (
     BAD_GROUP,
@@ -54,7 +61,7 @@ FRAME_FIELDS: Final = 5
 
 @inlined
 def put_scalar(
-    tables: Tables, slots: Slots, row: int, source: Bytes, position: int, end: int
+    tables: Tables, slots: Slots, row: int, source: ConstBytes, position: int, end: int
 ) -> tuple[int, int, bool]:
     """A number: what is wrong, the position after it, and whether it is an unknown one."""
     op, slot = tables.fields[row, ops.OP], tables.fields[row, ops.SLOT]
@@ -90,7 +97,7 @@ def put_numbers(
     slots: Slots,
     row: int,
     wire: int,
-    source: Bytes,
+    source: ConstBytes,
     position: int,
     end: int,
     state: Int64s,
@@ -122,7 +129,13 @@ def put_numbers(
 
 @inlined
 def put_content(
-    tables: Tables, slots: Slots, row: int, source: Bytes, position: int, end: int, state: Int64s
+    tables: Tables,
+    slots: Slots,
+    row: int,
+    source: ConstBytes,
+    position: int,
+    end: int,
+    state: Int64s,
 ) -> tuple[int, int]:
     """Text or bytes, repeated or not: what is wrong, and the position after them."""
     wrong, size, start = read_length(source, position, end)
@@ -146,7 +159,7 @@ def put_content(
 
 @inlined
 def begin_message(
-    tables: Tables, slots: Slots, row: int, frames: Int64s, depth: int, state: Int64s
+    tables: Tables, slots: Slots, row: int, frames: Int64Table, depth: int, state: Int64s
 ) -> int:
     """A message begins in frames[depth], whose end and group are known; what is wrong."""
     scope, slot = tables.fields[row, ops.SCOPE], tables.fields[row, ops.SLOT]
@@ -166,7 +179,7 @@ def begin_message(
 
 
 @inlined
-def end_message(tables: Tables, slots: Slots, frames: Int64s, depth: int) -> int:
+def end_message(tables: Tables, slots: Slots, frames: Int64Table, depth: int) -> int:
     """A message has been read; if it is an item or an entry, its place is complete."""
     scope = frames[depth, SCOPE]
     if scope < 0:
@@ -198,7 +211,7 @@ def put_value(
     slots: Slots,
     row: int,
     wire: int,
-    source: Bytes,
+    source: ConstBytes,
     position: int,
     end: int,
     state: Int64s,
@@ -224,12 +237,12 @@ def put_value(
 
 @inlined
 def run_row(
-    source: Bytes,
+    source: ConstBytes,
     position: int,
     end: int,
     tables: Tables,
     slots: Slots,
-    frames: Int64s,
+    frames: Int64Table,
     groups: Int64s,
     state: Int64s,
 ) -> tuple[int, int]:
@@ -294,12 +307,12 @@ def run_row(
 
 @kernel
 def decode_rows(
-    source: Bytes,
+    source: ConstBytes,
     starts: Int64s,
     ends: Int64s,
     tables: Tables,
     slots: Slots,
-    frames: Int64s,
+    frames: Int64Table,
     groups: Int64s,
     errors: Bytes,
     error_places: Int64s,

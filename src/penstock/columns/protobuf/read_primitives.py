@@ -5,12 +5,20 @@ is as upb has it: numbers of up to ten bytes whose excess bits are lost, tags an
 five. Memory of slots is zero where nothing was written, so what is taken back is zeroed.
 """
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.columns.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, outlined
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int32s,
+    Int64s,
+    Int64Table,
+    copy_bytes,
+    inlined,
+    outlined,
+)
 from penstock.columns.protobuf import read_program as ops
 from penstock.columns.protobuf.read_program import Wrong
 from penstock.columns.vm.slots import Kind
@@ -44,13 +52,11 @@ _LAST_SECOND: Final = 253_402_300_799
 _SECONDS_MAX: Final = 315_576_000_000  # of a Duration, either way
 _LONG_MAX: Final = 2**63 - 1
 
-UInt64s: TypeAlias = NDArray[np.uint64]
-
 
 class Slots(NamedTuple):
     """The slots as kernels see them: one arena under several types, and how full each one is."""
 
-    table: Int64s  # (slots, SLOT_FIELDS)
+    table: Int64Table  # (slots, SLOT_FIELDS)
     counts: Int64s  # places that are complete, by scope: the next one is being written to
     capacities: Int64s  # by scope
     sizes: Int64s  # by slot: bytes so far of SIZED, items so far of LIST
@@ -63,19 +69,19 @@ class Slots(NamedTuple):
 class Tables(NamedTuple):
     """A program as kernels see it."""
 
-    fields: Int64s
-    nodes: Int64s
+    fields: Int64Table
+    nodes: Int64Table
     dense: Int64s
-    sparse: Int64s
-    scopes: Int64s
+    sparse: Int64Table
+    scopes: Int64Table
     members: Int64s
-    closers: Int64s
+    closers: Int64Table
     clears: Int64s
     enums: Int64s
 
 
 @inlined
-def read_varint(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
+def read_varint(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
     """What is wrong, the number as 64 bits without sign, and the position after it."""
     if position >= end:
         return TRUNCATED, np.uint64(0), position
@@ -95,7 +101,7 @@ def read_varint(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
 
 
 @inlined
-def read_short(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
+def read_short(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
     """What is wrong, a tag or a length, and the position after it."""
     if position >= end:
         return TRUNCATED, np.int64(0), position
@@ -115,7 +121,7 @@ def read_short(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
 
 
 @inlined
-def read_tag(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
+def read_tag(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
     """What is wrong, a tag that may be one, and the position after it."""
     wrong, tag, after = read_short(source, position, end)
     if wrong == NOTHING and (tag > _TAG_MAX or tag < 8):
@@ -124,7 +130,7 @@ def read_tag(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
 
 
 @inlined
-def read_length(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
+def read_length(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
     """What is wrong, a length that stays within `end`, and the position after it."""
     wrong, size, after = read_short(source, position, end)
     if wrong == NOTHING and (size > _LENGTH_MAX or size > end - after):
@@ -133,7 +139,7 @@ def read_length(source: Bytes, position: int, end: int) -> tuple[int, Any, int]:
 
 
 @inlined
-def skip_plain(source: Bytes, position: int, end: int, wire: int) -> tuple[int, int]:
+def skip_plain(source: ConstBytes, position: int, end: int, wire: int) -> tuple[int, int]:
     """Step over a value that is no group: what is wrong, and the position after it."""
     if wire == ops.VARINT:
         wrong, _, after = read_varint(source, position, end)
@@ -150,7 +156,7 @@ def skip_plain(source: Bytes, position: int, end: int, wire: int) -> tuple[int, 
 
 @outlined
 def skip(
-    source: Bytes, position: int, end: int, tag: int, depth: int, groups: Int64s
+    source: ConstBytes, position: int, end: int, tag: int, depth: int, groups: Int64s
 ) -> tuple[int, int]:
     """Step over a value of any kind, depth messages down: what is wrong, the position after."""
     open_groups = 0
@@ -239,7 +245,7 @@ def put_number(slots: Slots, slot: int, op: int, raw: Any) -> None:
 
 
 @inlined
-def put_fixed(slots: Slots, slot: int, source: Bytes, position: int, width: int) -> None:
+def put_fixed(slots: Slots, slot: int, source: ConstBytes, position: int, width: int) -> None:
     """Four or eight bytes as they are."""
     place = slots.counts[slots.table[slot, SCOPE_OF]]
     copy_bytes(slots.bytes, slots.table[slot, VALUES_AT] + place * width, source, position, width)
@@ -247,7 +253,7 @@ def put_fixed(slots: Slots, slot: int, source: Bytes, position: int, width: int)
 
 
 @inlined
-def put_sized(slots: Slots, slot: int, source: Bytes, position: int, size: int) -> int:
+def put_sized(slots: Slots, slot: int, source: ConstBytes, position: int, size: int) -> int:
     """Bytes of any length, in place of those that were there before."""
     place = slots.counts[slots.table[slot, SCOPE_OF]]
     start = slots.ints[(slots.table[slot, VALUES_AT] >> 2) + place]

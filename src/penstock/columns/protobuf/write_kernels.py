@@ -8,7 +8,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined, kernel, outlined
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    Int64Table,
+    copy_bytes,
+    inlined,
+    kernel,
+    outlined,
+)
 from penstock.columns.protobuf import write_program as ops
 from penstock.columns.protobuf.read_program import NEEDS_ROOM, Wrong
 from penstock.columns.protobuf.write_program import MODE, OP, SOURCE, TAG, A, B, C
@@ -38,8 +47,8 @@ class Tables(NamedTuple):
     """What instructions refer to."""
 
     members: Int64s
-    symbols: Int64s
-    pool: Bytes
+    symbols: Int64Table
+    pool: ConstBytes
 
 
 @inlined
@@ -61,7 +70,7 @@ def put_varint(output: Bytes, position: int, value: Any) -> int:
 
 @outlined
 def find_number(
-    inputs: Inputs, start: int, size: int, code: Int64s, pc: int, tables: Tables
+    inputs: Inputs, start: int, size: int, code: Int64Table, pc: int, tables: Tables
 ) -> tuple[bool, Any]:
     """Whether an enum has that name or number, and its number."""
     first, last = code[pc, A], code[pc, A] + code[pc, B]
@@ -157,7 +166,7 @@ def put_raw(
 
 @inlined
 def put_content(
-    inputs: Inputs, code: Int64s, pc: int, tables: Tables, at: int, output: Bytes, position: int
+    inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """Text, bytes, or an enum's name."""
     op, mode, source = code[pc, OP], code[pc, MODE], code[pc, SOURCE]
@@ -184,7 +193,7 @@ def put_content(
 
 @inlined
 def put_scalar(
-    inputs: Inputs, code: Int64s, pc: int, tables: Tables, at: int, output: Bytes, position: int
+    inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A value without parts, and its tag: what is wrong, and where it starts."""
     op, mode, source = code[pc, OP], code[pc, MODE], code[pc, SOURCE]
@@ -224,7 +233,7 @@ def begin_list(inputs: Inputs, source: int, at: int) -> tuple[int, Any, Any]:
 
 
 @inlined
-def has_two_members(inputs: Inputs, code: Int64s, pc: int, tables: Tables, at: int) -> bool:
+def has_two_members(inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int) -> bool:
     """Whether more than one member of a oneof is set."""
     count = 0
     for index in range(code[pc, A], code[pc, A] + code[pc, B]):
@@ -237,7 +246,7 @@ def has_two_members(inputs: Inputs, code: Int64s, pc: int, tables: Tables, at: i
 def run_row(
     inputs: Inputs,
     row: int,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
     stack: Int64s,
     output: Bytes,
@@ -307,9 +316,9 @@ def run_row(
 @kernel
 def encode_rows(
     inputs: Inputs,
-    code: Int64s,
+    code: Int64Table,
     tables: Tables,
-    prefix: Bytes,
+    prefix: ConstBytes,
     output: Bytes,
     distances: Int64s,
     stack: Int64s,

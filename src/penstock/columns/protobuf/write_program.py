@@ -9,7 +9,7 @@ Arrow array laid out in the arena.
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.columns.compiled import Bytes, Int64s
+from penstock.columns.compiled import ConstBytes, Int64s
 
 OP, SOURCE, TAG, MODE, A, B, C = range(7)
 CODE_FIELDS: Final = 7
@@ -54,5 +54,5 @@ class EncodeProgram:
     code: Int64s
     members: Int64s  # inputs of oneofs
     symbols: Int64s  # (symbols of all enums, SYMBOL_FIELDS)
-    pool: Bytes
+    pool: ConstBytes
     inputs: int

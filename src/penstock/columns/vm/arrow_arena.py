@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.columns.compiled import Bytes, Int32s, Int64s, inlined
+from penstock.columns.compiled import (
+    Bytes,
+    Int32s,
+    Int64s,
+    Int64Table,
+    inlined,
+)
 from penstock.columns.vm.slots import Limits, PayloadsTooLarge
 
 # the table of inputs: where each one's memory is in the arena, in bytes
@@ -28,7 +34,7 @@ _ALIGNMENT: Final = 8
 class Inputs(NamedTuple):
     """Arrow arrays as the kernel sees them: one arena under several types."""
 
-    table: Int64s  # (inputs, INPUT_FIELDS)
+    table: Int64Table  # (inputs, INPUT_FIELDS)
     bytes: Bytes
     ints: Int32s
     longs: Int64s

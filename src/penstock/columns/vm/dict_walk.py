@@ -12,7 +12,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from penstock.columns.compiled import Bytes, Int64s, copy_bytes, inlined
+from penstock.columns.compiled import (
+    Bytes,
+    ConstBytes,
+    Int64s,
+    copy_bytes,
+    inlined,
+)
 from penstock.columns.vm import python_objects as python
 from penstock.columns.vm.arrow_arena import first_output, grown
 from penstock.columns.vm.slots import Limits
@@ -174,7 +180,7 @@ def next_entry(walk: Places, frame: int) -> bool:
 
 @inlined
 def begin_row(
-    rows: int, row: int, prefix: Bytes, output: Bytes, position: int
+    rows: int, row: int, prefix: ConstBytes, output: Bytes, position: int
 ) -> tuple[int, Any, int]:
     """What is wrong, a row of a list, and the position after its prefix."""
     if position + len(prefix) > len(output):

@@ -14,7 +14,12 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from penstock.columns.compiled import Bytes, Int64s, inlined, outlined
+from penstock.columns.compiled import (
+    ConstBytes,
+    Int64s,
+    inlined,
+    outlined,
+)
 
 _WORD: Final = np.dtype(np.intp).itemsize
 _TYPE_AT: Final = object.__basicsize__ - _WORD  # the type is the last thing in an object's head
@@ -89,7 +94,7 @@ UUID_CHARACTERS: Final = 36
 
 
 @inlined
-def is_text(source: Bytes, start: int, end: int) -> bool:
+def is_text(source: ConstBytes, start: int, end: int) -> bool:
     """Whether the bytes are UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF."""
     index = start
     while index < end and source[index] < 0x80:
@@ -117,7 +122,7 @@ def is_text(source: Bytes, start: int, end: int) -> bool:
 
 
 @outlined
-def is_uuid(source: Bytes, start: int, size: int) -> bool:
+def is_uuid(source: ConstBytes, start: int, size: int) -> bool:
     """Whether text is a UUID as it is usually written: 8-4-4-4-12 hexadecimal digits."""
     if size != UUID_CHARACTERS:
         return False
