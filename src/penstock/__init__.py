@@ -15,8 +15,7 @@ tests in `penstock.testing`.
 from typing import TYPE_CHECKING
 
 from penstock.lazy import lazy_names
-
-__version__ = "0.1.0"
+from penstock.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from penstock.client.aio import AsyncConsumer as AsyncConsumer

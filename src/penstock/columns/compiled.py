@@ -39,7 +39,7 @@ from numba.core import caching, cgutils, sigutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from penstock import __version__
+from penstock.version import __version__
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,7 +15,6 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from penstock import __version__
 from penstock.link.settings import read_properties
 from penstock.model import Millis
 from penstock.node.http_process import HttpOptions
@@ -28,6 +27,7 @@ from penstock.registry.http.guard import Guard
 from penstock.registry.http.response_cache import Limits, RepeatingProtocol
 from penstock.registry.kafka_journal import LogSettings
 from penstock.registry.node import Registry
+from penstock.version import __version__
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from penstock import __version__
 from penstock.registry.http.front import Front
 from penstock.registry.http.requests import Number, Text
 from penstock.registry.http.responses import answered, page
 from penstock.registry.node import Registry
 from penstock.registry.subject_names import context_from_path, is_hidden
+from penstock.version import __version__
 
 
 def about(registry: Registry) -> APIRouter:
