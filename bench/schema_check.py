@@ -1,6 +1,6 @@
-"""A schema checked under FULL_TRANSITIVE against fifty versions, beside Python `avro`.
+"""A check under FULL_TRANSITIVE against fifty versions, compared with Python `avro`.
 
-Times are of the processor: a check needs nothing else, and what others do on a machine stays out.
+Times are processor times: a check does nothing but compute, and other load does not count.
 """
 
 import json
@@ -15,13 +15,13 @@ from penstock.schemas.parse_cache import SchemaCache, parse
 
 VERSIONS = 50
 FIELDS = 300
-PEER_VERSIONS = 3  # the peer is linear in versions: measured on a few, told for all
+PEER_VERSIONS = 3  # Python avro takes linear time: measured on a few versions, scaled to all
 COLD_MS_MAX = 1_000.0
 WARM_MS_MAX = 200.0
 
 
 def measure() -> Iterator[Figure]:
-    """Cold: nothing parsed or compared before. Warm: the same check again, as a registry does."""
+    """Cold: nothing is cached. Warm: the same check again, as in a registry."""
     peer_ms = measure_peer()
     for language, version in VERSIONS_IN.items():
         yield from measure_language(language, version, peer_ms)
@@ -30,17 +30,15 @@ def measure() -> Iterator[Figure]:
 def measure_language(
     language: SchemaType, version: Callable[[int], str], peer_ms: float
 ) -> Iterator[Figure]:
-    """The three states a registry can be in, in one language. The peer knows Avro only."""
-    parse(
-        SchemaText(language, SMALL[language])
-    )  # its parser is loaded; it has seen nothing of this
+    """Cold, warm, and a new proposal to known versions, in one language."""
+    parse(SchemaText(language, SMALL[language]))  # loads the parser without caching these schemas
     texts = [version(number) for number in range(VERSIONS)]
     cache = SchemaCache()
     cold_ms = measure_check(cache, language, version(VERSIONS), texts)
     warm_ms = min(measure_check(cache, language, version(VERSIONS), texts) for _ in range(5))
     next_ms = measure_check(cache, language, version(VERSIONS + 1), texts)
     if language is SchemaType.AVRO:
-        note = f"the peer is told from {PEER_VERSIONS} versions"
+        note = f"Python avro is measured on {PEER_VERSIONS} versions"
         yield Figure("Avro, cold, beside Python avro", cold_ms, peer_ms, "ms", "<= 0.3", note)
         yield Figure("Avro, warm, beside Python avro", warm_ms, peer_ms, "ms", "<= 0.05", note)
     name = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}[language]
@@ -53,7 +51,7 @@ def measure_language(
 
 
 def avro_version(number: int) -> str:
-    """A record of 300 nested records; each version adds one optional field to one of them."""
+    """A record of 300 nested records; each version adds an optional field to one of them."""
     fields = []
     for index in range(FIELDS):
         inner: list[dict[str, Any]] = [
@@ -80,7 +78,7 @@ def protobuf_version(number: int) -> str:
 
 
 def json_version(number: int) -> str:
-    """The same as objects; under the lenient policy, for the strict one allows no such change."""
+    """The same as objects, for the lenient policy: the strict policy refuses these changes."""
     properties = {}
     for index in range(FIELDS):
         inner: dict[str, Any] = {"id": {"type": "integer"}, "label": {"type": ["null", "string"]}}
@@ -105,26 +103,26 @@ SMALL = {
 def measure_check(
     cache: SchemaCache, language: SchemaType, proposed: str, texts: Sequence[str]
 ) -> float:
-    """Milliseconds for parsing all that is not known yet, and the check."""
+    """Milliseconds for the check, including the parsing of schemas that are not cached."""
     started = time.process_time()
-    earlier = [  # what is stored was checked when it came
+    earlier = [  # stored schemas were checked when they were registered
         EarlierVersion(number, cache.parse(SchemaText(language, text), strict=False))
         for number, text in enumerate(texts, start=1)
     ]
     schema = cache.parse(SchemaText(language, proposed))
-    verdict = check(
+    result = check(
         Level.FULL_TRANSITIVE,
         schema,
         earlier,
         Policy.LENIENT,
         incompatibilities=cache.incompatibilities,
     )
-    assert verdict.is_compatible
+    assert result.is_compatible
     return (time.process_time() - started) * 1000
 
 
 def measure_peer() -> float:
-    """Milliseconds that the Avro project's own Python library takes for the same."""
+    """Milliseconds that the Python library of Apache Avro takes for the same check."""
     from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
     from avro.schema import parse as parse_avro
 
@@ -134,8 +132,8 @@ def measure_peer() -> float:
         old = parse_avro(avro_version(number))
         for reader, writer in ((schema, old), (old, schema)):
             checker: Any = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]  # avro has no types
-            result = checker.get_compatibility(reader, writer)
-            assert result.compatibility is SchemaCompatibilityType.compatible
+            outcome = checker.get_compatibility(reader, writer)
+            assert outcome.compatibility is SchemaCompatibilityType.compatible
     return (time.process_time() - started) * 1000 * VERSIONS / PEER_VERSIONS
 
 

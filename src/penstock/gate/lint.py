@@ -36,5 +36,8 @@ def lint(proposed: ParsedSchema, earlier: ParsedSchema | None = None) -> tuple[L
     """The warnings about `proposed` as the successor of `earlier`, or as a first version."""
     if earlier is not None and earlier.type is not proposed.type:
         return ()
-    linter = cast("_Linter", import_module(_MODULES[proposed.type]))
-    return tuple(islice(linter.lints(proposed, earlier), LINTS_MAX))
+    return tuple(islice(_linter(proposed.type).lints(proposed, earlier), LINTS_MAX))
+
+
+def _linter(language: SchemaType) -> _Linter:
+    return cast("_Linter", import_module(_MODULES[language]))

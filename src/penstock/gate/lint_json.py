@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from penstock.gate.lint import Lint
 from penstock.schemas.compare_limits import BudgetExceededError, shortened
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, same_value_key, write_json
-from penstock.schemas.json.references import Draft, draft_of, pointer_of
+from penstock.schemas.json.references import JsonDraft, draft_of, pointer_of
 from penstock.schemas.json.schema import JsonSchema
 from penstock.schemas.model import InvalidSchemaError
 
@@ -24,14 +24,14 @@ _IMPLIED: Final = {
     "number": ("minimum", "maximum", "multipleOf"),
 }
 _IGNORED: Final = {
-    Draft.DRAFT_4: ("const", "contains", "propertyNames", "if", "dependentRequired", "$defs"),
-    Draft.DRAFT_6: ("if", "prefixItems", "dependentRequired", "dependentSchemas"),
-    Draft.DRAFT_7: (
+    JsonDraft.DRAFT_4: ("const", "contains", "propertyNames", "if", "dependentRequired", "$defs"),
+    JsonDraft.DRAFT_6: ("if", "prefixItems", "dependentRequired", "dependentSchemas"),
+    JsonDraft.DRAFT_7: (
         *("prefixItems", "dependentRequired", "dependentSchemas", "minContains", "maxContains"),
         *("unevaluatedProperties", "unevaluatedItems"),
     ),
-    Draft.DRAFT_2019_09: ("prefixItems", "dependencies"),
-    Draft.DRAFT_2020_12: ("additionalItems", "dependencies", "$recursiveRef"),
+    JsonDraft.DRAFT_2019_09: ("prefixItems", "dependencies"),
+    JsonDraft.DRAFT_2020_12: ("additionalItems", "dependencies", "$recursiveRef"),
 }
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "$comment", "$id", "$schema")
 
@@ -42,7 +42,7 @@ class _Position(NamedTuple):
     path: tuple[str | int, ...]
     new: JsonObject
     old: JsonObject | None
-    draft: Draft
+    draft: JsonDraft
 
     def lint(self, kind: str, message: str, remedy: str) -> Lint:
         return Lint(kind, pointer_of(self.path), message, remedy)
@@ -62,7 +62,7 @@ def lints(proposed: JsonSchema, earlier: JsonSchema | None) -> Iterator[Lint]:
         yield from _lenient_only(proposed, earlier)
 
 
-def _positions(new: JsonValue, old: JsonValue, draft: Draft) -> Iterator[_Position]:
+def _positions(new: JsonValue, old: JsonValue, draft: JsonDraft) -> Iterator[_Position]:
     waiting: list[tuple[tuple[str | int, ...], JsonValue, JsonValue]] = [((), new, old)]
     while waiting:
         path, schema, before = waiting.pop()
@@ -100,7 +100,7 @@ def _at(value: JsonValue, steps: tuple[str | int, ...]) -> JsonValue:
 def _about_document(schema: JsonSchema) -> Iterator[Lint]:
     root = schema.documents.root
     if isinstance(root, dict) and "$schema" in root:
-        unknown = {draft_of(root, default) for default in (Draft.DRAFT_4, Draft.DRAFT_7)}
+        unknown = {draft_of(root, default) for default in (JsonDraft.DRAFT_4, JsonDraft.DRAFT_7)}
         if len(unknown) > 1:
             yield Lint(
                 "UNKNOWN_DIALECT",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.gate.lint import Lint
 from penstock.schemas.protobuf.rewrite import default_json_name
 from penstock.schemas.protobuf.schema import ProtobufSchema
-from penstock.schemas.protobuf.tree import Enum, Field, Message, Reserved, Text
+from penstock.schemas.protobuf.tree import Enum, Field, Message, Reserved, StringValue
 
 
 def lints(proposed: ProtobufSchema, earlier: ProtobufSchema | None) -> Iterator[Lint]:
@@ -203,6 +203,6 @@ def _fields(message: Message) -> dict[int, Field]:
 
 def _json_name(field: Field) -> str:
     for option in field.options:
-        if option.is_builtin("json_name") and isinstance(option.value, Text):
+        if option.is_builtin("json_name") and isinstance(option.value, StringValue):
             return option.value.value
     return default_json_name(field.name)

@@ -8,14 +8,14 @@ from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf import ProtobufSchema, parse
 from penstock.schemas.protobuf.parse import CHARACTERS_MAX, read_proto
 from penstock.schemas.protobuf.tree import (
-    Aggregate,
     ListValue,
     MapType,
+    MessageValue,
     NamePart,
-    Number,
+    NumberValue,
     Range,
-    Text,
-    Word,
+    StringValue,
+    WordValue,
 )
 
 EVERYTHING = """
@@ -120,18 +120,26 @@ def test_the_tree_contains_everything_in_the_file() -> None:
     file = read_proto(EVERYTHING)
     message = file.messages[1]
     assert message.options[0].parts == (NamePart("o", is_extension=True),)
-    assert message.options[0].value == Aggregate(
+    assert message.options[0].value == MessageValue(
         (
-            ("n", Number("-1")),
-            ("l", ListValue((Aggregate((("n", Number("1")),)), Aggregate((("s", Text("xy")),))))),
+            ("n", NumberValue("-1")),
+            (
+                "l",
+                ListValue(
+                    (
+                        MessageValue((("n", NumberValue("1")),)),
+                        MessageValue((("s", StringValue("xy")),)),
+                    )
+                ),
+            ),
         )
     )
-    assert message.fields[0].options[1].value == Number("0x10")
+    assert message.fields[0].options[1].value == NumberValue("0x10")
     assert message.fields[1].type == MapType("string", "O")
     assert message.reserved[0].values[2] == Range(1000, 536_870_911, is_single=False)
     assert message.enums[0].reserved[0].values[0] == Range(-2, -2, is_single=True)
     assert message.groups[0].body.fields[0].name == "e"
-    assert file.services[0].rpcs[0].options[0].value == Word("true")
+    assert file.services[0].rpcs[0].options[0].value == WordValue("true")
     assert parse(EVERYTHING).name == "a.b.O"
 
 

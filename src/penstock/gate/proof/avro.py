@@ -16,7 +16,7 @@ from uuid import UUID
 from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 
-from penstock.gate.proof.avro_examples import AvroExamples, Step, all_nodes
+from penstock.gate.proof.avro_examples import AvroExamples, RouteStep, all_nodes
 from penstock.gate.proof.prove import (
     SHOWN_CHARACTERS_MAX,
     Attempt,
@@ -53,7 +53,7 @@ class _Position(NamedTuple):
     writer: Node | Field | None
     reader: Node | Field | None
     detail: str = ""  # one of _DETAILS
-    route: tuple[Step, ...] = ()  # from the root, in the writer's schema
+    route: tuple[RouteStep, ...] = ()  # from the root, in the writer's schema
     fields: tuple[str, ...] = ()
 
 
@@ -182,7 +182,7 @@ def _stepped(position: _Position, step: str, steps: list[str]) -> _Position | No
         index = int(step)
         if not isinstance(position.writer, Union) or index >= len(position.writer.branches):
             return None
-        route = (*position.route, Step.branch(index))
+        route = (*position.route, RouteStep.branch(index))
         return position._replace(writer=position.writer.branches[index], route=route)
     return _into_items(position)
 
@@ -194,7 +194,7 @@ def _into_field(position: _Position, reader: Record, index: int) -> _Position:
     if isinstance(record, Record):
         for name in (field.name, *field.aliases):
             if name in record.by_name:
-                route = (*position.route, Step.field(name))
+                route = (*position.route, RouteStep.field(name))
                 return _Position(record.by_name[name].type, field.type, "", route, fields)
     return _Position(None, field, "", position.route, fields)
 
@@ -203,7 +203,7 @@ def _into_items(position: _Position) -> _Position:
     return position._replace(
         writer=_items_of(position.writer),
         reader=_items_of(position.reader),
-        route=(*position.route, Step.items()),
+        route=(*position.route, RouteStep.items()),
     )
 
 

@@ -31,7 +31,7 @@ _LOGICAL: Final[Mapping[str, Any]] = {
 _UUID: Final = "6f1d7a40-0c1e-4d6f-9a3b-5f1c2d3e4f50"
 
 
-class Step(NamedTuple):
+class RouteStep(NamedTuple):
     """One step of a path in an event."""
 
     kind: str
@@ -39,17 +39,17 @@ class Step(NamedTuple):
     branch_index: int = 0
 
     @classmethod
-    def field(cls, name: str) -> "Step":
+    def field(cls, name: str) -> "RouteStep":
         """Into a field of a record."""
         return cls("field", name=name)
 
     @classmethod
-    def branch(cls, index: int) -> "Step":
+    def branch(cls, index: int) -> "RouteStep":
         """Into a branch of a union."""
         return cls("branch", branch_index=index)
 
     @classmethod
-    def items(cls) -> "Step":
+    def items(cls) -> "RouteStep":
         """Into the items of an array or the values of a map."""
         return cls("items")
 
@@ -70,11 +70,11 @@ class AvroExamples:
         """The simple event first."""
         return self._kinds(self._root, 0)
 
-    def along(self, route: tuple[Step, ...]) -> Iterator[Any]:
+    def along(self, route: tuple[RouteStep, ...]) -> Iterator[Any]:
         """Simple events, with every possible value at the end of one route."""
         return self._along(self._root, route, 0)
 
-    def _along(self, node: Node, route: tuple[Step, ...], depth: int) -> Iterator[Any]:
+    def _along(self, node: Node, route: tuple[RouteStep, ...], depth: int) -> Iterator[Any]:
         if not route or self._is_endless(node):
             yield from self._kinds(node, depth)
             return
@@ -89,7 +89,7 @@ class AvroExamples:
                 yield (branch.full_name, value)
         elif isinstance(node, Union):
             for index in range(len(node.branches)):
-                yield from self._along(node, (Step.branch(index), *route), depth)
+                yield from self._along(node, (RouteStep.branch(index), *route), depth)
         elif isinstance(node, Array) and step.kind == "items":
             yield from ([value] for value in self._along(node.items, rest, depth + 1))
         elif isinstance(node, Map) and step.kind == "items":
@@ -203,7 +203,7 @@ def all_nodes(root: Node) -> Iterator[Node]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            waiting += _parts(node)
+            waiting += node.parts
 
 
 def _smallest_sizes(root: Node) -> dict[int, int]:
@@ -226,13 +226,3 @@ def _size(node: Node, sizes: dict[int, int]) -> int:
     if isinstance(node, Union):
         return 1 + min((sizes[id(branch)] for branch in node.branches), default=SIZE_MAX)
     return SIZE_MAX + 1 if isinstance(node, Enum) and not node.symbols else 1
-
-
-def _parts(node: Node) -> list[Node]:
-    if isinstance(node, Record):
-        return [field.type for field in node.fields]
-    if isinstance(node, Union):
-        return node.branches
-    if isinstance(node, Array):
-        return [node.items]
-    return [node.values] if isinstance(node, Map) else []

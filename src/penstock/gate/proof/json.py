@@ -16,7 +16,7 @@ from penstock.gate.proof.prove import (
 )
 from penstock.schemas.json import JsonSchema
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, write_start
-from penstock.schemas.json.references import Draft, reference_in
+from penstock.schemas.json.references import JsonDraft, reference_in
 from penstock.schemas.json.schema import validate
 from penstock.schemas.model import Difference, InvalidSchemaError
 
@@ -69,7 +69,11 @@ class ReferenceFollower:
             seen.add(id(schema))
             if reference_in(schema, self._documents.draft) is None:
                 break
-            if self._documents.draft not in (Draft.DRAFT_4, Draft.DRAFT_6, Draft.DRAFT_7):
+            if self._documents.draft not in (
+                JsonDraft.DRAFT_4,
+                JsonDraft.DRAFT_6,
+                JsonDraft.DRAFT_7,
+            ):
                 beside |= {key: value for key, value in schema.items() if key != "$ref"}
             try:
                 schema = self._documents.target(schema).schema

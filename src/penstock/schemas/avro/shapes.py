@@ -48,17 +48,7 @@ def check_depth(root: Node) -> None:
         if id(node) not in seen:
             seen.add(id(node))
             # Last in, first out: the order of the recursive functions, so the depth is the same.
-            waiting += [(part, depth + 1) for part in reversed(_parts(node))]
-
-
-def _parts(node: Node) -> list[Node]:
-    if isinstance(node, Record):
-        return [field.type for field in node.fields]
-    if isinstance(node, Array):
-        return [node.items]
-    if isinstance(node, Map):
-        return [node.values]
-    return node.branches if isinstance(node, Union) else []
+            waiting += [(part, depth + 1) for part in reversed(node.parts)]
 
 
 class _TooManyVisitsError(Exception):

@@ -69,6 +69,11 @@ class Node:
         """The name that identifies this type in a union."""
         return self.kind.value
 
+    @property
+    def parts(self) -> "Sequence[Node]":
+        """The types that this type consists of."""
+        return ()
+
 
 class Primitive(Node):
     """A type without parts."""
@@ -85,6 +90,11 @@ class Array(Node):
         super().__init__(AvroType.ARRAY, properties)
         self.items = items
 
+    @property
+    def parts(self) -> Sequence[Node]:
+        """The type of the items."""
+        return (self.items,)
+
 
 class Map(Node):
     """Values of one type under string keys."""
@@ -95,6 +105,11 @@ class Map(Node):
         super().__init__(AvroType.MAP, properties)
         self.values = values
 
+    @property
+    def parts(self) -> Sequence[Node]:
+        """The type of the values."""
+        return (self.values,)
+
 
 class Union(Node):
     """One of several types."""
@@ -104,6 +119,11 @@ class Union(Node):
     def __init__(self, branches: list[Node]) -> None:
         super().__init__(AvroType.UNION, {})
         self.branches = branches
+
+    @property
+    def parts(self) -> Sequence[Node]:
+        """The branches."""
+        return self.branches
 
 
 class Named(Node):
@@ -187,6 +207,11 @@ class Record(Named):
         self.fields = fields
         self.by_name = {field.name: field for field in fields}
         self.is_error = is_error
+
+    @property
+    def parts(self) -> Sequence[Node]:
+        """The types of the fields."""
+        return [field.type for field in self.fields]
 
 
 class Enum(Named):

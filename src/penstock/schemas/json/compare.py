@@ -15,7 +15,7 @@ from penstock.schemas.compare_limits import StepBudget
 from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Differences, Pair
 from penstock.schemas.json.compare_rules import compare_nodes
 from penstock.schemas.json.differences import JsonDifference
-from penstock.schemas.json.tree import Node
+from penstock.schemas.json.tree import JsonNode
 
 PAIR_STEPS: Final = 10  # of the budget, to compare two schemas without their parts
 CACHE_MAX: Final = 50_000  # pairs and their differences; at the limit the cache is cleared
@@ -54,7 +54,7 @@ def clear_cache() -> None:
     _cache.clear()
 
 
-def compare(old: Node, new: Node, allowed: frozenset[str]) -> Differences:
+def compare(old: JsonNode, new: JsonNode, allowed: frozenset[str]) -> Differences:
     """All differences, allowed ones included; BudgetExceededError if there are too many pairs."""
     incompatible: dict[_Key, Differences] = {}
     context = CompareContext(allowed, StepBudget())
@@ -86,7 +86,7 @@ class _Attempt:
             if not self._context.allows(differences)
         }
 
-    def compare(self, old: Node, new: Node) -> Differences:
+    def compare(self, old: JsonNode, new: JsonNode) -> Differences:
         """All differences between two schemas."""
         self._start(old, new)
         result: Differences | None = None
@@ -129,12 +129,12 @@ class _Attempt:
                 known = ()
         return known
 
-    def _start(self, old: Node, new: Node) -> None:
+    def _start(self, old: JsonNode, new: JsonNode) -> None:
         self._context.budget.spend(PAIR_STEPS)
         self._in_progress[id(old), id(new)] = compare_nodes(old, new, self._context)
 
 
-def _cache_key(old: Node, new: Node, context: CompareContext) -> _CacheKey | None:
+def _cache_key(old: JsonNode, new: JsonNode, context: CompareContext) -> _CacheKey | None:
     """None if the differences depend on the targets of references."""
     before = old.tree.fingerprint(old.keywords)
     after = new.tree.fingerprint(new.keywords)
@@ -143,5 +143,5 @@ def _cache_key(old: Node, new: Node, context: CompareContext) -> _CacheKey | Non
     return (context.allowed, before, *_aspect(old), after, *_aspect(new))
 
 
-def _aspect(node: Node) -> tuple[object, ...]:
+def _aspect(node: JsonNode) -> tuple[object, ...]:
     return node.kind, node.criterion, node.is_integer, node.draft

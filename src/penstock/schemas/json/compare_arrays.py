@@ -22,28 +22,28 @@ from penstock.schemas.json.open_content import (
     rest_of,
     unevaluated,
 )
-from penstock.schemas.json.references import Draft
-from penstock.schemas.json.tree import Node, NodeType
+from penstock.schemas.json.references import JsonDraft
+from penstock.schemas.json.tree import JsonNode, NodeType
 
 
 class _Items(NamedTuple):
     """The constraints of a schema on items, independent of its draft's keywords."""
 
-    each: Node | None  # of a list
-    prefix: tuple[Node, ...]  # of a tuple, one per position
+    each: JsonNode | None  # of a list
+    prefix: tuple[JsonNode, ...]  # of a tuple, one per position
     rest: Rest  # after the prefix
-    unevaluated: Node | None  # of items that no other keyword evaluates
+    unevaluated: JsonNode | None  # of items that no other keyword evaluates
 
     @property
     def is_open(self) -> bool:
         return is_open(self.rest, self.unevaluated)
 
     @property
-    def cover(self) -> Node | None:
+    def cover(self) -> JsonNode | None:
         return covering(self.rest, self.unevaluated)
 
 
-def compare_arrays(old: Node, new: Node, context: CompareContext) -> Comparison:
+def compare_arrays(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     """All differences between the constraints of two schemas on arrays."""
     before, after = _items_of(old), _items_of(new)
     context.budget.spend(len(before.prefix) + len(after.prefix))
@@ -56,10 +56,12 @@ def compare_arrays(old: Node, new: Node, context: CompareContext) -> Comparison:
     return differences + tuple(_compare_counts(old, new))
 
 
-def _items_of(node: Node) -> _Items:
+def _items_of(node: JsonNode) -> _Items:
     not_evaluated = unevaluated(node, "unevaluatedItems")
     items = node.keywords.get("items")
-    if node.draft is Draft.DRAFT_2020_12 or (node.draft.is_modern and not isinstance(items, list)):
+    if node.draft is JsonDraft.DRAFT_2020_12 or (
+        node.draft.is_modern and not isinstance(items, list)
+    ):
         prefix = _nodes(node, node.keywords.get("prefixItems"))
         rest = rest_of(node, "items")
         if prefix or rest.schema is None:
@@ -69,7 +71,7 @@ def _items_of(node: Node) -> _Items:
     return _Items(node.child("items"), _nodes(node, items), rest, not_evaluated)
 
 
-def _nodes(node: Node, schemas: JsonValue) -> tuple[Node, ...]:
+def _nodes(node: JsonNode, schemas: JsonValue) -> tuple[JsonNode, ...]:
     return tuple([node.node(schema) for schema in schemas]) if isinstance(schemas, list) else ()
 
 
@@ -86,7 +88,7 @@ def _compare_prefixes(old: _Items, new: _Items, context: CompareContext) -> Comp
     return tuple(differences)
 
 
-def _position_removed(removed: Node, new: _Items, context: CompareContext) -> Comparison:
+def _position_removed(removed: JsonNode, new: _Items, context: CompareContext) -> Comparison:
     if new.is_open:
         return (JsonDifference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
     if new.cover is None:
@@ -100,7 +102,7 @@ def _position_removed(removed: Node, new: _Items, context: CompareContext) -> Co
     )
 
 
-def _position_added(old: _Items, added: Node, context: CompareContext) -> Comparison:
+def _position_added(old: _Items, added: JsonNode, context: CompareContext) -> Comparison:
     if old.is_open:
         with_empty = "_WITH_EMPTY_SCHEMA" if added.kind is NodeType.ANYTHING else ""
         return (JsonDifference(f"ITEM{with_empty}_ADDED_TO_OPEN_CONTENT_MODEL"),)
@@ -114,7 +116,7 @@ def _position_added(old: _Items, added: Node, context: CompareContext) -> Compar
     )
 
 
-def _compare_counts(old: Node, new: Node) -> Iterator[JsonDifference]:
+def _compare_counts(old: JsonNode, new: JsonNode) -> Iterator[JsonDifference]:
     yield from compare_limit(old, new, "maxItems", "MAX_ITEMS")
     yield from compare_limit(old, new, "minItems", "MIN_ITEMS")
     before, after = (node.keywords.get("uniqueItems") is True for node in (old, new))
@@ -125,7 +127,7 @@ def _compare_counts(old: Node, new: Node) -> Iterator[JsonDifference]:
     yield from compare_values(old_min, new_min, "minContains", "MIN_CONTAINS")
 
 
-def _contained(node: Node) -> tuple[JsonValue, JsonValue]:
+def _contained(node: JsonNode) -> tuple[JsonValue, JsonValue]:
     """The minimum and maximum number of items that match `contains`; the minimum defaults to 1."""
     minimum, maximum = node.keywords.get("minContains"), node.keywords.get("maxContains")
     if not node.draft.is_modern:

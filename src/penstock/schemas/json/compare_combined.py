@@ -11,12 +11,12 @@ from typing import TypeAlias
 from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Differences, Pair
 from penstock.schemas.json.differences import JsonDifference
 from penstock.schemas.json.jsontext import same_value_key
-from penstock.schemas.json.tree import Node
+from penstock.schemas.json.tree import JsonNode
 
 _Question: TypeAlias = Generator[Pair, Differences, bool]
 
 
-def compare_combined(old: Node, new: Node, context: CompareContext) -> Comparison:
+def compare_combined(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     """All differences between two combinations of schemas."""
     criterion = _criterion_change(old, new)
     if criterion == "COMBINED_TYPE_CHANGED":
@@ -36,7 +36,7 @@ def compare_combined(old: Node, new: Node, context: CompareContext) -> Compariso
     return differences
 
 
-def _criterion_change(old: Node, new: Node) -> str:
+def _criterion_change(old: JsonNode, new: JsonNode) -> str:
     if old.criterion == new.criterion:
         return ""
     was_single, is_single = len(old.branches) == 1, len(new.branches) == 1
@@ -53,7 +53,7 @@ class _Matching:
     """The largest set of pairs of branches in which the new one reads the old one."""
 
     def __init__(
-        self, old: tuple[Node, ...], new: tuple[Node, ...], context: CompareContext
+        self, old: tuple[JsonNode, ...], new: tuple[JsonNode, ...], context: CompareContext
     ) -> None:
         self._old = old
         self._new = new

@@ -6,12 +6,14 @@ from typing import Final
 
 from penstock.schemas.json.differences import JsonDifference, difference_at
 from penstock.schemas.json.jsontext import EXPONENT_MAX, JsonValue
-from penstock.schemas.json.tree import Node
+from penstock.schemas.json.tree import JsonNode
 
 _DIGITS_MAX: Final = 2 * EXPONENT_MAX + 2_000  # that the remainder of two numbers can have
 
 
-def compare_limit(old: Node, new: Node, keyword: str, stem: str) -> Iterator[JsonDifference]:
+def compare_limit(
+    old: JsonNode, new: JsonNode, keyword: str, stem: str
+) -> Iterator[JsonDifference]:
     """How the value of a keyword changed. Booleans, as in draft 4, are ignored."""
     yield from compare_values(old.keywords.get(keyword), new.keywords.get(keyword), keyword, stem)
 
@@ -36,7 +38,7 @@ def _number(value: JsonValue) -> int | Decimal | None:
     return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
 
 
-def compare_numbers(old: Node, new: Node) -> Iterator[JsonDifference]:
+def compare_numbers(old: JsonNode, new: JsonNode) -> Iterator[JsonDifference]:
     """All differences between the constraints of two schemas on numbers."""
     yield from compare_limit(old, new, "maximum", "MAXIMUM")
     yield from compare_limit(old, new, "minimum", "MINIMUM")

@@ -21,13 +21,13 @@ from penstock.schemas.json.open_content import (
     rest_of,
     unevaluated,
 )
-from penstock.schemas.json.tree import Node, NodeType, have_same_text
+from penstock.schemas.json.tree import JsonNode, NodeType, have_same_text
 from penstock.schemas.json.validator import matches
 
 PATTERN_STEPS: Final = 10  # of the budget, to try one pattern on one name
 
 
-def compare_objects(old: Node, new: Node, context: CompareContext) -> Comparison:
+def compare_objects(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     """All differences between the constraints of two schemas on objects."""
     context.budget.spend(_members(old) + _members(new))
     differences: Differences = tuple(_compare_required(old, new))
@@ -44,12 +44,12 @@ def compare_objects(old: Node, new: Node, context: CompareContext) -> Comparison
     return differences
 
 
-def _members(node: Node) -> int:
+def _members(node: JsonNode) -> int:
     keywords = ("properties", "dependencies", "dependentRequired", "dependentSchemas")
     return sum(len(node.members(keyword)) for keyword in keywords)
 
 
-def required_in(node: Node) -> frozenset[str]:
+def required_in(node: JsonNode) -> frozenset[str]:
     """The names of the required properties."""
     names = node.keywords.get("required")
     return frozenset(
@@ -57,13 +57,13 @@ def required_in(node: Node) -> frozenset[str]:
     )
 
 
-def has_default(node: Node, name: str) -> bool:
+def has_default(node: JsonNode, name: str) -> bool:
     """Whether a property has a default, which a reader can use if the property is missing."""
     schema = node.members("properties").get(name)
     return isinstance(schema, dict) and schema.get("default") is not None
 
 
-def _compare_required(old: Node, new: Node) -> Iterator[JsonDifference]:
+def _compare_required(old: JsonNode, new: JsonNode) -> Iterator[JsonDifference]:
     before, after = required_in(old), required_in(new)
     if before == after:
         return
@@ -78,7 +78,7 @@ def _compare_required(old: Node, new: Node) -> Iterator[JsonDifference]:
         yield difference_at(f"REQUIRED_ATTRIBUTE_{change}", "required", name)
 
 
-def _compare_properties(old: Node, new: Node, context: CompareContext) -> Comparison:
+def _compare_properties(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     differences: list[JsonDifference | PartDifferences] = []
     before, after = old.members("properties"), new.members("properties")
     required = required_in(new)
@@ -96,7 +96,9 @@ def _compare_properties(old: Node, new: Node, context: CompareContext) -> Compar
     return tuple(differences)
 
 
-def _property_removed(removed: Node, new: Node, name: str, context: CompareContext) -> Comparison:
+def _property_removed(
+    removed: JsonNode, new: JsonNode, name: str, context: CompareContext
+) -> Comparison:
     """Events may still contain it: the reader's rule for members without a name counts."""
     if is_open_object(new):
         return (JsonDifference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL"),)
@@ -113,7 +115,7 @@ def _property_removed(removed: Node, new: Node, name: str, context: CompareConte
 
 
 def _property_added(
-    old: Node, new: Node, name: str, context: CompareContext, *, is_required: bool
+    old: JsonNode, new: JsonNode, name: str, context: CompareContext, *, is_required: bool
 ) -> Comparison:
     """Events may contain it already: the writer's rule for members without a name counts."""
     added = new.node(new.members("properties")[name])
@@ -133,13 +135,13 @@ def _property_added(
     return (*differences, JsonDifference(f"{requirement}_ADDED_TO_UNOPEN_CONTENT_MODEL"))
 
 
-def _requirement(node: Node, name: str, *, is_required: bool) -> str:
+def _requirement(node: JsonNode, name: str, *, is_required: bool) -> str:
     if not is_required:
         return "OPTIONAL_PROPERTY"
     return "REQUIRED_PROPERTY_WITH_DEFAULT" if has_default(node, name) else "REQUIRED_PROPERTY"
 
 
-def is_open_object(node: Node) -> bool:
+def is_open_object(node: JsonNode) -> bool:
     """Whether properties that are not named may have any value."""
     rest = rest_of(node, "additionalProperties")
     if node.members("patternProperties"):
@@ -147,7 +149,7 @@ def is_open_object(node: Node) -> bool:
     return is_open(rest, unevaluated(node, "unevaluatedProperties"))
 
 
-def _cover(node: Node, name: str, context: CompareContext) -> Node | None:
+def _cover(node: JsonNode, name: str, context: CompareContext) -> JsonNode | None:
     """The schema that an undeclared property of this name must match, if there is one."""
     context.budget.spend(PATTERN_STEPS * len(node.members("patternProperties")))
     for pattern, schema in node.members("patternProperties").items():
@@ -157,7 +159,7 @@ def _cover(node: Node, name: str, context: CompareContext) -> Node | None:
     return covering(rest, unevaluated(node, "unevaluatedProperties"))
 
 
-def _compare_dependent_required(old: Node, new: Node) -> Iterator[JsonDifference]:
+def _compare_dependent_required(old: JsonNode, new: JsonNode) -> Iterator[JsonDifference]:
     before, after = _dependent_required(old), _dependent_required(new)
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
@@ -173,7 +175,7 @@ def _compare_dependent_required(old: Node, new: Node) -> Iterator[JsonDifference
         yield difference_at(f"DEPENDENCY_ARRAY_{change}", "dependencies", name)
 
 
-def _dependent_required(node: Node) -> dict[str, frozenset[str]]:
+def _dependent_required(node: JsonNode) -> dict[str, frozenset[str]]:
     """The properties that become required if a property is present."""
     keyword = "dependentRequired" if node.draft.is_modern else "dependencies"
     return {
@@ -183,7 +185,7 @@ def _dependent_required(node: Node) -> dict[str, frozenset[str]]:
     }
 
 
-def _compare_dependent_schemas(old: Node, new: Node) -> Comparison:
+def _compare_dependent_schemas(old: JsonNode, new: JsonNode) -> Comparison:
     differences: list[JsonDifference | PartDifferences] = []
     before, after = _dependent_schemas(old), _dependent_schemas(new)
     for name in dict.fromkeys([*before, *after]):
@@ -196,7 +198,7 @@ def _compare_dependent_schemas(old: Node, new: Node) -> Comparison:
     return tuple(differences)
 
 
-def _dependent_schemas(node: Node) -> dict[str, Node]:
+def _dependent_schemas(node: JsonNode) -> dict[str, JsonNode]:
     """The schemas that an object must match if a property is present."""
     keyword = "dependentSchemas" if node.draft.is_modern else "dependencies"
     return {

@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeAlias
 
 from penstock.schemas.compare_limits import STEPS_MAX, StepBudget
 from penstock.schemas.json.differences import JsonDifference
-from penstock.schemas.json.tree import Node
+from penstock.schemas.json.tree import JsonNode
 
 
 class Pair(NamedTuple):
     """Two schemas to compare, the writer's and the reader's; None where there is none."""
 
-    old: Node | None
-    new: Node | None
+    old: JsonNode | None
+    new: JsonNode | None
 
 
 class PartDifferences:
@@ -56,7 +56,7 @@ def in_part(differences: Differences, *path: str) -> Differences:
     return (PartDifferences(path, differences),) if differences else ()
 
 
-def compare_part(old: Node | None, new: Node | None, *path: str) -> Comparison:
+def compare_part(old: JsonNode | None, new: JsonNode | None, *path: str) -> Comparison:
     """Compare two parts; the result is in terms of the whole."""
     differences = yield Pair(old, new)
     return in_part(differences, *path) if path else differences

@@ -16,12 +16,12 @@ from penstock.schemas.json.compare_objects import compare_objects
 from penstock.schemas.json.compare_pairs import CompareContext, Comparison, Differences, Pair
 from penstock.schemas.json.differences import JsonDifference, difference_at
 from penstock.schemas.json.jsontext import same_value_key
-from penstock.schemas.json.tree import Node, NodeType, have_same_text
+from penstock.schemas.json.tree import JsonNode, NodeType, have_same_text
 
 _CONNECT_TYPE: Final = "connect.type"
 
 
-def compare_nodes(old: Node, new: Node, context: CompareContext) -> Comparison:
+def compare_nodes(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     """All differences between two schemas."""
     if _are_same(old, new):
         return ()
@@ -38,7 +38,7 @@ def compare_nodes(old: Node, new: Node, context: CompareContext) -> Comparison:
     return (yield from _compare_same_type(old, new, context))
 
 
-def _are_same(old: Node, new: Node) -> bool:
+def _are_same(old: JsonNode, new: JsonNode) -> bool:
     """Whether two schemas have the same text and the same meaning."""
     if old.kind is not new.kind or old.is_integer is not new.is_integer:
         return False
@@ -48,7 +48,7 @@ def _are_same(old: Node, new: Node) -> bool:
 
 
 def _became_branch(
-    old: Node, new: Node, context: CompareContext
+    old: JsonNode, new: JsonNode, context: CompareContext
 ) -> Generator[Pair, Differences, Differences | None]:
     """A schema that became a branch, if one of the branches reads it."""
     branches = new.branches
@@ -64,7 +64,7 @@ def _became_branch(
 
 
 def _was_branch(
-    old: Node, new: Node, context: CompareContext
+    old: JsonNode, new: JsonNode, context: CompareContext
 ) -> Generator[Pair, Differences, Differences | None]:
     """A branch of an `allOf` that remained alone, if the new schema reads it."""
     branches = old.branches
@@ -79,14 +79,14 @@ def _was_branch(
     return None
 
 
-def _reads_any_type(old: Node, new: Node) -> bool:
+def _reads_any_type(old: JsonNode, new: JsonNode) -> bool:
     if old.kind is NodeType.NOTHING or new.kind is NodeType.ANYTHING:
         return True
     # Kafka Connect writes decimals as numbers or as strings, and marks both as bytes.
     return old.keywords.get(_CONNECT_TYPE) == new.keywords.get(_CONNECT_TYPE) == "bytes"
 
 
-def _compare_same_type(old: Node, new: Node, context: CompareContext) -> Comparison:
+def _compare_same_type(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     match old.kind:
         case NodeType.OBJECT:
             return (yield from compare_objects(old, new, context))
@@ -109,14 +109,14 @@ def _compare_same_type(old: Node, new: Node, context: CompareContext) -> Compari
             return ()
 
 
-def _compare_negations(old: Node, new: Node, context: CompareContext) -> Comparison:
+def _compare_negations(old: JsonNode, new: JsonNode, context: CompareContext) -> Comparison:
     """A schema under `not` may only become narrower: compare with the roles exchanged."""
     differences = yield Pair(new.child("not"), old.child("not"))
     kind = "NOT_TYPE_NARROWED" if context.allows(differences) else "NOT_TYPE_EXTENDED"
     return (difference_at(kind, "not"),)
 
 
-def _compare_strings(old: Node, new: Node) -> Iterator[JsonDifference]:
+def _compare_strings(old: JsonNode, new: JsonNode) -> Iterator[JsonDifference]:
     yield from compare_limit(old, new, "maxLength", "MAX_LENGTH")
     yield from compare_limit(old, new, "minLength", "MIN_LENGTH")
     before, after = old.keywords.get("pattern"), new.keywords.get("pattern")
@@ -125,7 +125,9 @@ def _compare_strings(old: Node, new: Node) -> Iterator[JsonDifference]:
         yield difference_at(f"PATTERN_{change}", "pattern")
 
 
-def _compare_enums(old: Node, new: Node, context: CompareContext) -> Iterator[JsonDifference]:
+def _compare_enums(
+    old: JsonNode, new: JsonNode, context: CompareContext
+) -> Iterator[JsonDifference]:
     before, after = (_values(node) for node in (old, new))
     context.budget.spend(len(before) + len(after))
     if before == after:
@@ -136,6 +138,6 @@ def _compare_enums(old: Node, new: Node, context: CompareContext) -> Iterator[Js
         yield difference_at(f"ENUM_ARRAY_{'NARROWED' if after <= before else 'CHANGED'}", "enum")
 
 
-def _values(node: Node) -> set[object]:
+def _values(node: JsonNode) -> set[object]:
     values = node.keywords["enum"]
     return {same_value_key(value) for value in values} if isinstance(values, list) else set()

@@ -4,17 +4,17 @@ from typing import NamedTuple
 
 from penstock.schemas.json.compare_pairs import Comparison, compare_part
 from penstock.schemas.json.differences import difference_at
-from penstock.schemas.json.tree import Node, NodeType
+from penstock.schemas.json.tree import JsonNode, NodeType
 
 
 class Rest(NamedTuple):
     """The keyword for members that are not named, such as `additionalProperties`."""
 
     is_allowed: bool
-    schema: Node | None  # None: any value, if allowed
+    schema: JsonNode | None  # None: any value, if allowed
 
 
-def rest_of(node: Node, keyword: str) -> Rest:
+def rest_of(node: JsonNode, keyword: str) -> Rest:
     """The meaning of a keyword whose value is a boolean or a schema."""
     value = node.keywords.get(keyword)
     if isinstance(value, dict):
@@ -22,19 +22,19 @@ def rest_of(node: Node, keyword: str) -> Rest:
     return Rest(is_allowed=value is not False, schema=None)
 
 
-def unevaluated(node: Node, keyword: str) -> Node | None:
+def unevaluated(node: JsonNode, keyword: str) -> JsonNode | None:
     """The schema of members that no other keyword evaluates."""
     return node.child(keyword) if node.draft.is_modern else None
 
 
-def is_open(rest: Rest, not_evaluated: Node | None) -> bool:
+def is_open(rest: Rest, not_evaluated: JsonNode | None) -> bool:
     """Whether members that are not named may have any value."""
     if not rest.is_allowed or rest.schema is not None:
         return False
     return not_evaluated is None or not_evaluated.kind is NodeType.ANYTHING
 
 
-def covering(rest: Rest, not_evaluated: Node | None) -> Node | None:
+def covering(rest: Rest, not_evaluated: JsonNode | None) -> JsonNode | None:
     """The schema that members without a name must match, if there is one."""
     if rest.schema is not None or not rest.is_allowed:
         return rest.schema
@@ -54,7 +54,7 @@ def compare_rest(old: Rest, new: Rest, keyword: str, stem: str) -> Comparison:
     return (yield from compare_part(old.schema, new.schema, keyword))
 
 
-def compare_unevaluated(old: Node, new: Node, keyword: str, stem: str) -> Comparison:
+def compare_unevaluated(old: JsonNode, new: JsonNode, keyword: str, stem: str) -> Comparison:
     """How the keyword for members that no other keyword evaluates changed."""
     before, after = unevaluated(old, keyword), unevaluated(new, keyword)
     if before is None and after is None:
@@ -65,7 +65,7 @@ def compare_unevaluated(old: Node, new: Node, keyword: str, stem: str) -> Compar
     return (yield from compare_part(before, after, keyword))
 
 
-def _unevaluated_change(before: Node | None, after: Node | None) -> str:
+def _unevaluated_change(before: JsonNode | None, after: JsonNode | None) -> str:
     """The change in one word; empty if the two schemas must be compared."""
     if _is(before, NodeType.NOTHING) is not _is(after, NodeType.NOTHING):
         return "ADDED" if _is(before, NodeType.NOTHING) else "REMOVED"
@@ -78,5 +78,5 @@ def _unevaluated_change(before: Node | None, after: Node | None) -> str:
     return ""
 
 
-def _is(node: Node | None, kind: NodeType) -> bool:
+def _is(node: JsonNode | None, kind: NodeType) -> bool:
     return node is not None and node.kind is kind

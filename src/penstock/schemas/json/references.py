@@ -30,7 +30,7 @@ _BY_NAME: Final = frozenset(  # keywords whose members are schemas by name
 )
 
 
-class Draft(Enum):
+class JsonDraft(Enum):
     """The drafts of JSON Schema, by their numbers in jsonschema-rs."""
 
     DRAFT_4 = 4
@@ -42,25 +42,25 @@ class Draft(Enum):
     @property
     def is_modern(self) -> bool:
         """Since 2019-09 keywords beside a `$ref` count, and some keywords are renamed."""
-        return self in (Draft.DRAFT_2019_09, Draft.DRAFT_2020_12)
+        return self in (JsonDraft.DRAFT_2019_09, JsonDraft.DRAFT_2020_12)
 
     @property
     def id_keyword(self) -> str:
         """The keyword that gives a schema its address."""
-        return "id" if self is Draft.DRAFT_4 else "$id"
+        return "id" if self is JsonDraft.DRAFT_4 else "$id"
 
 
 _DRAFTS: Final = {
-    "json-schema.org/schema": Draft.DRAFT_4,
-    "json-schema.org/draft-04/schema": Draft.DRAFT_4,
-    "json-schema.org/draft-06/schema": Draft.DRAFT_6,
-    "json-schema.org/draft-07/schema": Draft.DRAFT_7,
-    "json-schema.org/draft/2019-09/schema": Draft.DRAFT_2019_09,
-    "json-schema.org/draft/2020-12/schema": Draft.DRAFT_2020_12,
+    "json-schema.org/schema": JsonDraft.DRAFT_4,
+    "json-schema.org/draft-04/schema": JsonDraft.DRAFT_4,
+    "json-schema.org/draft-06/schema": JsonDraft.DRAFT_6,
+    "json-schema.org/draft-07/schema": JsonDraft.DRAFT_7,
+    "json-schema.org/draft/2019-09/schema": JsonDraft.DRAFT_2019_09,
+    "json-schema.org/draft/2020-12/schema": JsonDraft.DRAFT_2020_12,
 }
 
 
-def draft_of(document: JsonValue, default: Draft) -> Draft:
+def draft_of(document: JsonValue, default: JsonDraft) -> JsonDraft:
     """The draft that a document names; the default if it names none or an unknown one."""
     named = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(named, str):
@@ -73,12 +73,12 @@ class ReferenceTarget(NamedTuple):
     """The schema that a reference points to, and its draft."""
 
     schema: JsonValue
-    draft: Draft
+    draft: JsonDraft
 
 
 class _Address(NamedTuple):
     base: str
-    draft: Draft
+    draft: JsonDraft
 
 
 class _Index:
@@ -89,7 +89,7 @@ class _Index:
         self.bases: dict[int, _Address] = {}  # by the id of the object with the reference
         self._documents: list[JsonValue] = []  # keeps the objects alive, so that ids stay unique
 
-    def add(self, document: JsonValue, address: str, draft: Draft) -> None:
+    def add(self, document: JsonValue, address: str, draft: JsonDraft) -> None:
         """Add a document and all schemas in it."""
         self._documents.append(document)
         self.by_address.setdefault(address, ReferenceTarget(document, draft))
@@ -105,7 +105,7 @@ class _Index:
                 self.bases[id(value)] = _Address(base, draft)
             waiting += [(member, base) for member in _schemas_in(value)]
 
-    def _add_names(self, schema: JsonObject, base: str, draft: Draft) -> str:
+    def _add_names(self, schema: JsonObject, base: str, draft: JsonDraft) -> str:
         """Add the addresses of one schema; returns the base address of its parts."""
         target = ReferenceTarget(schema, draft)
         own = schema.get(draft.id_keyword)
@@ -124,7 +124,7 @@ class Documents:
     """The schema and its imports. Threads may share it: both may build the same index."""
 
     root: JsonValue
-    draft: Draft
+    draft: JsonDraft
     resources: dict[str, JsonValue] = field(default_factory=dict)  # address -> imported document
     base: str = ROOT
     _index: _Index | None = None  # built on first use: many schemas have no references
@@ -208,7 +208,7 @@ def _schemas_in(schema: JsonObject) -> Iterator[JsonValue]:
             yield value
 
 
-def reference_in(schema: JsonObject, draft: Draft) -> str | None:
+def reference_in(schema: JsonObject, draft: JsonDraft) -> str | None:
     """The reference in a schema, if it has one."""
     keywords = _REFERENCES if draft.is_modern else _REFERENCES[:1]
     for keyword in keywords:
@@ -220,7 +220,7 @@ def reference_in(schema: JsonObject, draft: Draft) -> str | None:
 
 def read_documents(root: JsonValue, imports: Imports) -> Documents:
     """The schema with everything that it may refer to."""
-    draft = draft_of(root, Draft.DRAFT_7)
+    draft = draft_of(root, JsonDraft.DRAFT_7)
     documents = Documents(root, draft)
     own = root.get(draft.id_keyword) if isinstance(root, dict) else None
     if isinstance(own, str):
@@ -248,7 +248,7 @@ def _join(base: str, reference: str) -> str:
         raise InvalidSchemaError(f'"{reference}" is not a URI: {error}') from None
 
 
-def _meta_schema(address: str, draft: Draft) -> Mapping[str, JsonValue]:
+def _meta_schema(address: str, draft: JsonDraft) -> Mapping[str, JsonValue]:
     """The meta-schema of a draft and its parts by address; empty for any other address."""
     if _DRAFTS.get(address.removeprefix("http://").removeprefix("https://")) is not draft:
         return {}

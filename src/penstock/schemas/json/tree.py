@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue, fingerprint, write_json
-from penstock.schemas.json.references import Documents, Draft, ReferenceTarget, reference_in
+from penstock.schemas.json.references import Documents, JsonDraft, ReferenceTarget, reference_in
 
 _EMPTY: Final[JsonObject] = {}
 _STRING: Final = frozenset({"minLength", "maxLength", "pattern"})
@@ -69,7 +69,7 @@ _TYPES: Final = {
 _CRITERIA: Final = ("allOf", "anyOf", "oneOf")
 
 
-class Node:
+class JsonNode:
     """One schema, or one aspect of it. Made by a Tree only; compared by identity."""
 
     __slots__ = (
@@ -88,11 +88,11 @@ class Node:
         tree: "Tree",
         kind: NodeType,
         keywords: JsonObject,
-        draft: Draft,
+        draft: JsonDraft,
         *,
         is_integer: bool = False,
         criterion: str = "",
-        parts: "tuple[Node | ReferenceTarget, ...]" = (),
+        parts: "tuple[JsonNode | ReferenceTarget, ...]" = (),
     ) -> None:
         self.tree = tree
         self.kind = kind
@@ -101,14 +101,14 @@ class Node:
         self.is_integer = is_integer
         self.criterion = criterion  # of a combination: allOf, anyOf or oneOf
         self._parts = parts
-        self._branches: tuple[Node, ...] | None = None
+        self._branches: tuple[JsonNode, ...] | None = None
 
-    def child(self, keyword: str) -> "Node | None":
+    def child(self, keyword: str) -> "JsonNode | None":
         """The schema under a keyword, if there is one."""
         schema = self.keywords.get(keyword)
         return self.node(schema) if isinstance(schema, dict | bool) else None
 
-    def node(self, schema: JsonValue) -> "Node":
+    def node(self, schema: JsonValue) -> "JsonNode":
         """The node of a schema below this one."""
         return self.tree.node(schema, self.draft)
 
@@ -118,15 +118,15 @@ class Node:
         return value if isinstance(value, dict) else _EMPTY
 
     @property
-    def branches(self) -> "tuple[Node, ...]":
+    def branches(self) -> "tuple[JsonNode, ...]":
         """The branches of a combination, each text once."""
         if self._branches is None:
-            distinct: dict[object, Node | ReferenceTarget] = {}
+            distinct: dict[object, JsonNode | ReferenceTarget] = {}
             for part in self._parts:
-                key = id(part) if isinstance(part, Node) else write_json(part.schema)
+                key = id(part) if isinstance(part, JsonNode) else write_json(part.schema)
                 distinct.setdefault(key, part)
             self._branches = tuple(
-                part if isinstance(part, Node) else self.tree.node(*part)
+                part if isinstance(part, JsonNode) else self.tree.node(*part)
                 for part in distinct.values()
             )
         return self._branches
@@ -137,17 +137,17 @@ class Tree:
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
-        self._nodes: dict[int, Node] = {}  # by the id of the object in the documents
+        self._nodes: dict[int, JsonNode] = {}  # by the id of the object in the documents
         self._fingerprints: dict[int, bytes | None] = {}  # by the same id
-        self._anything = Node(self, NodeType.ANYTHING, _EMPTY, documents.draft)
-        self._nothing = Node(self, NodeType.NOTHING, _EMPTY, documents.draft)
+        self._anything = JsonNode(self, NodeType.ANYTHING, _EMPTY, documents.draft)
+        self._nothing = JsonNode(self, NodeType.NOTHING, _EMPTY, documents.draft)
 
     @property
-    def root(self) -> Node:
+    def root(self) -> JsonNode:
         """The node of the schema itself."""
         return self.node(self._documents.root, self._documents.draft)
 
-    def node(self, schema: JsonValue, draft: Draft) -> Node:
+    def node(self, schema: JsonValue, draft: JsonDraft) -> JsonNode:
         """The node of a schema, or of the target of its reference."""
         followed: set[int] = set()
         while isinstance(schema, dict):
@@ -172,58 +172,60 @@ class Tree:
             known = self._fingerprints[key] = fingerprint(schema)
             return known
 
-    def _made(self, schema: JsonObject, draft: Draft) -> Node:
+    def _made(self, schema: JsonObject, draft: JsonDraft) -> JsonNode:
         aspects = tuple(self._aspects(schema, draft))
         if not aspects:
-            return Node(self, NodeType.ANYTHING, schema, draft)
-        if len(aspects) == 1 and isinstance(aspects[0], Node):
+            return JsonNode(self, NodeType.ANYTHING, schema, draft)
+        if len(aspects) == 1 and isinstance(aspects[0], JsonNode):
             return aspects[0]
-        return Node(self, NodeType.COMBINED, schema, draft, criterion="allOf", parts=aspects)
+        return JsonNode(self, NodeType.COMBINED, schema, draft, criterion="allOf", parts=aspects)
 
-    def _aspects(self, schema: JsonObject, draft: Draft) -> Iterator[Node | ReferenceTarget]:
+    def _aspects(
+        self, schema: JsonObject, draft: JsonDraft
+    ) -> Iterator[JsonNode | ReferenceTarget]:
         reference = reference_in(schema, draft)
         if reference is not None:
             yield self._documents.target(schema)
         if isinstance(schema.get("enum"), list):
-            yield Node(self, NodeType.ENUM, schema, draft)
+            yield JsonNode(self, NodeType.ENUM, schema, draft)
         for criterion in _CRITERIA:
             parts = schema.get(criterion)
             if isinstance(parts, list):
                 targets = tuple([ReferenceTarget(part, draft) for part in parts])
-                yield Node(
+                yield JsonNode(
                     self, NodeType.COMBINED, schema, draft, criterion=criterion, parts=targets
                 )
         if "not" in schema:
-            yield Node(self, NodeType.NOT, schema, draft)
-        if "const" in schema and draft is not Draft.DRAFT_4:
-            yield Node(self, NodeType.CONST, schema, draft)
+            yield JsonNode(self, NodeType.NOT, schema, draft)
+        if "const" in schema and draft is not JsonDraft.DRAFT_4:
+            yield JsonNode(self, NodeType.CONST, schema, draft)
         yield from self._typed(schema, draft)
-        if draft not in (Draft.DRAFT_4, Draft.DRAFT_6) and not schema.keys().isdisjoint(
+        if draft not in (JsonDraft.DRAFT_4, JsonDraft.DRAFT_6) and not schema.keys().isdisjoint(
             ("if", "then", "else")
         ):
-            yield Node(self, NodeType.CONDITION, schema, draft)
+            yield JsonNode(self, NodeType.CONDITION, schema, draft)
 
-    def _typed(self, schema: JsonObject, draft: Draft) -> Iterator[Node]:
+    def _typed(self, schema: JsonObject, draft: JsonDraft) -> Iterator[JsonNode]:
         """The nodes of `type`, and of keywords that constrain other types."""
         value = schema.get("type")
         types = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         nodes = [
-            Node(self, _TYPES[name], schema, draft, is_integer=name == "integer")
+            JsonNode(self, _TYPES[name], schema, draft, is_integer=name == "integer")
             for name in types
             if isinstance(name, str) and name in _TYPES
         ]
         if isinstance(value, list):
             parts = tuple(nodes)
-            yield Node(self, NodeType.COMBINED, schema, draft, criterion="anyOf", parts=parts)
+            yield JsonNode(self, NodeType.COMBINED, schema, draft, criterion="anyOf", parts=parts)
         else:
             yield from nodes
         covered = {node.kind for node in nodes}
         for kind, keywords in _keywords(draft):
             if kind not in covered and _uses_any(schema, keywords, draft):
-                yield Node(self, kind, schema, draft)
+                yield JsonNode(self, kind, schema, draft)
 
 
-def have_same_text(old: Node, before: JsonValue, new: Node, after: JsonValue) -> bool:
+def have_same_text(old: JsonNode, before: JsonValue, new: JsonNode, after: JsonValue) -> bool:
     """Whether two schemas, one below each node, have the same text and the same meaning."""
     if not isinstance(before, dict) or not isinstance(after, dict) or old.draft is not new.draft:
         return False
@@ -231,7 +233,7 @@ def have_same_text(old: Node, before: JsonValue, new: Node, after: JsonValue) ->
     return known is not None and known == new.tree.fingerprint(after)
 
 
-def _uses_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> bool:
+def _uses_any(schema: JsonObject, keywords: frozenset[str], draft: JsonDraft) -> bool:
     """Whether a schema uses one of these keywords; since 2019-09 empty properties do not count."""
     used = schema.keys() & keywords
     if draft.is_modern:
@@ -239,10 +241,10 @@ def _uses_any(schema: JsonObject, keywords: frozenset[str], draft: Draft) -> boo
     return bool(used)
 
 
-def _keywords(draft: Draft) -> tuple[tuple[NodeType, frozenset[str]], ...]:
+def _keywords(draft: JsonDraft) -> tuple[tuple[NodeType, frozenset[str]], ...]:
     if draft.is_modern:
         arrays, objects, strings = _ARRAY_MODERN, _OBJECT_MODERN, _STRING
-    elif draft is Draft.DRAFT_4:
+    elif draft is JsonDraft.DRAFT_4:
         arrays, objects, strings = _ARRAY, _OBJECT | {"dependencies"}, _STRING | {"format"}
     else:
         arrays, objects, strings = _ARRAY_SINCE_6, _OBJECT_SINCE_6, _STRING | {"format"}
@@ -254,7 +256,7 @@ def _keywords(draft: Draft) -> tuple[tuple[NodeType, frozenset[str]], ...]:
     )
 
 
-def _only_refers(schema: JsonObject, draft: Draft) -> bool:
+def _only_refers(schema: JsonObject, draft: JsonDraft) -> bool:
     """Whether only the `$ref` counts; before 2019-09 keywords beside it are ignored."""
     if not draft.is_modern:
         return True

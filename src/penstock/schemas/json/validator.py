@@ -9,15 +9,15 @@ from typing import Final
 import jsonschema_rs
 
 from penstock.schemas.json.jsontext import JsonObject, JsonValue
-from penstock.schemas.json.references import Documents, Draft, pointer_of
+from penstock.schemas.json.references import Documents, JsonDraft, pointer_of
 from penstock.schemas.model import InvalidSchemaError
 
-_VALIDATORS: Final[dict[Draft, type[jsonschema_rs.Validator]]] = {
-    Draft.DRAFT_4: jsonschema_rs.Draft4Validator,
-    Draft.DRAFT_6: jsonschema_rs.Draft6Validator,
-    Draft.DRAFT_7: jsonschema_rs.Draft7Validator,
-    Draft.DRAFT_2019_09: jsonschema_rs.Draft201909Validator,
-    Draft.DRAFT_2020_12: jsonschema_rs.Draft202012Validator,
+_VALIDATORS: Final[dict[JsonDraft, type[jsonschema_rs.Validator]]] = {
+    JsonDraft.DRAFT_4: jsonschema_rs.Draft4Validator,
+    JsonDraft.DRAFT_6: jsonschema_rs.Draft6Validator,
+    JsonDraft.DRAFT_7: jsonschema_rs.Draft7Validator,
+    JsonDraft.DRAFT_2019_09: jsonschema_rs.Draft201909Validator,
+    JsonDraft.DRAFT_2020_12: jsonschema_rs.Draft202012Validator,
 }
 _REGEX_BYTES_MAX: Final = 1 << 20  # of one compiled pattern
 _SHOWN_CHARACTERS_MAX: Final = 200

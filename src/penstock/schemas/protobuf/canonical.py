@@ -10,7 +10,6 @@ from typing import Final
 
 from penstock.schemas.protobuf.tree import (
     FIELD_NUMBER_MAX,
-    Aggregate,
     Enum,
     EnumValue,
     Extend,
@@ -19,17 +18,18 @@ from penstock.schemas.protobuf.tree import (
     Group,
     ListValue,
     Message,
-    Number,
+    MessageValue,
+    NumberValue,
     OneOf,
     Option,
+    OptionValue,
     ProtoFile,
     Range,
     Reserved,
     Rpc,
     Service,
-    Text,
-    Value,
-    Word,
+    StringValue,
+    WordValue,
 )
 
 _ESCAPES: Final = {
@@ -193,15 +193,15 @@ def _option(option: Option) -> str:
     return f"{name} = {_value(option.value)}"
 
 
-def _value(value: Value) -> str:
+def _value(value: OptionValue) -> str:
     match value:
-        case Text(text):
+        case StringValue(text):
             return quoted(text)
-        case Number(text) | Word(text):
+        case NumberValue(text) | WordValue(text):
             return text
         case ListValue(items):
             return _lines([_value(item) for item in items])
-        case Aggregate(entries):
+        case MessageValue(entries):
             texts = [f"{key}: {_value(inner)}" for key, inner in entries]
             return f"{{\n{_comma_separated(texts)}}}"
 

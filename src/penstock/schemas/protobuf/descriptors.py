@@ -19,7 +19,6 @@ from penstock.schemas.model import InvalidSchemaError
 from penstock.schemas.protobuf.compiler import compile_schema
 from penstock.schemas.protobuf.tokens import BadEscapeError, unquoted
 from penstock.schemas.protobuf.tree import (
-    Aggregate,
     Enum,
     EnumValue,
     Extend,
@@ -28,18 +27,19 @@ from penstock.schemas.protobuf.tree import (
     Group,
     ListValue,
     Message,
+    MessageValue,
     NamePart,
-    Number,
+    NumberValue,
     OneOf,
     Option,
+    OptionValue,
     ProtoFile,
     Range,
     Reserved,
     Rpc,
     Service,
-    Text,
-    Value,
-    Word,
+    StringValue,
+    WordValue,
 )
 from penstock.schemas.protobuf.well_known import META, known_text
 
@@ -188,7 +188,7 @@ class _Reader:
         if field.HasField("default_value") and not self._is_proto3:
             options.append(_builtin("default", _default(field)))
         if field.HasField("json_name"):
-            options.append(_builtin("json_name", Text(field.json_name)))
+            options.append(_builtin("json_name", StringValue(field.json_name)))
         return Field(
             None if in_oneof else self._label(field),
             field.type_name or FieldDescriptorProto.Type.Name(field.type)[5:].lower(),
@@ -254,14 +254,14 @@ def _range(start: int, last: int) -> Range:
     return Range(start, last, is_single=start == last)
 
 
-def _default(field: Any) -> Value:
+def _default(field: Any) -> OptionValue:
     text = field.default_value
     if field.type == FieldDescriptorProto.TYPE_STRING:
-        return Text(text)
+        return StringValue(text)
     if field.type == FieldDescriptorProto.TYPE_BYTES:
-        return Text(_bytes_default(text))
+        return StringValue(_bytes_default(text))
     is_word = text.removeprefix("-")[:1].isalpha() or text.startswith("_")
-    return Word(text) if is_word else Number(text)
+    return WordValue(text) if is_word else NumberValue(text)
 
 
 def _bytes_default(text: str) -> str:
@@ -271,7 +271,7 @@ def _bytes_default(text: str) -> str:
         raise InvalidSchemaError(f"invalid default of a bytes field: {error}") from None
 
 
-def _builtin(name: str, value: Value) -> Option:
+def _builtin(name: str, value: OptionValue) -> Option:
     return Option((NamePart(name, is_extension=False),), value)
 
 
@@ -297,17 +297,17 @@ def _rank(descriptor: Any, order: tuple[str, ...]) -> tuple[bool, int, int]:
     return (descriptor.is_extension, rank, descriptor.number)
 
 
-def _value(descriptor: Any, value: Any) -> Value:
+def _value(descriptor: Any, value: Any) -> OptionValue:
     match descriptor.type:
         case descriptor.TYPE_ENUM:
             known = descriptor.enum_type.values_by_number.get(value)
-            return Word(known.name) if known is not None else Number(str(value))
+            return WordValue(known.name) if known is not None else NumberValue(str(value))
         case descriptor.TYPE_BOOL:
-            return Word("true" if value else "false")
+            return WordValue("true" if value else "false")
         case descriptor.TYPE_STRING:
-            return Text(value)
+            return StringValue(value)
         case descriptor.TYPE_MESSAGE:
-            return Aggregate(
+            return MessageValue(
                 tuple(
                     (inner.name, _value_or_list(inner, member))
                     for inner, member in value.ListFields()
@@ -315,35 +315,38 @@ def _value(descriptor: Any, value: Any) -> Value:
                 )
             )
         case _:
-            return Number(str(value))
+            return NumberValue(str(value))
 
 
-def _value_or_list(descriptor: Any, value: Any) -> Value:
+def _value_or_list(descriptor: Any, value: Any) -> OptionValue:
     if not descriptor.is_repeated:
         return _value(descriptor, value)
     return ListValue(tuple(_value(descriptor, item) for item in value))
 
 
-def _meta(meta: Any) -> Aggregate:
+def _meta(meta: Any) -> MessageValue:
     """Confluent's metadata of a file, message, field or enum."""
-    entries: list[tuple[str, Value]] = []
+    entries: list[tuple[str, OptionValue]] = []
     if meta.doc:
-        entries.append(("doc", Text(meta.doc)))
+        entries.append(("doc", StringValue(meta.doc)))
     if meta.params:
         pairs = tuple(_pair(param.key, param.value) for param in meta.params)
         entries.append(("params", ListValue(pairs)))
     if meta.tags:
-        entries.append(("tags", ListValue(tuple(map(Text, meta.tags)))))
+        entries.append(("tags", ListValue(tuple(map(StringValue, meta.tags)))))
     rules = [
-        Aggregate(tuple((inner.name, Text(text)) for inner, text in rule.ListFields()))
+        MessageValue(tuple((inner.name, StringValue(text)) for inner, text in rule.ListFields()))
         for rule in meta.rules
     ]
     rules = [rule for rule in rules if rule.entries]
     if rules:
         entries.append(("rules", ListValue(tuple(rules))))
-    return Aggregate(tuple(entries))
+    return MessageValue(tuple(entries))
 
 
-def _pair(key: str, value: str) -> Aggregate:
-    pair: tuple[tuple[str, Value], ...] = (("key", Text(key)), ("value", Text(value)))
-    return Aggregate(pair[::-1] if key in _VALUE_FIRST else pair)
+def _pair(key: str, value: str) -> MessageValue:
+    pair: tuple[tuple[str, OptionValue], ...] = (
+        ("key", StringValue(key)),
+        ("value", StringValue(value)),
+    )
+    return MessageValue(pair[::-1] if key in _VALUE_FIRST else pair)

@@ -13,7 +13,6 @@ from penstock.schemas.protobuf.rewrite import MapFolder, OptionMerger, Options, 
 from penstock.schemas.protobuf.tokens import whole_number
 from penstock.schemas.protobuf.tree import (
     SCALARS,
-    Aggregate,
     Enum,
     Extend,
     Extensions,
@@ -22,17 +21,18 @@ from penstock.schemas.protobuf.tree import (
     ListValue,
     MapType,
     Message,
+    MessageValue,
     NamePart,
-    Number,
+    NumberValue,
     OneOf,
     Option,
+    OptionValue,
     ProtoFile,
     Range,
     Reserved,
     Rpc,
-    Text,
-    Value,
-    Word,
+    StringValue,
+    WordValue,
 )
 from penstock.schemas.protobuf.types import Names
 
@@ -135,22 +135,22 @@ class _Normalizer(MapFolder):
         if full_name is None:
             return option._replace(value=value)
         for part in reversed(option.parts[1:]):
-            value = Aggregate(((f"[{part.name}]" if part.is_extension else part.name, value),))
+            value = MessageValue(((f"[{part.name}]" if part.is_extension else part.name, value),))
         return Option((NamePart(full_name, is_extension=True),), value)
 
-    def _value(self, value: Value, scope: Scope) -> Value:
+    def _value(self, value: OptionValue, scope: Scope) -> OptionValue:
         match value:
-            case Number(text):
-                return Number(normal_number(text))
+            case NumberValue(text):
+                return NumberValue(normal_number(text))
             case ListValue(items):
                 return ListValue(tuple(self._value(item, scope) for item in items))
-            case Aggregate(entries):
+            case MessageValue(entries):
                 return self._aggregate(entries, scope)
-            case Text() | Word():
+            case StringValue() | WordValue():
                 return value
 
-    def _aggregate(self, entries: Iterable[tuple[str, Value]], scope: Scope) -> Aggregate:
-        normal: dict[str, Value] = {}
+    def _aggregate(self, entries: Iterable[tuple[str, OptionValue]], scope: Scope) -> MessageValue:
+        normal: dict[str, OptionValue] = {}
         for key, value in entries:
             if value == ListValue(()):
                 continue
@@ -158,7 +158,7 @@ class _Normalizer(MapFolder):
             if isinstance(inner, ListValue) and len(inner.items) == 1:
                 inner = inner.items[0]
             normal.setdefault(self._key(key, scope), inner)
-        return Aggregate(tuple(sorted(normal.items(), key=lambda entry: entry[0])))
+        return MessageValue(tuple(sorted(normal.items(), key=lambda entry: entry[0])))
 
     def _key(self, key: str, scope: Scope) -> str:
         if not key.startswith("["):

@@ -4,14 +4,14 @@ from itertools import chain
 
 from penstock.schemas.protobuf.tokens import Cursor, TokenType
 from penstock.schemas.protobuf.tree import (
-    Aggregate,
     ListValue,
+    MessageValue,
     NamePart,
-    Number,
+    NumberValue,
     Option,
-    Text,
-    Value,
-    Word,
+    OptionValue,
+    StringValue,
+    WordValue,
 )
 
 
@@ -49,7 +49,7 @@ def _read_part(cursor: Cursor) -> NamePart:
     return NamePart(cursor.word(), is_extension=False)
 
 
-def _read_value(cursor: Cursor) -> Value:
+def _read_value(cursor: Cursor) -> OptionValue:
     with cursor.deeper():
         if cursor.take("{"):
             return _read_aggregate(cursor, "}")
@@ -60,20 +60,20 @@ def _read_value(cursor: Cursor) -> Value:
         return _read_scalar(cursor)
 
 
-def _read_scalar(cursor: Cursor) -> Value:
+def _read_scalar(cursor: Cursor) -> OptionValue:
     if cursor.peek_type() is TokenType.STRING:
-        return Text(cursor.string())
+        return StringValue(cursor.string())
     sign = "-" if cursor.take("-") else ""
     kind = cursor.peek_type()
     if kind is TokenType.NUMBER:
-        return Number(sign + cursor.next())
+        return NumberValue(sign + cursor.next())
     if kind is TokenType.WORD:
-        return Word(sign + cursor.next())
+        return WordValue(sign + cursor.next())
     return cursor.refuse("expected a value")
 
 
 def _read_list(cursor: Cursor) -> ListValue:
-    items: list[Value] = []
+    items: list[OptionValue] = []
     if not cursor.take("]"):
         items.append(_read_value(cursor))
         while cursor.take(","):
@@ -82,8 +82,8 @@ def _read_list(cursor: Cursor) -> ListValue:
     return ListValue(tuple(items))
 
 
-def _read_aggregate(cursor: Cursor, end: str) -> Aggregate:
-    entries: dict[str, list[Value]] = {}
+def _read_aggregate(cursor: Cursor, end: str) -> MessageValue:
+    entries: dict[str, list[OptionValue]] = {}
     while not cursor.take(end):
         key = _read_key(cursor)
         if not cursor.take(":") and cursor.peek() not in ("{", "<"):
@@ -91,10 +91,10 @@ def _read_aggregate(cursor: Cursor, end: str) -> Aggregate:
         entries.setdefault(key, []).append(_read_value(cursor))
         if not cursor.take(","):
             cursor.take(";")
-    return Aggregate(tuple((key, _value_or_list(values)) for key, values in entries.items()))
+    return MessageValue(tuple((key, _value_or_list(values)) for key, values in entries.items()))
 
 
-def _value_or_list(values: list[Value]) -> Value:
+def _value_or_list(values: list[OptionValue]) -> OptionValue:
     """The values of a repeated key are a list."""
     if len(values) == 1:
         return values[0]

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from penstock.schemas.protobuf.tree import (
-    Aggregate,
     Enum,
     EnumValue,
     Extend,
@@ -18,13 +17,14 @@ from penstock.schemas.protobuf.tree import (
     ListValue,
     MapType,
     Message,
+    MessageValue,
     OneOf,
     Option,
+    OptionValue,
     ProtoFile,
     Reserved,
     Rpc,
     Service,
-    Value,
 )
 from penstock.schemas.protobuf.types import Names
 
@@ -243,14 +243,16 @@ class OptionMerger:
         field = self._names.extension_of(full_name)
         return None if field.label == "repeated" else field
 
-    def _joined(self, field: Field, first: Value, second: Value, scope: Scope) -> Value:
-        if isinstance(first, Aggregate) and isinstance(second, Aggregate):
+    def _joined(
+        self, field: Field, first: OptionValue, second: OptionValue, scope: Scope
+    ) -> OptionValue:
+        if isinstance(first, MessageValue) and isinstance(second, MessageValue):
             return self._joined_entries(field, first, second, scope)
         return second  # set twice: the last value counts
 
     def _joined_entries(
-        self, container: Field, first: Aggregate, second: Aggregate, scope: Scope
-    ) -> Aggregate:
+        self, container: Field, first: MessageValue, second: MessageValue, scope: Scope
+    ) -> MessageValue:
         message = self._message_of(container, scope)
         entries = dict(first.entries)
         for key, value in second.entries:
@@ -260,11 +262,11 @@ class OptionMerger:
                 )
             else:
                 entries[key] = value
-        return Aggregate(tuple(sorted(entries.items(), key=lambda entry: entry[0])))
+        return MessageValue(tuple(sorted(entries.items(), key=lambda entry: entry[0])))
 
     def _joined_values(
-        self, field: Field | None, first: Value, second: Value, scope: Scope
-    ) -> Value:
+        self, field: Field | None, first: OptionValue, second: OptionValue, scope: Scope
+    ) -> OptionValue:
         if field is not None and field.label != "repeated":
             return self._joined(field, first, second, scope)
         items = dict.fromkeys((*_items(first), *_items(second)))
@@ -278,7 +280,7 @@ class OptionMerger:
         return element if isinstance(element, Message) else None
 
 
-def _items(value: Value) -> tuple[Value, ...]:
+def _items(value: OptionValue) -> tuple[OptionValue, ...]:
     return value.items if isinstance(value, ListValue) else (value,)
 
 

@@ -45,15 +45,15 @@ from penstock.schemas.protobuf.rewrite import (
     without_extensions,
 )
 from penstock.schemas.protobuf.tree import (
-    Aggregate,
     Field,
     ListValue,
     Message,
+    MessageValue,
     NamePart,
     Option,
+    OptionValue,
     ProtoFile,
-    Text,
-    Value,
+    StringValue,
 )
 from penstock.schemas.protobuf.types import Names, Shapes
 from penstock.schemas.protobuf.well_known import META, WRITTEN_OUT, known_text
@@ -339,10 +339,10 @@ class _Tagger(Rewriter):
             return options
         self._unmatched.pop(key, None)
         parts = (NamePart(name, is_extension=True),)
-        entries: dict[str, Value] = {}
+        entries: dict[str, OptionValue] = {}
         others = []
         for option in options:
-            if option.parts == parts and isinstance(option.value, Aggregate):
+            if option.parts == parts and isinstance(option.value, MessageValue):
                 entries.update(option.value.entries)
             else:
                 others.append(option)
@@ -350,13 +350,13 @@ class _Tagger(Rewriter):
         for entity in entities:
             tags = self._tagging.new_tags(entity, tags)
         if tags:
-            entries[_TAGS] = ListValue(tuple(map(Text, tags)))
+            entries[_TAGS] = ListValue(tuple(map(StringValue, tags)))
         if not entries:
             return tuple(others)
-        return (*others, Option(parts, Aggregate(tuple(entries.items()))))
+        return (*others, Option(parts, MessageValue(tuple(entries.items()))))
 
 
-def _texts(value: Value | None) -> list[str]:
+def _texts(value: OptionValue | None) -> list[str]:
     if isinstance(value, ListValue):
-        return [item.value for item in value.items if isinstance(item, Text)]
-    return [value.value] if isinstance(value, Text) else []
+        return [item.value for item in value.items if isinstance(item, StringValue)]
+    return [value.value] if isinstance(value, StringValue) else []

@@ -19,21 +19,21 @@ SCALARS: Final = frozenset(
 
 # The values of options are dataclasses: as tuples, Text("1") would be equal to Number("1").
 @dataclass(frozen=True, slots=True)
-class Text:
+class StringValue:
     """A quoted string. Escaped bytes outside ASCII are lone surrogates (surrogateescape)."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberValue:
     """A number as written, including its sign."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordValue:
     """An enum constant, true, false, inf …"""
 
     text: str
@@ -43,17 +43,17 @@ class Word:
 class ListValue:
     """Several values, in brackets."""
 
-    items: tuple["Value", ...]
+    items: tuple["OptionValue", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class MessageValue:
     """A message in braces. Keys are unique: the values of a repeated key are a list."""
 
-    entries: tuple[tuple[str, "Value"], ...]
+    entries: tuple[tuple[str, "OptionValue"], ...]
 
 
-Value: TypeAlias = Text | Number | Word | ListValue | Aggregate
+OptionValue: TypeAlias = StringValue | NumberValue | WordValue | ListValue | MessageValue
 
 
 class NamePart(NamedTuple):
@@ -67,7 +67,7 @@ class Option(NamedTuple):
     """`name = value`, in brackets or as a statement."""
 
     parts: tuple[NamePart, ...]
-    value: Value
+    value: OptionValue
 
     @property
     def name(self) -> str:
@@ -204,7 +204,7 @@ class Message(NamedTuple):
     def is_map_entry(self) -> bool:
         """Whether it is the entry message that the compiler makes for `map<…>`."""
         return any(
-            option.is_builtin("map_entry") and option.value == Word("true")
+            option.is_builtin("map_entry") and option.value == WordValue("true")
             for option in self.options
         )
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.serde.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX
-from penstock.serde.avro.sizes import bytes_min, parts_of, self_containing
+from penstock.serde.avro.sizes import bytes_min, self_containing
 from penstock.serde.avro.varints import Budget, Unreadable, read_count, read_size, read_varint
 
 Skip: TypeAlias = Callable[[bytes, int, Budget], int]
@@ -93,7 +93,7 @@ def _has_weightless_items(root: Node) -> bool:
         seen.add(id(node))
         if isinstance(node, Array) and not bytes_min(node.items):
             return True
-        waiting += parts_of(node)
+        waiting += node.parts
     return False
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.schemas.avro.tree import Array, AvroType, Fixed, Map, Node, Record, Union
+from penstock.schemas.avro.tree import AvroType, Fixed, Node, Record, Union
 
 _BYTES: Final = {AvroType.NULL: 0, AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
 
@@ -25,27 +25,16 @@ def _bytes_min(node: Node, known: dict[int, int]) -> int:
     return _BYTES.get(node.kind, 1)
 
 
-def parts_of(node: Node) -> list[Node]:
-    """The types that a type is made of."""
-    if isinstance(node, Record):
-        return [field.type for field in node.fields]
-    if isinstance(node, Union):
-        return node.branches
-    if isinstance(node, Array):
-        return [node.items]
-    return [node.values] if isinstance(node, Map) else []
-
-
 def self_containing(root: Node) -> frozenset[int]:
     """The ids of all records that may be within themselves, and so nest without end."""
     nodes: dict[int, Node] = {id(root): root}
     waiting = [root]
     while waiting:
-        for part in parts_of(waiting.pop()):
+        for part in waiting.pop().parts:
             if id(part) not in nodes:
                 nodes[id(part)] = part
                 waiting.append(part)
-    left = {key: {id(part) for part in parts_of(node)} for key, node in nodes.items()}
+    left = {key: {id(part) for part in node.parts} for key, node in nodes.items()}
     is_settled = False
     while not is_settled:  # what leads to nothing that is left is in no circle
         gone = {key for key, parts in left.items() if not parts & left.keys()}
