@@ -180,8 +180,8 @@ def _snapshot(world: World) -> None:
             first = disk.voter_records[0][0] + 1
         else:
             continue
-        if first <= node.high_watermark:
-            host.take_snapshot(Offset(world.rng.randint(first, node.high_watermark)))
+        if first <= node.snapshot_limit:
+            host.take_snapshot(Offset(world.rng.randint(first, node.snapshot_limit)))
         if disk.may_clean and world.rng.random() < 0.7:
             disk.clean()
 
@@ -212,6 +212,16 @@ def _wipe_disk(world: World) -> None:
     world.remark(f"wipe {host.voter.key.node_id}")
     host.voter = make_voter(host.voter.key.node_id, life=1)
     host.disk = Disk()
+    world.after(_span(world), world.start, host)
+
+
+def _move_host(world: World) -> None:
+    """Restart a process at another address."""
+    host = _pick(world)
+    crash(world, host, is_power=False)
+    endpoint = host.voter.endpoints[0]
+    moved = endpoint._replace(port=endpoint.port + 1_000)
+    host.voter = host.voter._replace(endpoints=(moved,))
     world.after(_span(world), world.start, host)
 
 
@@ -247,6 +257,7 @@ INJECT: Final[dict[str, Callable[[World], None]]] = {
     "resign": _resign,
     "lose_connection": _lose_connection,
     "wipe_disk": _wipe_disk,
+    "move_host": _move_host,
 }
 
 

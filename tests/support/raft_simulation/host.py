@@ -52,6 +52,7 @@ class Bus(Protocol):
     def save(self, host: Host, state: QuorumState) -> None: ...
     def sync(self, host: Host) -> None: ...
     def store_snapshot(self, host: Host, snapshot: OffsetAndEpoch) -> None: ...
+    def is_damaged(self) -> bool: ...
     def fault(self, host: Host, reason: str) -> None: ...
     def note(self, host: Host, effects: Effects) -> None: ...
 
@@ -95,7 +96,6 @@ class Host:
         self.is_saving = False
         self.is_disk_stuck = False
         self.sync_max_ms = 1
-        self.refuses_records = False  # as if the next ones that it fetches were damaged
         self.is_dead = False  # for good
 
     def start(self, now: Millis) -> None:
@@ -130,7 +130,7 @@ class Host:
         """Of what is applied, which is below the high watermark."""
         node, disk = self.node, self.disk
         assert node is not None
-        assert disk.start_offset < end_offset <= node.high_watermark
+        assert disk.start_offset < end_offset <= node.snapshot_limit
         epoch = disk.entries[end_offset - 1 - disk.start_offset][0]
         snapshot = Snapshot(OffsetAndEpoch(end_offset, epoch), node.voters_at(end_offset))
         self.bus.checker.on_snapshot(snapshot)
@@ -179,8 +179,7 @@ class Host:
             self.bus.sync(self)
             return lambda: node.on_truncated(now)
         if effects.append_records is not None:
-            if self.refuses_records:
-                self.refuses_records = False
+            if self.bus.is_damaged():
                 return lambda: node.on_records_refused(now)
             offset, entries = _entries_of(effects.append_records)
             assert offset == disk.end_offset, "records that do not follow the log"

@@ -24,6 +24,7 @@ FAULTS: Final = (
     "resign",
     "lose_connection",
     "wipe_disk",
+    "move_host",
 )
 
 
@@ -44,6 +45,7 @@ class Options:
     duplicate_rate: float
     sync_max_ms: int
     fetch_count_max: int
+    damage_rate: float  # how often fetched records or a snapshot cannot be used
     hint_rate: float  # how often a lost connection is noticed
     coup_rate: float  # how often a leader falls right after its election
     faults: tuple[str, ...]
@@ -57,7 +59,7 @@ class Options:
             observers=2 if is_single else rng.choice((0, 0, 1, 2)),
             is_static=rng.random() < 0.5,
             is_single_broker=is_single,
-            duration_ms=rng.randrange(2_000, 7_000),
+            duration_ms=rng.randrange(2_000, 9_000),
             fault_interval_ms=rng.choice((30, 60, 100, 200, 400, 1_000)),
             proposal_interval_ms=rng.choice((20, 60, 200)),
             delay_max_ms=rng.choice((1, 5, 20, 60)),
@@ -66,6 +68,7 @@ class Options:
             duplicate_rate=rng.choice((0, 0, 0.05)),
             sync_max_ms=rng.choice((1, 5, 20, 100, 300)),
             fetch_count_max=rng.choice((1, 2, 100)),
+            damage_rate=rng.choice((0, 0, 0, 0.05)),
             hint_rate=rng.choice((0, 0.5, 1)),
             coup_rate=rng.choice((0, 0, 0.5, 0.9)),
             faults=tuple(rng.sample(FAULTS, rng.randint(1, 8))),

@@ -60,6 +60,7 @@ class Scenario:
         self.is_quiet = False
         self._caller = 0
         self._proposed = 0
+        self._is_damaged = False
 
     # Steps
 
@@ -156,14 +157,16 @@ class Scenario:
         for follower in self.hosts.values():
             if follower.node is not None and follower.node.role is Role.FOLLOWER:
                 self._call(follower, "on_peer_lost", follower.node.leader_id)
-        while host.node is not None and host.node.role is not Role.PROSPECTIVE:
+        stood = (Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER)
+        while host.node is not None and host.node.role not in stood:
             self.step_tick(name)
         self._settle()
 
-    def step_deliver(self, source: str, target: str) -> None:
-        """The oldest message between two nodes arrives."""
+    def step_deliver(self, source: str, target: str, *rest: str) -> None:
+        """deliver 1 2 [newest]: a message between two nodes arrives, the oldest if not said."""
         link = (NodeId(int(source)), NodeId(int(target)))
-        message = next(message for message in self.messages if message.link == link)
+        messages = [message for message in self.messages if message.link == link]
+        message = messages[-1 if rest else 0]
         self.messages.remove(message)
         self._arrive(message)
 
@@ -230,9 +233,9 @@ class Scenario:
         """batch 1 2: this leader sends at most two records in a reply."""
         self._host(name).fetch_count_max = int(count)
 
-    def step_refuse_records(self, name: str) -> None:
-        """The next records that this node fetches are damaged."""
-        self._host(name).refuses_records = True
+    def step_damage(self) -> None:
+        """The next records, or the next snapshot, cannot be used where they arrive."""
+        self._is_damaged = True
 
     def step_snapshot(self, name: str, end_offset: str, *rest: str) -> None:
         """snapshot 1 5 [clean]"""
@@ -305,7 +308,14 @@ class Scenario:
         self._add_work("sync", host, finish)
 
     def store_snapshot(self, host: Host, snapshot: OffsetAndEpoch) -> None:
-        self._add_work("store", host, lambda: self._call(host, "on_snapshot_stored", snapshot))
+        self._add_work("store", host, partial(self._on_stored, host, snapshot))
+
+    def _on_stored(self, host: Host, snapshot: OffsetAndEpoch) -> None:
+        self._call(host, "on_snapshot_stored", snapshot, not self.is_damaged())
+
+    def is_damaged(self) -> bool:
+        is_damaged, self._is_damaged = self._is_damaged, False
+        return is_damaged
 
     def fault(self, host: Host, reason: str) -> None:
         self.lines.append(f"{host.voter.key.node_id} stops: {reason}")

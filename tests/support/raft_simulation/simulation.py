@@ -50,6 +50,8 @@ class Simulation:
         self.seed = seed
         self.world = World(seed, is_traced=is_traced)
         self.recovery_ms = -1
+        self._first_value = 0
+        self._looked_at = 0
 
     def run(self) -> None:
         """AssertionError: an invariant is broken, or nothing moves after healing."""
@@ -100,28 +102,30 @@ class Simulation:
             return
         world.remark(f"heal {healed}")
         heal(world, healed)
-        first = world.proposed + 1
-        checker = world.checker
-        offset = len(checker.committed)
-
-        def is_committed() -> bool:
-            nonlocal offset
-            while offset < len(checker.committed):
-                value = checker.committed[offset][1]
-                if isinstance(value, int) and value >= first:
-                    return True
-                offset += 1
-            return False
-
-        self._propose_until_committed()
-        world.run_until(started_at + RECOVERY_MAX_MS, is_committed)
-        assert is_committed(), f"no progress within {RECOVERY_MAX_MS} ms after healing {healed}"
+        self._propose_until_committed(world.proposed + 1)
+        world.run_until(started_at + RECOVERY_MAX_MS, lambda: self._has_recovered(healed))
+        assert self._has_recovered(healed), f"{healed} are healed, and it does not recover"
         self.recovery_ms = world.now - started_at
 
-    def _propose_until_committed(self) -> None:
+    def _has_recovered(self, healed: list[NodeId]) -> bool:
+        """Whether a new record is committed, and every healed host knows it."""
+        committed = self.world.checker.committed
+        while self._looked_at < len(committed):
+            value = committed[self._looked_at][1]
+            if isinstance(value, int) and value >= self._first_value:
+                for node_id in healed:
+                    node = self.world.hosts[node_id].node
+                    if node is None or node.high_watermark <= self._looked_at:
+                        return False
+                return True
+            self._looked_at += 1
+        return False
+
+    def _propose_until_committed(self, first_value: int) -> None:
+        self._first_value = first_value
         for host in self.world.hosts.values():
             self.world.propose(host)
-        self.world.after(100, self._propose_until_committed)
+        self.world.after(100, self._propose_until_committed, first_value)
 
     def _draw_majority(self) -> list[NodeId] | None:
         """A random majority of every voter set that any host may act on.

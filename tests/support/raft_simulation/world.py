@@ -31,9 +31,11 @@ from tests.support.raft_simulation.options import Options
 class World:
     """The bus of a simulation. Everything that is random comes from one seed."""
 
-    def __init__(self, seed: int, *, is_traced: bool = False) -> None:
+    def __init__(
+        self, seed: int, options: Options | None = None, *, is_traced: bool = False
+    ) -> None:
         self.rng = Random(seed)
-        self.options = options = Options.draw(self.rng)
+        self.options = options = options or Options.draw(self.rng)
         self.now = 0
         self.trace: list[str] | None = [] if is_traced else None
         self.network = Network()
@@ -275,14 +277,14 @@ class World:
         self.step(host, incarnation, "on_synced", point)
 
     def store_snapshot(self, host: Host, snapshot: OffsetAndEpoch) -> None:
-        self.after(
-            self._disk_delay(host),
-            self.step,
-            host,
-            host.incarnation,
-            "on_snapshot_stored",
-            snapshot,
-        )
+        is_valid = not self.is_damaged()
+        delay = self._disk_delay(host)
+        method = "on_snapshot_stored"
+        self.after(delay, self.step, host, host.incarnation, method, snapshot, is_valid)
+
+    def is_damaged(self) -> bool:
+        rate = self.options.damage_rate
+        return rate > 0 and not self.is_healing and self.rng.random() < rate
 
     def _disk_delay(self, host: Host) -> int:
         return int(self.rng.random() * host.sync_max_ms)

@@ -17,7 +17,7 @@ from penstock.consensus.raft.messages import (
     SnapshotFetchReply,
     UpdateVoter,
 )
-from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState
+from penstock.consensus.raft.quorum_state import EMPTY_LOG, OffsetAndEpoch, QuorumState
 from penstock.consensus.raft.replica import Replica
 from penstock.consensus.raft.roles import (
     NEVER,
@@ -124,7 +124,9 @@ def search_leader(replica: Replica, now: Millis) -> None:
     targets += [voter.key.node_id for voter in replica.voters.latest.others(replica.node_id)]
     target = targets[replica.search_count % len(targets)]
     replica.search_count += 1
-    role.search = QuorumFetch(replica.epoch, replica.key, replica.log_end, Millis(0))
+    # It may reach the leader, to which a position is a promise even if the reply is not used.
+    position = replica.log_end if replica.is_log_synced else EMPTY_LOG
+    role.search = QuorumFetch(replica.epoch, replica.key, position, Millis(0))
     role.resend_at = Millis(now + replica.settings.request_timeout_ms)
     replica.send(target, role.search)
 
@@ -141,7 +143,7 @@ def fetch_next(replica: Replica, now: Millis) -> None:
         role.in_flight = SnapshotFetch(
             replica.epoch, replica.key, download.snapshot, download.position
         )
-    elif replica.synced_offset >= replica.log.end_offset:
+    elif replica.is_log_synced:
         wait_ms = replica.settings.fetch_wait_max_ms
         role.in_flight = QuorumFetch(replica.epoch, replica.key, replica.log_end, wait_ms)
     else:

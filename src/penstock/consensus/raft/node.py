@@ -101,6 +101,15 @@ class RaftNode:
         return self._replica.high_watermark
 
     @property
+    def snapshot_limit(self) -> Offset:
+        """A snapshot may end here at most: at what is committed, and synced on this disk.
+
+        Beyond that it could outlive the records before its end, and contradict those that a power
+        crash brings back.
+        """
+        return min(self.high_watermark, self._replica.synced_offset)
+
+    @property
     def voters(self) -> VoterSet:
         """The set that counts now, committed or not."""
         return self._replica.voters.latest
@@ -271,10 +280,11 @@ class RaftNode:
         voting.on_state_saved(self._replica, state, now)
         return self._replica.take_effects()
 
-    def on_snapshot_stored(
-        self, snapshot: OffsetAndEpoch, now: Millis, *, is_valid: bool = True
-    ) -> Effects:
-        """The last chunk of a snapshot is written and synced, and the file was checked."""
+    def on_snapshot_stored(self, snapshot: OffsetAndEpoch, is_valid: bool, now: Millis) -> Effects:
+        """The last chunk of a snapshot is written and synced, and the file was checked.
+
+        One that is not valid is fetched again.
+        """
         following.on_snapshot_stored(self._replica, snapshot, is_valid, now)
         return self._replica.take_effects()
 

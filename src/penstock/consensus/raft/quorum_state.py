@@ -47,7 +47,7 @@ class RaftLog(Protocol):
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
-        """The newest complete snapshot."""
+        """The newest complete snapshot. The log holds its end."""
 
     def end_offset_for(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
         """The largest epoch of the log that is not above `epoch`, and where it ends.

@@ -132,6 +132,10 @@ class Replica:
         return self.node_id if isinstance(role, Leading) else None
 
     @property
+    def is_log_synced(self) -> bool:
+        return self.synced_offset >= self.log.end_offset
+
+    @property
     def log_end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
 

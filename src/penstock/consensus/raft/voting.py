@@ -6,7 +6,7 @@ is in its own voter set does not matter: a candidate asks those that *its* set n
 that has not received the newest set yet would be missing for the majority.
 """
 
-from penstock.consensus.raft.following import become_unattached
+from penstock.consensus.raft.following import become_unattached, may_follow
 from penstock.consensus.raft.leading import become_leader
 from penstock.consensus.raft.messages import EndQuorumEpoch, EpochReply, Vote, VoteReply
 from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState
@@ -77,16 +77,18 @@ def on_end_quorum_epoch(
     replica: Replica, request: EndQuorumEpoch, caller: CallerId, now: Millis
 ) -> None:
     """The leader resigned. Its first successor stands without a pre-vote, which others refuse."""
-    if request.epoch < replica.epoch:
+    epoch, leader_id = request.epoch, request.leader_id
+    error = ErrorCode.none
+    if epoch < replica.epoch:
         error = ErrorCode.fenced_leader_epoch
-        replica.reply(caller, EpochReply(error, replica.epoch, replica.leader_id))
-        return
-    is_first = request.epoch > replica.epoch or replica.leader_id == request.leader_id
-    replica.reply(caller, EpochReply(ErrorCode.none, request.epoch, None))
-    if is_first and request.leader_id != replica.node_id:
-        become_unattached(replica, request.epoch, now)
-        if replica.is_voter and request.successors and request.successors[0] == replica.key:
-            become_candidate(replica, now)
+    elif not may_follow(replica, epoch, leader_id):
+        error = ErrorCode.invalid_request
+    elif epoch > replica.epoch or replica.leader_id == leader_id:
+        become_unattached(replica, epoch, now)
+    replica.reply(caller, EpochReply(error, replica.epoch, replica.leader_id))
+    is_next = replica.is_voter and request.successors[:1] == (replica.key,)
+    if error is ErrorCode.none and is_next:
+        become_candidate(replica, now)
 
 
 def on_election_deadline(replica: Replica, now: Millis) -> None:
