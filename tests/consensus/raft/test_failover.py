@@ -1,6 +1,6 @@
 """How long a quorum is without a leader, in virtual time, on a quick network."""
 
-from penstock.consensus.raft import Role
+from penstock.consensus.raft import RaftNode, Role
 from tests.support.raft_simulation.faults import crash
 from tests.support.raft_simulation.host import Host
 from tests.support.raft_simulation.options import Options
@@ -77,7 +77,7 @@ def test_a_leader_that_resigns_is_replaced_without_any_timeout() -> None:
         world = World(seed, CALM)
         world.run_until(3_000)
         leader = leader_of(world)
-        world.step(leader, leader.incarnation, "resign")
+        world.step(leader, leader.incarnation, RaftNode.resign)
         assert time_without_commits(world) < 200
 
 

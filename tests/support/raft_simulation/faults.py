@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.consensus.raft import NO_DIRECTORY, AddVoter, RemoveVoter, Role, VoterChange
+from penstock.consensus.raft import NO_DIRECTORY, AddVoter, RaftNode, RemoveVoter, Role, VoterChange
 from penstock.errors import Refused
 from penstock.model import NodeId, Offset
 from tests.support.raft_simulation.disk import Disk
@@ -33,7 +33,7 @@ def crash(world: World, host: Host, *, is_power: bool) -> None:
 def lose_connection(world: World, host: Host, lost: Host) -> None:
     delay = world.rng.randrange(20)
     node_id = lost.voter.key.node_id
-    world.after(delay, world.step, host, host.incarnation, "on_peer_lost", node_id)
+    world.after(delay, world.step, host, host.incarnation, RaftNode.on_peer_lost, node_id)
 
 
 def _pick(world: World) -> Host:
@@ -188,7 +188,7 @@ def _snapshot(world: World) -> None:
 
 def _resign(world: World) -> None:
     host = _pick(world)
-    world.step(host, host.incarnation, "resign")
+    world.step(host, host.incarnation, RaftNode.resign)
 
 
 def _lose_connection(world: World) -> None:

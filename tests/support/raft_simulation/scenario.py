@@ -311,7 +311,10 @@ class Scenario:
         self._add_work("store", host, partial(self._on_stored, host, snapshot))
 
     def _on_stored(self, host: Host, snapshot: OffsetAndEpoch) -> None:
-        self._call(host, "on_snapshot_stored", snapshot, not self.is_damaged())
+        assert host.node is not None
+        is_valid = not self.is_damaged()
+        effects = host.node.on_snapshot_stored(snapshot, self.now, is_valid=is_valid)
+        host.carry_out(effects, self.now)
 
     def is_damaged(self) -> bool:
         is_damaged, self._is_damaged = self._is_damaged, False

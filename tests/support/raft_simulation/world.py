@@ -11,6 +11,7 @@ from penstock.consensus.raft import (
     Effects,
     OffsetAndEpoch,
     QuorumState,
+    RaftNode,
     RaftSettings,
     ReplicaKey,
     Reply,
@@ -113,7 +114,9 @@ class World:
             host.start(self.local_time(host))
             self.schedule(host)
 
-    def step(self, host: Host, incarnation: int, method: str, *arguments: Any) -> None:
+    def step(
+        self, host: Host, incarnation: int, method: Callable[..., Effects], *arguments: Any
+    ) -> None:
         """Call the node, unless its process ended; later, if it is paused."""
         node = host.node
         if node is None or host.incarnation != incarnation:
@@ -123,8 +126,8 @@ class World:
             return
         now = self.local_time(host)
         if self.trace is not None:
-            self.remark(f"{host.voter.key.node_id} {method} {arguments}")
-        host.carry_out(getattr(node, method)(*arguments, now), now)
+            self.remark(f"{host.voter.key.node_id} {method.__name__} {arguments}")
+        host.carry_out(method(node, *arguments, now), now)
         self.schedule(host)
 
     def schedule(self, host: Host) -> None:
@@ -147,7 +150,7 @@ class World:
         host.timer_at = None
         wake_at = host.node.wake_at()
         if wake_at is not None and wake_at <= self.local_time(host):
-            self.step(host, incarnation, "on_tick")
+            self.step(host, incarnation, RaftNode.on_tick)
             wake_at = host.node.wake_at()
             assert wake_at is None or wake_at > self.local_time(host), "a timer that spins"
         else:
@@ -210,7 +213,7 @@ class World:
         caller = CallerId(self._caller)
         sender = None if to is None else target
         host.callers[caller] = Caller(source, incarnation, request, sender)
-        self.step(host, host.incarnation, "on_request", request, caller)
+        self.step(host, host.incarnation, RaftNode.on_request, request, caller)
 
     def reply(self, host: Host, caller: CallerId, reply: Reply) -> None:
         source, incarnation, request, sender = host.callers.pop(caller)
@@ -220,7 +223,7 @@ class World:
             self.step,
             self.hosts[source],
             incarnation,
-            "on_reply",
+            RaftNode.on_reply,
             sender,
             request,
             reply,
@@ -245,7 +248,7 @@ class World:
         host.is_saving = newest != state
         if host.is_saving:
             self.after(self._disk_delay(host), self._saved, host, incarnation, newest)
-        self.step(host, incarnation, "on_state_saved", state)
+        self.step(host, incarnation, RaftNode.on_state_saved, state)
 
     def sync(self, host: Host) -> None:
         if not host.is_syncing:
@@ -274,13 +277,12 @@ class World:
         host.is_syncing = disk.synced_offset < disk.end_offset or disk.cuts != cuts
         if host.is_syncing:
             self._start_sync(host, incarnation)
-        self.step(host, incarnation, "on_synced", point)
+        self.step(host, incarnation, RaftNode.on_synced, point)
 
     def store_snapshot(self, host: Host, snapshot: OffsetAndEpoch) -> None:
         is_valid = not self.is_damaged()
         delay = self._disk_delay(host)
-        method = "on_snapshot_stored"
-        self.after(delay, self.step, host, host.incarnation, method, snapshot, is_valid)
+        self.after(delay, self.step, host, host.incarnation, _on_stored, snapshot, is_valid)
 
     def is_damaged(self) -> bool:
         rate = self.options.damage_rate
@@ -300,3 +302,7 @@ class World:
         host.append([self.proposed], self.local_time(host))
         self.schedule(host)
         return True
+
+
+def _on_stored(node: RaftNode, snapshot: OffsetAndEpoch, is_valid: bool, now: Millis) -> Effects:
+    return node.on_snapshot_stored(snapshot, now, is_valid=is_valid)

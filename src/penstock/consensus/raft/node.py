@@ -280,7 +280,9 @@ class RaftNode:
         voting.on_state_saved(self._replica, state, now)
         return self._replica.take_effects()
 
-    def on_snapshot_stored(self, snapshot: OffsetAndEpoch, is_valid: bool, now: Millis) -> Effects:
+    def on_snapshot_stored(
+        self, snapshot: OffsetAndEpoch, now: Millis, *, is_valid: bool = True
+    ) -> Effects:
         """The last chunk of a snapshot is written and synced, and the file was checked.
 
         One that is not valid is fetched again.
