@@ -17,7 +17,7 @@ from examples.orders.expected import WINDOW_MS
 from examples.orders.story import PAY_WITHIN_MS
 from penstock.client.consumer import Consumer
 from penstock.client.event import Event
-from penstock.client.quarantine import quarantine_topic, read_envelope
+from penstock.client.quarantine import quarantine_topic, read_quarantined
 from penstock.client.registry import Registry
 from penstock.model import Millis
 from penstock.serde.contract import Contract
@@ -86,8 +86,8 @@ def _reasons(kafka: str, topic: str) -> dict[str, int]:
     aside = quarantine_topic(topic)
     with Consumer(kafka, aside, f"demo-{aside}") as consumer:
         found = _all_events(consumer, aside, _end(kafka, aside))
-        envelopes = [read_envelope(event.key, event.value, event.headers) for event in found]
-    return dict(Counter(str(one.verdict.reason) for one in envelopes))
+        envelopes = [read_quarantined(event.key, event.value, event.headers) for event in found]
+    return dict(Counter(str(one.failure.reason) for one in envelopes))
 
 
 def _all_events(consumer: Consumer, topic: str, wanted: int) -> Iterator[Event]:

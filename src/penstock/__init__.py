@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.client.aio import AsyncConsumer as AsyncConsumer
     from penstock.client.aio import AsyncProducer as AsyncProducer
     from penstock.client.consumer import Consumer as Consumer
+    from penstock.client.errors import DeliveryError as DeliveryError
+    from penstock.client.errors import WaitTimeoutError as WaitTimeoutError
     from penstock.client.event import Event as Event
     from penstock.client.producer import Producer as Producer
     from penstock.client.registry import Registry as Registry
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
     from penstock.serde.errors import ArgumentError as ArgumentError
     from penstock.serde.errors import ClientError as ClientError
     from penstock.serde.errors import DecodeError as DecodeError
-    from penstock.serde.errors import DeliveryError as DeliveryError
     from penstock.serde.errors import EncodeError as EncodeError
     from penstock.serde.errors import RegistryRefusedError as RegistryRefusedError
     from penstock.serde.errors import RegistryUnavailableError as RegistryUnavailableError
     from penstock.serde.errors import UnsupportedRuleError as UnsupportedRuleError
-    from penstock.serde.errors import WaitTimeoutError as WaitTimeoutError
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -2,13 +2,13 @@
 
     python exactly_once_worker.py BOOTSTRAP SOURCE TARGET NAME
 
-Says `ready` once it has partitions, then `copied N` after each transaction; ends with its stdin.
+Prints `ready` once it has partitions, then `copied N` after each transaction; ends with its stdin.
 """
 
 import sys
 import threading
 
-from penstock.client.commit_tracker import Commits
+from penstock.client.commit_tracker import CommitMode
 from penstock.client.consumer import Consumer
 from penstock.client.producer import Producer
 from penstock.client.transaction import TransactionAbortedError
@@ -26,7 +26,9 @@ def main(bootstrap: str, source: str, target: str, name: str) -> None:
         stop.set()
 
     threading.Thread(target=wait_for_end, daemon=True).start()
-    consumer = Consumer(bootstrap, source, source, commits=Commits.EXACTLY_ONCE, settings=SETTINGS)
+    consumer = Consumer(
+        bootstrap, source, source, commit_mode=CommitMode.EXACTLY_ONCE, settings=SETTINGS
+    )
     producer = Producer(
         bootstrap, target, transactional_id=name, settings={"transaction.timeout.ms": 5000}
     )

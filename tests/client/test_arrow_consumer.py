@@ -1,4 +1,4 @@
-"""Events as Arrow batches: columns, what is put aside, and what is committed when."""
+"""Events as Arrow batches: columns, quarantine, and what is committed when."""
 
 import asyncio
 import json
@@ -13,14 +13,13 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.aio import AsyncConsumer
-from penstock.client.commit_tracker import Commits
+from penstock.client.commit_tracker import CommitMode
 from penstock.client.consumer import Consumer
-from penstock.client.decode_filter import OnUndecodable
+from penstock.client.decode_filter import OnDecodeError
 from penstock.client.event_batch import EventBatch
 from penstock.client.producer import Producer
-from penstock.client.quarantine import quarantine_topic, read_envelope
+from penstock.client.quarantine import quarantine_topic, read_quarantined
 from penstock.client.registry import Registry
-from penstock.model import Millis
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form
 from penstock.serde.errors import (
@@ -42,9 +41,9 @@ V2 = {**V1, "fields": [*V1["fields"], {"name": "total", "type": "double", "defau
 
 def committed(bootstrap: str, topic: str) -> int:
     consumer = KafkaConsumer({"bootstrap.servers": bootstrap, "group.id": topic})
-    (place,) = consumer.committed([KafkaPartition(topic, 0)], timeout=20)
+    (offset,) = consumer.committed([KafkaPartition(topic, 0)], timeout=20)
     consumer.close()
-    return int(place.offset)
+    return int(offset.offset)
 
 
 def send(
@@ -57,14 +56,14 @@ def send(
         producer.send_many([{name: row[name] for name in names} for row in rows]).wait(30)
 
 
-def rubbish(bootstrap: str, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
+def send_bytes(bootstrap: str, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
     with Producer(bootstrap, topic) as producer:
         for value in values:
-            producer.send(value, key=key, timestamp=Millis(1_000)).result(30)
+            producer.send(value, key=key, timestamp=1_000).result(30)
 
 
 def read(consumer: Consumer, count: int, columns: list[str] | None = None) -> list[EventBatch]:
-    """Batches until so many events came; the last one is in hand."""
+    """Batches until `count` events came; the last one is not handled."""
     found: list[EventBatch] = []
     for batch in consumer.arrow_batches(columns, idle_s=20):
         found.append(batch)
@@ -77,13 +76,13 @@ def table(batches: list[EventBatch]) -> Any:
     return pa.Table.from_batches([batch.values for batch in batches])
 
 
-def test_columns_come_as_the_latest_version_sees_them_whoever_wrote(
+def test_columns_have_the_latest_schema_whatever_schema_wrote_them(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     send(bootstrap, registry, topic, V1, 0, 50)
     send(bootstrap, registry, topic, V2, 50, 50, form=Form.HEADER)
-    rubbish(bootstrap, topic, None, key=b"gone")
+    send_bytes(bootstrap, topic, None, key=b"deleted")
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         batches = read(consumer, 101)
     found = table(batches)
@@ -95,12 +94,12 @@ def test_columns_come_as_the_latest_version_sees_them_whoever_wrote(
     last = batches[-1]
     assert last.topic == topic
     assert last.deletes.to_pylist()[-1] is True
-    assert (last.keys.to_pylist()[-1], last.partitions.to_pylist()[-1]) == (b"gone", 0)
+    assert (last.keys.to_pylist()[-1], last.partitions.to_pylist()[-1]) == (b"deleted", 0)
     assert last.timestamps.cast(pa.int64()).to_pylist()[-1] == 1_000
     assert "id, state, total" in repr(last)
 
 
-def test_only_the_wanted_columns_of_the_reader_s_schema_are_made(
+def test_only_the_requested_columns_of_the_reader_schema_are_read(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic()
@@ -113,12 +112,12 @@ def test_only_the_wanted_columns_of_the_reader_s_schema_are_made(
     assert found.to_pylist() == [{"total": 0.5, "id": n} for n in range(10)]
 
 
-def test_what_cannot_be_read_is_put_aside_and_its_neighbours_come(
+def test_unreadable_events_are_quarantined_and_the_others_are_delivered(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     send(bootstrap, registry, topic, V1, 0, 3)
-    rubbish(bootstrap, topic, b"rubbish", b"\x00\x00", key=b"k")
+    send_bytes(bootstrap, topic, b"unreadable", b"\x00\x00", key=b"k")
     send(bootstrap, registry, topic, V1, 3, 3)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         batches = list(consumer.arrow_batches(idle_s=1))
@@ -132,21 +131,22 @@ def test_what_cannot_be_read_is_put_aside_and_its_neighbours_come(
     assert committed(bootstrap, topic) == 8
     with Consumer(bootstrap, quarantine_topic(topic), f"{topic}-look") as look:
         found = [
-            read_envelope(event.key, event.value, event.headers) for event in look.events(idle_s=1)
+            read_quarantined(event.key, event.value, event.headers)
+            for event in look.events(idle_s=1)
         ]
-    reasons = [(one.verdict.reason, one.origin.offset, one.origin.key) for one in found]
+    reasons = [(one.failure.reason, one.origin.offset, one.origin.key) for one in found]
     assert reasons == [(Reason.NOT_FRAMED, 3, b"k"), (Reason.TRUNCATED_FRAME, 4, b"k")]
 
 
-def test_a_program_that_decides_for_itself_gets_what_was_before_first(
+def test_events_before_an_unreadable_one_are_delivered_before_it_raises(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     send(bootstrap, registry, topic, V1, 0, 2)
-    rubbish(bootstrap, topic, b"rubbish")
+    send_bytes(bootstrap, topic, b"unreadable")
     send(bootstrap, registry, topic, V1, 2, 2)
     strict = Consumer(
-        bootstrap, topic, topic, registry=registry, on_undecodable=OnUndecodable.RAISE
+        bootstrap, topic, topic, registry=registry, on_decode_error=OnDecodeError.RAISE
     )
     seen: list[Any] = []
     with strict as consumer:
@@ -162,28 +162,30 @@ def test_a_program_that_decides_for_itself_gets_what_was_before_first(
     assert seen == [0, 1, 2, 3]
 
 
-def test_a_batch_in_hand_comes_again_unless_it_was_at_most_once(
+def test_an_unhandled_batch_comes_again_unless_at_most_once(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     send(bootstrap, registry, topic, V1, 0, 20)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         read(consumer, 1)
-    assert committed(bootstrap, topic) < 1, "the first batch was in hand"
-    once = Consumer(bootstrap, topic, topic, registry=registry, commits=Commits.AT_MOST_ONCE)
+    assert committed(bootstrap, topic) < 1, "the first batch is not handled"
+    once = Consumer(bootstrap, topic, topic, registry=registry, commit_mode=CommitMode.AT_MOST_ONCE)
     with once as consumer:
         (first, *_) = read(consumer, 1)
     assert committed(bootstrap, topic) >= len(first)
 
 
-def test_a_transaction_covers_the_batches_that_were_handed_over(
+def test_a_transaction_covers_the_delivered_batches(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     source, target = make_topic(), make_topic()
     send(bootstrap, registry, source, V1, 0, 20)
-    rubbish(bootstrap, source, b"rubbish")
+    send_bytes(bootstrap, source, b"unreadable")
     fails = iter([True])
-    consumer = Consumer(bootstrap, source, source, registry=registry, commits=Commits.EXACTLY_ONCE)
+    consumer = Consumer(
+        bootstrap, source, source, registry=registry, commit_mode=CommitMode.EXACTLY_ONCE
+    )
     with consumer, Producer(bootstrap, target, transactional_id=source) as producer:
         for batch in consumer.arrow_batches(["id"], records_max=7, idle_s=1.5):
             try:
@@ -194,15 +196,15 @@ def test_a_transaction_covers_the_batches_that_were_handed_over(
             except ArithmeticError:
                 continue
         with producer.transaction(consumer):
-            """What was put aside since the last batch is committed too."""
+            """Events quarantined since the last batch are committed too."""
     assert committed(bootstrap, source) == 21
     with Consumer(bootstrap, target, target) as look:
         assert [int(event.value) for event in look.events(idle_s=1)] == list(range(20))
     with Consumer(bootstrap, quarantine_topic(source), source) as look:
-        assert [event.value for event in look.events(idle_s=1)] == [b"rubbish"]
+        assert [event.value for event in look.events(idle_s=1)] == [b"unreadable"]
 
 
-def test_topics_come_in_batches_of_their_own(
+def test_a_batch_has_events_of_one_topic(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topics = [make_topic(), make_topic()]
@@ -215,7 +217,7 @@ def test_topics_come_in_batches_of_their_own(
         assert ids == list(range(number * 100, number * 100 + 10))
 
 
-def test_a_registry_that_is_down_holds_batches_back_and_loses_none(
+def test_an_unreachable_registry_delays_batches_and_loses_none(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -233,7 +235,7 @@ def test_a_registry_that_is_down_holds_batches_back_and_loses_none(
 
 
 @pytest.mark.parametrize("columns", [["colour"], ["id", "id"]])
-def test_columns_that_cannot_be_asked_for_are_a_client_error_and_lose_nothing(
+def test_invalid_columns_are_a_client_error_and_lose_nothing(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, columns: list[str]
 ) -> None:
     topic = make_topic()
@@ -243,7 +245,7 @@ def test_columns_that_cannot_be_asked_for_are_a_client_error_and_lose_nothing(
     with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
         producer.send({"id": 1}).result(30)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
-        with pytest.raises(ArgumentError, match=f"the columns of {topic} cannot be read"):
+        with pytest.raises(ArgumentError, match=f"cannot read the columns of {topic}"):
             consumer.take_arrow(columns, wait_s=30)
         batch = consumer.take_arrow(["id"], wait_s=30)
     assert batch is not None
@@ -258,7 +260,7 @@ def test_columns_need_a_registry(bootstrap: str, topic: str) -> None:
         next(consumer.arrow_batches())
 
 
-def test_batches_go_through_an_event_loop(
+def test_batches_are_read_on_an_event_loop(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -297,7 +299,7 @@ def test_batches_go_through_an_event_loop(
     ids=["protobuf", "json"],
 )
 @pytest.mark.parametrize("form", Form)
-def test_other_languages_come_as_columns_too(
+def test_other_languages_are_read_as_columns_too(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, contract: Contract, form: Form
 ) -> None:
     topic = make_topic()
@@ -305,7 +307,7 @@ def test_other_languages_come_as_columns_too(
     framed = replace(contract, form=form)
     with Producer(bootstrap, topic, registry=registry, value=framed) as producer:
         producer.send_many(pa.RecordBatch.from_pylist(rows)).wait(30)
-    rubbish(bootstrap, topic, b"rubbish")
+    send_bytes(bootstrap, topic, b"unreadable")
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         found = table(list(consumer.arrow_batches(["id", "state"], idle_s=1)))
         assert consumer.quarantined == 1

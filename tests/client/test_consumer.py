@@ -1,4 +1,4 @@
-"""The consumer against a real broker and registry: what it hands over, commits and puts aside."""
+"""The consumer against a real broker and registry: delivery, commits and quarantine."""
 
 import json
 import threading
@@ -11,24 +11,19 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.client.commit_tracker import Commits
+from penstock.client.commit_tracker import CommitMode
 from penstock.client.consumer import Consumer
-from penstock.client.decode_filter import OnUndecodable
+from penstock.client.decode_filter import OnDecodeError
+from penstock.client.errors import ClosedError
 from penstock.client.flow_control import FlowLimits
 from penstock.client.producer import Producer
-from penstock.client.quarantine import Quarantined, quarantine_topic, read_envelope
+from penstock.client.quarantine import QuarantinedRecord, quarantine_topic, read_quarantined
 from penstock.client.quarantine_writer import QuarantineError
 from penstock.client.registry import Registry
 from penstock.client.transaction import TransactionAbortedError
 from penstock.model import Offset, TopicPartition
 from penstock.serde.contract import Contract
-from penstock.serde.errors import (
-    ClientError,
-    ClosedError,
-    DecodeError,
-    Reason,
-    RegistryUnavailableError,
-)
+from penstock.serde.errors import ClientError, DecodeError, Reason, RegistryUnavailableError
 from penstock.serde.frame import SchemaId, write_prefix
 from penstock.serde.serializers import Serializer
 
@@ -39,9 +34,9 @@ QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
 
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
     consumer = KafkaConsumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (place,) = consumer.committed([KafkaPartition(topic, partition)], timeout=20)
+    (offset,) = consumer.committed([KafkaPartition(topic, partition)], timeout=20)
     consumer.close()
-    return int(place.offset)
+    return int(offset.offset)
 
 
 def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
@@ -54,17 +49,17 @@ def values(consumer: Consumer, count: int) -> list[Any]:
     return [next(events).value for _ in range(count)]
 
 
-def in_quarantine(bootstrap: str, topic: str, count: int) -> list[Quarantined]:
-    found = []
+def in_quarantine(bootstrap: str, topic: str, count: int) -> list[QuarantinedRecord]:
+    records = []
     with Consumer(bootstrap, quarantine_topic(topic), f"look-{topic}") as consumer:
         for event in consumer.events(idle_s=20):
-            found.append(read_envelope(event.key, event.value, event.headers))
-            if len(found) == count:
+            records.append(read_quarantined(event.key, event.value, event.headers))
+            if len(records) == count:
                 break
-    return found
+    return records
 
 
-def test_events_come_in_order_with_their_coordinates(
+def test_events_come_in_order_with_their_positions(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -77,13 +72,13 @@ def test_events_come_in_order_with_their_coordinates(
     assert event.topic_partition == TopicPartition(topic, 0)
 
 
-def test_at_least_once_commits_what_the_program_asked_past(
+def test_at_least_once_commits_an_event_when_the_next_is_taken(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     fill(bootstrap, topic, 5)
     with Consumer(bootstrap, topic, topic) as consumer:
-        assert values(consumer, 3) == [b"0", b"1", b"2"]  # the third is in hand
+        assert values(consumer, 3) == [b"0", b"1", b"2"]  # the third is not handled
     assert committed(bootstrap, topic, topic) == 2
     with Consumer(bootstrap, topic, topic) as consumer:
         assert values(consumer, 1) == [b"2"]
@@ -91,17 +86,17 @@ def test_at_least_once_commits_what_the_program_asked_past(
     assert committed(bootstrap, topic, topic) == 3
 
 
-def test_at_most_once_commits_before_it_hands_over(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_at_most_once_commits_before_delivery(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     fill(bootstrap, topic, 2)
-    with Consumer(bootstrap, topic, topic, commits=Commits.AT_MOST_ONCE) as consumer:
+    with Consumer(bootstrap, topic, topic, commit_mode=CommitMode.AT_MOST_ONCE) as consumer:
         assert values(consumer, 1) == [b"0"]
         at = committed(bootstrap, topic, topic)
         assert at >= 1
     assert committed(bootstrap, topic, topic) == at
 
 
-def test_batches_and_takes_are_done_when_the_next_is_asked_for(
+def test_batches_and_takes_are_handled_when_the_next_is_taken(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -115,7 +110,7 @@ def test_batches_and_takes_are_done_when_the_next_is_asked_for(
                 break
     assert seen == [str(number).encode() for number in range(10)]
     last = committed(bootstrap, topic, topic)
-    assert 6 <= last < 10  # the last batch was in hand
+    assert 6 <= last < 10  # the last batch is not handled
     with Consumer(bootstrap, topic, topic) as consumer:
         taken: list[Any] = []
         while len(taken) < 10 - last:
@@ -124,24 +119,24 @@ def test_batches_and_takes_are_done_when_the_next_is_asked_for(
     assert committed(bootstrap, topic, topic) == 10
 
 
-def test_a_reader_can_go_back_and_hold_a_partition(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_a_consumer_can_seek_and_pause_a_partition(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     with Producer(bootstrap, topic) as producer:
         for partition in (0, 1):
             producer.send(f"p{partition}", partition=partition).result(30)
     with Consumer(bootstrap, topic, topic) as consumer:
         assert sorted(values(consumer, 2)) == [b"p0", b"p1"]
-        held = TopicPartition(topic, 0)
-        consumer.pause([held])
-        consumer.seek(held, Offset(0))
+        paused = TopicPartition(topic, 0)
+        consumer.pause([paused])
+        consumer.seek(paused, Offset(0))
         consumer.seek(TopicPartition(topic, 1), Offset(0))
         assert [event.value for event in consumer.events(idle_s=1)] == [b"p1"]
-        consumer.resume([held])
+        consumer.resume([paused])
         assert values(consumer, 1) == [b"p0"]
-        assert consumer.assignment == {held, TopicPartition(topic, 1)}
+        assert consumer.assignment == {paused, TopicPartition(topic, 1)}
 
 
-def test_what_cannot_be_read_goes_to_quarantine_and_the_rest_comes(
+def test_unreadable_events_go_to_quarantine_and_the_others_are_delivered(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -155,31 +150,31 @@ def test_what_cannot_be_read_goes_to_quarantine_and_the_rest_comes(
         assert [event.offset for event in consumer.events(idle_s=0.8)] == [1, 4]
         assert consumer.quarantined == 3
         subject = f"{topic}-value"
-        ((told, stats),) = consumer.read_stats
-        assert told == subject
+        ((read_subject, stats),) = consumer.read_stats
+        assert read_subject == subject
         assert stats.errors == {
             (subject, Reason.NOT_FRAMED): 1,
             (subject, Reason.UNKNOWN_SCHEMA): 1,
             (subject, Reason.UNDECODABLE): 1,
         }
     assert committed(bootstrap, topic, topic) == 5
-    found = in_quarantine(bootstrap, topic, 3)
-    assert [one.origin.value for one in found] == [b"{}", unknown, good[:-1]]
-    assert {one.origin.key for one in found} == {b"key"}
-    assert list(found[1].origin.headers) == [("trace", b"t")]
-    origin, verdict = found[1]
+    records = in_quarantine(bootstrap, topic, 3)
+    assert [one.origin.value for one in records] == [b"{}", unknown, good[:-1]]
+    assert {one.origin.key for one in records} == {b"key"}
+    assert list(records[1].origin.headers) == [("trace", b"t")]
+    origin, failure = records[1]
     assert (origin.topic, origin.partition, origin.offset) == (topic, 0, 2)
-    assert (verdict.reason, verdict.schema) == (Reason.UNKNOWN_SCHEMA, str(2**30))
-    assert verdict.subject == subject
+    assert (failure.reason, failure.schema) == (Reason.UNKNOWN_SCHEMA, str(2**30))
+    assert failure.subject == subject
 
 
 @pytest.mark.parametrize("as_columns", [False, True], ids=["take", "take_arrow"])
-def test_take_waits_for_a_readable_event_behind_unreadable_ones(
+def test_take_waits_for_a_readable_event_after_unreadable_ones(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, as_columns: bool
 ) -> None:
     topic = make_topic()
     with Producer(bootstrap, topic) as producer:
-        producer.send(b"rubbish").result(30)
+        producer.send(b"unreadable").result(30)
     contract = Contract(ORDER)
     with Consumer(bootstrap, topic, topic, registry=registry, value=contract) as consumer:
         with Producer(bootstrap, topic, registry=registry, value=contract) as producer:
@@ -195,12 +190,12 @@ def test_take_waits_for_a_readable_event_behind_unreadable_ones(
         assert consumer.quarantined == 1
 
 
-def test_take_returns_nothing_only_when_its_time_is_over(
+def test_take_returns_nothing_only_after_its_wait(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     with Producer(bootstrap, topic) as producer:
-        producer.send(b"rubbish").result(30)
+        producer.send(b"unreadable").result(30)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         while not consumer.assignment:
             assert consumer.take(1, wait_s=0) == []
@@ -210,7 +205,7 @@ def test_take_returns_nothing_only_when_its_time_is_over(
         assert consumer.quarantined == 1
 
 
-def test_a_flood_of_rubbish_is_only_rubbish(
+def test_many_unreadable_events_are_quarantined_and_committed(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -221,7 +216,7 @@ def test_a_flood_of_rubbish_is_only_rubbish(
     assert committed(bootstrap, topic, topic) == 2000
 
 
-def test_a_program_may_decide_for_itself(
+def test_on_decode_error_raises_or_skips(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -229,7 +224,7 @@ def test_a_program_may_decide_for_itself(
     with Producer(bootstrap, topic) as producer:
         producer.send_many([good, b"bad", good]).wait(30)
     raising = Consumer(
-        bootstrap, topic, f"{topic}-r", registry=registry, on_undecodable=OnUndecodable.RAISE
+        bootstrap, topic, f"{topic}-r", registry=registry, on_decode_error=OnDecodeError.RAISE
     )
     with raising as consumer:
         assert [event.offset for event in consumer.take(wait_s=20)][:1] == [0]
@@ -240,25 +235,25 @@ def test_a_program_may_decide_for_itself(
             offsets = [event.offset for event in consumer.take(wait_s=20)]
         assert offsets == [2]
     skipping = Consumer(
-        bootstrap, topic, f"{topic}-s", registry=registry, on_undecodable=OnUndecodable.SKIP
+        bootstrap, topic, f"{topic}-s", registry=registry, on_decode_error=OnDecodeError.SKIP
     )
     with skipping as consumer:
         assert [event.offset for event in consumer.events(idle_s=0.8)] == [0, 2]
         assert consumer.quarantined == 0
 
 
-def test_nothing_is_committed_past_what_could_not_be_put_aside(
+def test_nothing_is_committed_past_an_event_that_could_not_be_quarantined(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    # Its quarantine is there and takes next to nothing.
+    # Its quarantine exists and accepts only tiny records.
     with Producer(bootstrap, topic) as producer:
         producer.send_many([b"bad", b"bad"]).wait(30)
     narrow = make_topic(**{"max.message.bytes": "100"})
     consumer = Consumer(bootstrap, topic, topic, registry=registry)
-    writer = consumer._sieve.quarantine  # noqa: SLF001 - there is no other way to break it
+    writer = consumer._decoding.quarantine  # noqa: SLF001 - the only way to break it
     record = writer.record
-    writer.record = lambda origin, verdict: record(origin, verdict)._replace(topic=narrow)  # type: ignore[method-assign]  # as above
+    writer.record = lambda origin, failure: record(origin, failure)._replace(topic=narrow)  # type: ignore[method-assign]  # as above
     with pytest.raises(QuarantineError, match="Create the topic"):
         next(consumer.events(idle_s=20))
     with pytest.raises(QuarantineError):
@@ -266,7 +261,7 @@ def test_nothing_is_committed_past_what_could_not_be_put_aside(
     assert committed(bootstrap, topic, topic) < 0
 
 
-def test_a_registry_that_is_down_holds_events_back_and_loses_none(
+def test_an_unreachable_registry_delays_events_and_loses_none(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -303,7 +298,7 @@ def transform(consumer: Consumer, producer: Producer, *, fail_at: int) -> Iterat
 def test_exactly_once_through_an_abort(bootstrap: str, make_topic: MakeTopic) -> None:
     source, target = make_topic(), make_topic()
     fill(bootstrap, source, 10)
-    consumer = Consumer(bootstrap, source, source, commits=Commits.EXACTLY_ONCE)
+    consumer = Consumer(bootstrap, source, source, commit_mode=CommitMode.EXACTLY_ONCE)
     with consumer, Producer(bootstrap, target, transactional_id=source) as producer:
         assert sum(transform(consumer, producer, fail_at=4)) == 10
     assert committed(bootstrap, source, source) == 10
@@ -311,14 +306,16 @@ def test_exactly_once_through_an_abort(bootstrap: str, make_topic: MakeTopic) ->
         assert [int(event.value) for event in reader.events(idle_s=0.8)] == list(range(0, 20, 2))
 
 
-def test_exactly_once_puts_the_unreadable_aside_in_the_same_transaction(
+def test_exactly_once_quarantines_in_the_same_transaction(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     source, target = make_topic(), make_topic()
     good = Serializer(registry, source, Contract(ORDER)).serialize({"id": 1}).content
     with Producer(bootstrap, source) as producer:
         producer.send_many([b"bad", good]).wait(30)
-    consumer = Consumer(bootstrap, source, source, registry=registry, commits=Commits.EXACTLY_ONCE)
+    consumer = Consumer(
+        bootstrap, source, source, registry=registry, commit_mode=CommitMode.EXACTLY_ONCE
+    )
     with consumer, Producer(bootstrap, target, transactional_id=source) as producer:
         events = consumer.events(idle_s=20)
         next(events)
@@ -332,7 +329,7 @@ def test_exactly_once_puts_the_unreadable_aside_in_the_same_transaction(
         assert [event.value for event in look.events(idle_s=0.8)] == [b"bad"]
 
 
-def test_members_share_and_nothing_is_lost_when_one_leaves(
+def test_members_share_partitions_and_nothing_is_lost_when_one_leaves(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(partitions=4)
@@ -367,7 +364,7 @@ def test_members_share_and_nothing_is_lost_when_one_leaves(
     assert len(seen) == 1000
 
 
-def test_a_closed_consumer_says_so(bootstrap: str, topic: str) -> None:
+def test_a_closed_consumer_raises_closed_error(bootstrap: str, topic: str) -> None:
     consumer = Consumer(bootstrap, topic, topic, flow=FlowLimits())
     consumer.close()
     with pytest.raises(ClosedError):

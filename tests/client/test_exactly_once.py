@@ -1,6 +1,6 @@
 """Exactly once across rebalances: members come, are killed with a transaction open, and come back.
 
-Whatever happens, a reader of what was committed sees each event once, in its partition's order.
+A reader of committed events sees each event once, in its partition's order.
 """
 
 import subprocess
@@ -29,17 +29,17 @@ class Member:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def says(self, wanted: str) -> str:
-        """Read what it says until it says that."""
+    def read_until(self, start: str) -> str:
+        """Read its output until a line starts so."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.startswith(wanted):
+            if line.startswith(start):
                 return line
-        raise AssertionError(f"it ended without saying {wanted!r}")
+        raise AssertionError(f"it ended without a line {start!r}")
 
     def copies(self, count: int) -> None:
-        while int(self.says("copied").split()[1]) < count:
-            """Not enough yet."""
+        while int(self.read_until("copied").split()[1]) < count:
+            """Fewer than that."""
 
     def kill(self) -> None:
         self.process.kill()
@@ -82,15 +82,15 @@ def test_a_killed_member_loses_nothing_and_repeats_nothing(
             for number in range(partition, EVENTS, PARTITIONS):
                 producer.send(str(number), partition=partition)
     first = start("a")
-    first.says("ready")
+    first.read_until("ready")
     first.copies(50)
-    second = start("b")  # the first gives half of its partitions away
-    second.says("ready")
+    second = start("b")  # the first loses half of its partitions
+    second.read_until("ready")
     second.copies(50)
     first.kill()  # most likely within a transaction, with offsets not committed
     second.copies(200)
     third = start("a")  # the same name: it fences what the killed one left open
-    third.says("ready")
+    third.read_until("ready")
     third.copies(50)
     found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
     with Consumer(bootstrap, target, f"{target}-look") as look:

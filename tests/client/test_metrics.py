@@ -1,4 +1,4 @@
-"""Plain counts as Prometheus sees them."""
+"""Counts as Prometheus gets them."""
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,11 +20,11 @@ def test_the_latency_of_events_is_a_histogram_by_subject_and_direction() -> None
     first.stats.note(1, 3e-6)
     second.stats.note(1000, 5e-3)  # five microseconds each
     second.stats.note(1, 100.0)
-    second.stats.note(0, 1.0)  # a batch of nulls: time, and no event that took it
+    second.stats.note(0, 1.0)  # a batch of nulls: time without events
     writer.stats.note(1, 1e-6)
-    told = CollectorRegistry()
-    told.register(ClientMetrics(serializers=[writer], deserializers=[first, second]))
-    text = generate_latest(told).decode()
+    collector = CollectorRegistry()
+    collector.register(ClientMetrics(serializers=[writer], deserializers=[first, second]))
+    text = generate_latest(collector).decode()
     read = 'direction="read",le="{}",subject="a-value"'
     for bound, count in (("1e-06", 0), ("4e-06", 1), ("8e-06", 1001), ("+Inf", 1002)):
         assert (
@@ -38,7 +38,7 @@ def test_the_latency_of_events_is_a_histogram_by_subject_and_direction() -> None
     assert 'penstock_client_serde_events_total{direction="read",subject="a-value"} 1002.0' in text
 
 
-def test_quantiles_are_told_to_the_bound_above() -> None:
+def test_quantiles_are_rounded_up_to_a_bound() -> None:
     stats = SerdeStats()
     assert stats.latency_s(0.99) == 0
     stats.note(98, 98 * 5e-6)

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Message, TopicPartition
 
-from penstock.client.delivery import Placed
+from penstock.client.delivery import RecordMetadata
+from penstock.client.errors import ClosedError, DeliveryError
 from penstock.client.producer import Producer, RoundRobin, Sticky
 from penstock.client.registry import Registry
 from penstock.columns.partitioner import Unkeyed, assign_partitions
@@ -19,7 +20,7 @@ from penstock.columns.record_kernels_write import BytesLayout
 from penstock.model import Millis
 from penstock.schemas.model import SchemaType
 from penstock.serde.contract import Contract, Form
-from penstock.serde.errors import ClientError, ClosedError, DeliveryError, EncodeError
+from penstock.serde.errors import ClientError, EncodeError
 from penstock.serde.frame import Side
 from penstock.serde.serializers import Deserializer, Serializer
 
@@ -33,16 +34,16 @@ def read_all(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
         {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended = [], 0
+    messages, ended = [], 0
     while ended < partitions:
         message = consumer.poll(10)
         assert message is not None, "the end of the partition"
         if message.error() is None:
-            found.append(message)
+            messages.append(message)
         else:
             ended += 1
     consumer.close()
-    return found
+    return messages
 
 
 def test_events_are_written_under_a_contract(
@@ -52,7 +53,7 @@ def test_events_are_written_under_a_contract(
     contract, key = Contract(ORDER), Contract('"string"', form=Form.HEADER)
     with Producer(bootstrap, topic, registry=registry, value=contract, key=key) as producer:
         sent = producer.send({"id": 1}, key="a", headers=[("trace", b"x")], timestamp=Millis(1_000))
-        assert sent.result(30) == Placed(topic, 0, 0, 1_000)  # type: ignore[arg-type]  # an Offset
+        assert sent.result(30) == RecordMetadata(topic, 0, 0, 1_000)  # type: ignore[arg-type]  # an Offset
         assert producer.send_many([{"id": 2}, {"id": 3}], keys=["b", "c"]).wait(30) == 2
         with pytest.raises(EncodeError):
             producer.send({"id": "no"})
@@ -84,7 +85,7 @@ def events(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["list", "generator", "batch", "table"])
 @pytest.mark.parametrize("form", Form)
-def test_many_events_are_what_they_are_one_by_one(
+def test_many_events_are_written_as_one_by_one(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, kind: str, form: Form
 ) -> None:
     topic, rows = make_topic(partitions=2), events(100)
@@ -104,13 +105,13 @@ def test_many_events_are_what_they_are_one_by_one(
         assert isinstance(producer.values, Serializer)
         assert producer.values.stats.events == 100
         one = producer.values
-        wanted = {key.encode(): one.serialize(row) for key, row in zip(keys, rows, strict=True)}
-    found = read_all(bootstrap, topic, 2)
-    assert {one.key(): one.value() for one in found} == {
-        key: framed.content for key, framed in wanted.items()
+        expected = {key.encode(): one.serialize(row) for key, row in zip(keys, rows, strict=True)}
+    messages = read_all(bootstrap, topic, 2)
+    assert {one.key(): one.value() for one in messages} == {
+        key: framed.content for key, framed in expected.items()
     }
     if form is Form.HEADER:
-        assert all(one.headers() for one in found)
+        assert all(one.headers() for one in messages)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_many_events_are_what_they_are_one_by_one(
     ],
     ids=["protobuf", "json", "avro-union"],
 )
-def test_many_events_of_any_language_come_back(
+def test_many_events_of_any_language_round_trip(
     bootstrap: str, registry: Registry, make_topic: MakeTopic, contract: Contract
 ) -> None:
     topic = make_topic()
@@ -135,7 +136,7 @@ def test_many_events_of_any_language_come_back(
     assert [read.deserialize(one.value()) for one in read_all(bootstrap, topic)] == rows
 
 
-def test_many_events_may_delete_keys_and_have_keys_under_a_contract(
+def test_many_events_may_be_deletes_and_have_keys_under_a_contract(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic, rows = make_topic(), [*events(20), None, *events(20)]
@@ -143,9 +144,9 @@ def test_many_events_may_delete_keys_and_have_keys_under_a_contract(
     with Producer(bootstrap, topic, registry=registry, value=contract, key=key) as producer:
         producer.send_many(rows, keys=[str(number) for number in range(41)]).wait(30)
     values, keys = Deserializer(registry, topic), Deserializer(registry, topic, side=Side.KEY)
-    found = read_all(bootstrap, topic)
-    assert [values.deserialize(one.value()) for one in found] == rows
-    assert [keys.deserialize(one.key()) for one in found] == [str(n) for n in range(41)]
+    messages = read_all(bootstrap, topic)
+    assert [values.deserialize(one.value()) for one in messages] == rows
+    assert [keys.deserialize(one.key()) for one in messages] == [str(n) for n in range(41)]
 
 
 def test_an_event_among_many_that_does_not_fit_is_named_and_none_is_sent(
@@ -168,34 +169,36 @@ def test_an_event_among_many_that_does_not_fit_is_named_and_none_is_sent(
     assert [one.key() for one in read_all(bootstrap, topic)] == [b"a"]
 
 
-def test_keys_go_where_javas_clients_put_them(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_keys_have_the_same_partition_as_in_java_clients(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
     topic = make_topic(partitions=7)
     keys = [f"key-{number}".encode() * (number % 5 + 1) for number in range(50)]
     with Producer(bootstrap, topic) as producer:
-        placed = [producer.send(b"x", key=key) for key in keys]
-        found = [one.result(30).partition for one in placed]
+        sent = [producer.send(b"x", key=key) for key in keys]
+        messages = [one.result(30).partition for one in sent]
     content = np.frombuffer(b"".join(keys), dtype=np.uint8)
     ends = np.cumsum([0, *map(len, keys)])
     layout = BytesLayout(ends, content, np.empty(0, dtype=np.bool_))
-    assert found == assign_partitions(layout, 7, Unkeyed.sticky(0)).tolist()
+    assert messages == assign_partitions(layout, 7, Unkeyed.sticky(0)).tolist()
 
 
-def test_partitioners_spread_as_they_say(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_partitioners_distribute_as_documented(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=4)
 
-    def placed(partitioner: Callable[[bytes | None, int], int]) -> list[int]:
+    def partitions(partitioner: Callable[[bytes | None, int], int]) -> list[int]:
         with Producer(bootstrap, topic, partitioner=partitioner) as producer:
             sent = [producer.send(b"x", key=b"same") for _ in range(40)]
             return [one.result(30).partition for one in sent]
 
-    assert Counter(placed(RoundRobin())) == {0: 10, 1: 10, 2: 10, 3: 10}
-    sticky = placed(Sticky(events=10, seed=1))
+    assert Counter(partitions(RoundRobin())) == {0: 10, 1: 10, 2: 10, 3: 10}
+    sticky = partitions(Sticky(events=10, seed=1))
     assert all(len(set(sticky[at : at + 10])) == 1 for at in range(0, 40, 10))
     assert len(set(sticky)) > 1
-    assert set(placed(lambda key, count: count - 1)) == {3}
+    assert set(partitions(lambda key, count: count - 1)) == {3}
 
 
-def test_a_partition_that_is_asked_for_is_taken(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_an_explicit_partition_is_used(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     with Producer(bootstrap, topic, partitioner=RoundRobin()) as producer:
         assert producer.send("text", partition=2).result(30).partition == 2
@@ -203,7 +206,7 @@ def test_a_partition_that_is_asked_for_is_taken(bootstrap: str, make_topic: Make
             producer.send("text", partition=9).result(30)
 
 
-def test_a_record_that_is_too_large_says_what_to_raise(bootstrap: str, topic: str) -> None:
+def test_the_error_for_a_large_record_names_the_setting(bootstrap: str, topic: str) -> None:
     with (
         Producer(bootstrap, topic) as producer,
         pytest.raises(ClientError, match=r"max\.message\.bytes"),
@@ -211,7 +214,7 @@ def test_a_record_that_is_too_large_says_what_to_raise(bootstrap: str, topic: st
         producer.send(b"x" * (2 << 20)).result(30)
 
 
-def test_a_failed_delivery_is_told(bootstrap: str) -> None:
+def test_a_failed_delivery_is_reported(bootstrap: str) -> None:
     settings = {"message.timeout.ms": 300, "socket.timeout.ms": 300}
     with Producer("127.0.0.1:1", "t", settings=settings) as producer:
         with pytest.raises(DeliveryError, match="reachable"):
@@ -243,12 +246,14 @@ def test_a_transaction_is_all_or_nothing(bootstrap: str, make_topic: MakeTopic) 
             producer.send_many([b"never", {"not": "bytes"}])
         with producer.transaction():
             producer.send(b"3")
-            with pytest.raises(ClientError, match="already"), producer.transaction():
+            with pytest.raises(ClientError, match="is open; end it first"), producer.transaction():
                 pass
     assert [one.value() for one in read_all(bootstrap, topic)] == [b"1", b"2", b"3"]
 
 
-def test_a_fenced_producer_says_why(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_the_error_of_a_fenced_producer_gives_the_reason(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
     topic = make_topic()
     with Producer(bootstrap, topic, transactional_id=topic) as old:
         with old.transaction():
@@ -256,12 +261,15 @@ def test_a_fenced_producer_says_why(bootstrap: str, make_topic: MakeTopic) -> No
         with Producer(bootstrap, topic, transactional_id=topic) as new:
             with new.transaction():
                 new.send(b"2")
-            with pytest.raises(ClientError, match="same transactional id"), old.transaction():
+            with (
+                pytest.raises(ClientError, match="took over the transactional id"),
+                old.transaction(),
+            ):
                 old.send(b"3")
     assert [one.value() for one in read_all(bootstrap, topic)] == [b"1", b"2"]
 
 
-def test_without_a_name_there_are_no_transactions(bootstrap: str, topic: str) -> None:
+def test_transactions_need_a_transactional_id(bootstrap: str, topic: str) -> None:
     with (
         Producer(bootstrap, topic) as producer,
         pytest.raises(ClientError, match="transactional_id"),

@@ -1,4 +1,4 @@
-"""The envelope, looking into quarantine, sending back; and the commands for it."""
+"""Quarantine headers, listing and redriving; and the commands for it."""
 
 import json
 from collections.abc import Callable
@@ -15,22 +15,22 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
-from penstock.client.event import Event, Reading
+from penstock.client.event import Event, EventReader
 from penstock.client.producer import Producer
 from penstock.client.quarantine import (
     PREFIX,
     REDRIVEN,
-    Origin,
-    Quarantined,
-    Verdict,
+    DecodeFailure,
+    OriginalRecord,
+    QuarantinedRecord,
     quarantine_topic,
-    read_envelope,
     read_marker,
+    read_quarantined,
     redriven_headers,
-    redriven_marker,
     write_envelope,
+    write_marker,
 )
-from penstock.client.redrive import Selection, redrive
+from penstock.client.redrive import RedriveSelection, redrive
 from penstock.client.registry import Registry
 from penstock.errors import Malformed
 from penstock.link.settings import connection_settings
@@ -45,9 +45,9 @@ from tests.support.guarded_kafka import guarded_kafka
 
 MakeTopic = Callable[..., str]
 TEXTS = st.text(max_size=20)
-HEADER_NAMES = TEXTS.filter(lambda name: not name.startswith(PREFIX))  # those are the envelope's
+HEADER_NAMES = TEXTS.filter(lambda name: not name.startswith(PREFIX))  # reserved
 ORIGINS = st.builds(
-    Origin,
+    OriginalRecord,
     TEXTS,
     st.integers(0, 100),
     st.integers(0, 2**60).map(Offset),
@@ -56,45 +56,46 @@ ORIGINS = st.builds(
     st.none() | st.binary(max_size=20),
     st.lists(st.tuples(HEADER_NAMES, st.none() | st.binary(max_size=5))),
 )
-VERDICTS = st.builds(
-    Verdict, st.sampled_from(Reason), TEXTS, st.sampled_from(Side), st.none() | TEXTS,
+FAILURES = st.builds(
+    DecodeFailure, st.sampled_from(Reason), TEXTS, st.sampled_from(Side), st.none() | TEXTS,
     st.none() | TEXTS, st.none() | TEXTS, TEXTS, st.integers(-1, 2**60).map(Millis),
     st.integers(0, 5),
 )  # fmt: skip
 
 
-@given(ORIGINS, VERDICTS)
-def test_an_envelope_comes_back(origin: Origin, verdict: Verdict) -> None:
-    headers = write_envelope(origin, verdict)
-    assert read_envelope(origin.key, origin.value, headers) == Quarantined(origin, verdict)
+@given(ORIGINS, FAILURES)
+def test_quarantine_headers_round_trip(origin: OriginalRecord, failure: DecodeFailure) -> None:
+    headers = write_envelope(origin, failure)
+    record = read_quarantined(origin.key, origin.value, headers)
+    assert record == QuarantinedRecord(origin, failure)
 
 
-def test_what_comes_back_counts_its_attempts() -> None:
-    origin = Origin("t", 1, Offset(2), Millis(3), b"k", b"v", [("a", b"b")])
-    verdict = Verdict(Reason.UNKNOWN_SCHEMA, "no id 9", Side.VALUE)
-    found = Quarantined(origin, verdict)
+def test_an_event_counts_how_often_it_was_sent_back() -> None:
+    origin = OriginalRecord("t", 1, Offset(2), Millis(3), b"k", b"v", [("a", b"b")])
+    failure = DecodeFailure(Reason.UNKNOWN_SCHEMA, "no id 9", Side.VALUE)
+    record = QuarantinedRecord(origin, failure)
     for attempts in (1, 2):
-        again = origin._replace(headers=redriven_headers(found))
-        found = read_envelope(b"k", b"v", write_envelope(again, verdict))
-        assert found.verdict.attempts == attempts
-        assert found.origin.headers == [("a", b"b")]
+        again = origin._replace(headers=redriven_headers(record))
+        record = read_quarantined(b"k", b"v", write_envelope(again, failure))
+        assert record.failure.attempts == attempts
+        assert record.origin.headers == [("a", b"b")]
 
 
 @pytest.mark.parametrize("torn", ["topic", "offset", "side"])
-def test_a_torn_envelope_is_told(torn: str) -> None:
-    origin = Origin("t", 1, Offset(2), Millis(3), None, None)
-    headers = write_envelope(origin, Verdict(Reason.UNDECODABLE, "", Side.KEY))
+def test_invalid_quarantine_headers_are_reported(torn: str) -> None:
+    origin = OriginalRecord("t", 1, Offset(2), Millis(3), None, None)
+    headers = write_envelope(origin, DecodeFailure(Reason.UNDECODABLE, "", Side.KEY))
     missing = [(name, value) for name, value in headers if name != PREFIX + torn]
     with pytest.raises(Malformed, match=torn):
-        read_envelope(None, None, missing)
+        read_quarantined(None, None, missing)
     if torn != "topic":
         broken = [(name, b"?" if name == PREFIX + torn else value) for name, value in headers]
-        with pytest.raises(Malformed, match="torn"):
-            read_envelope(None, None, broken)
+        with pytest.raises(Malformed, match="is invalid"):
+            read_quarantined(None, None, broken)
 
 
-def test_a_marker_says_which_record_it_is_about() -> None:
-    assert read_marker(redriven_marker(Offset(12), "orders")) == (12, "orders")
+def test_a_marker_names_its_record() -> None:
+    assert read_marker(write_marker(Offset(12), "orders")) == (12, "orders")
     assert read_marker([(REDRIVEN, b"12")]) == (12, None), "written by an earlier version"
     assert read_marker([("x", b"1")]) is None
 
@@ -106,19 +107,19 @@ def penstock(*words: str, given: bytes = b"") -> Result:
     return result
 
 
-def test_what_can_be_read_by_now_is_sent_back_once(
+def test_an_event_that_became_readable_is_sent_back_once(
     bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    # A schema nobody has yet gets the last id; the one that is registered next, the id after it.
+    # A new schema gets the last id; the one that is registered next, the id after it.
     fresh_schema = {"type": "fixed", "name": f"{topic.replace('-', '_')}_last", "size": 9}
     last = registry.register(f"{topic}-last", SchemaText(SchemaType.AVRO, json.dumps(fresh_schema)))
     coming = write_prefix(SchemaId(last.id + 1)) + b"\x02"
     with Producer(bootstrap, topic) as producer:
-        for value in (b"rubbish", coming):
+        for value in (b"unreadable", coming):
             producer.send(value, key=b"k", headers=[("h", b"x")]).result(30)
     with (
-        Registry(registry_url, refusal_s=0) as fresh,
+        Registry(registry_url, unknown_s=0) as fresh,
         Consumer(bootstrap, topic, topic, registry=fresh) as consumer,
     ):
         while consumer.quarantined < 2:
@@ -126,8 +127,8 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     reach = ("-b", bootstrap)
     listed = json.loads(penstock("quarantine", "list", topic, "--json", *reach).stdout)
     assert [one["reason"] for one in listed] == ["not_framed", "unknown_schema"]
-    assert "WAS AT" in penstock("quarantine", "list", topic, *reach).stdout
-    shown = penstock("quarantine", "show", topic, listed[1]["place"], *reach).stdout
+    assert "ORIGIN" in penstock("quarantine", "list", topic, *reach).stdout
+    shown = penstock("quarantine", "show", topic, listed[1]["position"], *reach).stdout
     assert "schema id" in shown
     assert penstock("quarantine", "show", topic, "9:9", *reach).exit_code == 1
     sending = ("quarantine", "redrive", topic, *reach, "-r", registry_url)
@@ -140,7 +141,7 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     assert "0 sent back" in penstock(*sending, "--apply").stdout
     with Consumer(bootstrap, topic, f"{topic}-after") as consumer:
         events = list(consumer.events(idle_s=1.5))
-    assert [event.value for event in events] == [b"rubbish", coming, coming]
+    assert [event.value for event in events] == [b"unreadable", coming, coming]
     assert events[2].headers == (("h", b"x"), (f"{PREFIX}attempts", b"1"))
     left = json.loads(penstock("quarantine", "list", topic, "--json", *reach).stdout)
     assert [one["reason"] for one in left] == ["not_framed"]
@@ -148,7 +149,7 @@ def test_what_can_be_read_by_now_is_sent_back_once(
     assert len(json.loads(everything)) == 2
 
 
-class Puzzled(NamedTuple):
+class Unreadable(NamedTuple):
     """A topic whose events three groups cannot read until their reader is fixed."""
 
     topic: str
@@ -170,10 +171,10 @@ def number(*fields: object) -> str:
 
 
 @pytest.fixture
-def puzzled(
+def unreadable(
     bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic, tmp_path: Path
-) -> Puzzled:
-    """Events 0 to 4 of the key k, which the groups a, b and c have all put aside."""
+) -> Unreadable:
+    """Events 0 to 4 of the key k, which the groups a, b and c have all quarantined."""
     topic = make_topic()
     with Producer(bootstrap, topic, registry=registry, value=Contract(number(ID))) as producer:
         producer.send_many([{"id": one} for one in range(5)], keys=["k"] * 5).wait()
@@ -189,86 +190,88 @@ def puzzled(
         given = ("quarantine", "redrive", topic, "-b", bootstrap, "-r", registry_url)
         return penstock(*given, "--reader", str(fixed), *words)
 
-    return Puzzled(topic, fixed, command)
+    return Unreadable(topic, fixed, command)
 
 
-def test_an_event_that_three_groups_put_aside_is_sent_back_once(
-    bootstrap: str, registry: Registry, puzzled: Puzzled
+def test_an_event_quarantined_by_three_groups_is_sent_back_once(
+    bootstrap: str, registry: Registry, unreadable: Unreadable
 ) -> None:
-    assert "5 would be sent back" in puzzled.penstock().stdout
-    assert "5 sent back" in puzzled.penstock("--apply").stdout
-    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
-    assert "0 sent back" in puzzled.penstock("--apply").stdout
-    listed = penstock("quarantine", "list", puzzled.topic, "--json", "-b", bootstrap).stdout
+    assert "5 would be sent back" in unreadable.penstock().stdout
+    assert "5 sent back" in unreadable.penstock("--apply").stdout
+    assert unreadable.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+    assert "0 sent back" in unreadable.penstock("--apply").stdout
+    listed = penstock("quarantine", "list", unreadable.topic, "--json", "-b", bootstrap).stdout
     assert json.loads(listed) == [], "each of the fifteen copies is marked"
 
 
-def test_a_copy_that_came_after_its_event_was_sent_back_is_not_sent(
-    bootstrap: str, registry: Registry, puzzled: Puzzled
+def test_a_copy_quarantined_after_its_event_was_sent_back_is_not_sent(
+    bootstrap: str, registry: Registry, unreadable: Unreadable
 ) -> None:
-    assert "5 sent back" in puzzled.penstock("--apply").stdout
+    assert "5 sent back" in unreadable.penstock("--apply").stdout
     broken = Contract(number(ID, COUPON), auto_register=False)
     with Consumer(
-        bootstrap, puzzled.topic, f"late{puzzled.topic}", registry=registry, value=broken
+        bootstrap, unreadable.topic, f"late{unreadable.topic}", registry=registry, value=broken
     ) as consumer:
         while consumer.quarantined < 10:
             assert consumer.take(wait_s=1) == []
-    assert "5 sent back" in puzzled.penstock("--apply").stdout, "those at new offsets, and no more"
-    assert "0 sent back" in puzzled.penstock("--apply").stdout
+    assert "5 sent back" in unreadable.penstock("--apply").stdout, (
+        "those at new offsets, and no more"
+    )
+    assert "0 sent back" in unreadable.penstock("--apply").stdout
 
 
-def test_an_event_whose_key_has_a_newer_value_is_left_out_unless_asked_for(
-    bootstrap: str, registry: Registry, puzzled: Puzzled
+def test_an_event_whose_key_has_a_newer_value_is_left_out_by_default(
+    bootstrap: str, registry: Registry, unreadable: Unreadable
 ) -> None:
     contract = Contract(number(ID))
-    with Producer(bootstrap, puzzled.topic, registry=registry, value=contract) as producer:
+    with Producer(bootstrap, unreadable.topic, registry=registry, value=contract) as producer:
         producer.send({"id": 1000}, key="k").result(30)
-    said = puzzled.penstock("--json").stdout
-    assert [len(json.loads(said)[name]) for name in ("sent", "superseded")] == [0, 5]
-    shown = puzzled.penstock("--apply").stdout
+    output = unreadable.penstock("--json").stdout
+    assert [len(json.loads(output)[name]) for name in ("sent", "superseded")] == [0, 5]
+    shown = unreadable.penstock("--apply").stdout
     assert "0 sent back" in shown
     assert "5 left out: the topic has a newer value of the key" in shown
-    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 1000]
-    assert "5 sent back" in puzzled.penstock("--apply", "--include-superseded").stdout
-    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 1000, 0, 1, 2, 3, 4]
+    assert unreadable.values(bootstrap, registry) == [0, 1, 2, 3, 4, 1000]
+    assert "5 sent back" in unreadable.penstock("--apply", "--include-superseded").stdout
+    assert unreadable.values(bootstrap, registry) == [0, 1, 2, 3, 4, 1000, 0, 1, 2, 3, 4]
 
 
 def test_events_are_sent_to_a_topic_for_one_group(
-    bootstrap: str, registry: Registry, make_topic: MakeTopic, puzzled: Puzzled
+    bootstrap: str, registry: Registry, make_topic: MakeTopic, unreadable: Unreadable
 ) -> None:
     retry = make_topic()
-    to_a = ("--group", f"a{puzzled.topic}", "--to", retry, "--apply")
-    assert "5 sent back" in puzzled.penstock(*to_a).stdout
-    assert "0 sent back" in puzzled.penstock(*to_a).stdout
-    assert puzzled.values(bootstrap, registry, retry) == [0, 1, 2, 3, 4]
-    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4]
-    assert "0 would be" in puzzled.penstock("--group", "another").stdout
-    listed = penstock("quarantine", "list", puzzled.topic, "--json", "-b", bootstrap).stdout
-    assert len(json.loads(listed)) == 10, "the other groups' copies are still there"
-    assert "5 sent back" in puzzled.penstock("--group", f"b{puzzled.topic}", "--apply").stdout
-    assert "0 sent back" in puzzled.penstock("--apply").stdout, "c has read them again with b"
+    to_a = ("--group", f"a{unreadable.topic}", "--to", retry, "--apply")
+    assert "5 sent back" in unreadable.penstock(*to_a).stdout
+    assert "0 sent back" in unreadable.penstock(*to_a).stdout
+    assert unreadable.values(bootstrap, registry, retry) == [0, 1, 2, 3, 4]
+    assert unreadable.values(bootstrap, registry) == [0, 1, 2, 3, 4]
+    assert "0 would be" in unreadable.penstock("--group", "another").stdout
+    listed = penstock("quarantine", "list", unreadable.topic, "--json", "-b", bootstrap).stdout
+    assert len(json.loads(listed)) == 10, "the other groups' copies are left"
+    assert "5 sent back" in unreadable.penstock("--group", f"b{unreadable.topic}", "--apply").stdout
+    assert "0 sent back" in unreadable.penstock("--apply").stdout, "c has read them again with b"
 
 
-def test_a_topic_without_quarantine_says_so(bootstrap: str) -> None:
+def test_a_topic_without_quarantine_is_reported(bootstrap: str) -> None:
     result = penstock("quarantine", "list", "nothing", "-b", bootstrap)
     assert result.exit_code == 1
-    assert "nothing was ever put" in result.stderr
+    assert "nothing was quarantined" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("mine.avsc", '{"type": "recor"}', "the reader's schema cannot be used"),
         ("mine.txt", '"string"', "the language is not known by its suffix"),
     ],
 )
-def test_redriving_with_a_reader_that_is_no_schema_fails_before_anything_is_read(
+def test_redriving_with_an_invalid_reader_schema_fails_before_anything_is_read(
     bootstrap: str, registry: Registry, registry_url: str, make_topic: MakeTopic, tmp_path: Path,
-    name: str, text: str, said: str,
+    name: str, text: str, message: str,
 ) -> None:  # fmt: skip
     topic = make_topic()
     with Producer(bootstrap, topic) as producer:
-        producer.send(b"rubbish").result(30)
+        producer.send(b"unreadable").result(30)
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         while consumer.quarantined < 1:
             assert consumer.take(wait_s=0.2) == []
@@ -285,7 +288,7 @@ def test_redriving_with_a_reader_that_is_no_schema_fails_before_anything_is_read
     )
     refused = penstock("quarantine", *words)
     assert refused.exit_code == 1
-    assert said in refused.stderr
+    assert message in refused.stderr
     assert refused.stdout == ""
 
 
@@ -295,21 +298,21 @@ def test_a_consumer_whose_own_schema_is_unusable_quarantines_nothing(
     topic = make_topic()
     with Producer(bootstrap, topic, registry=registry, value=Contract('"string"')) as producer:
         producer.send("fine").result(30)
-    wrong = Contract('{"type": "recor"}', auto_register=False)
+    invalid = Contract('{"type": "recor"}', auto_register=False)
     with (
-        Consumer(bootstrap, topic, topic, registry=registry, value=wrong) as consumer,
+        Consumer(bootstrap, topic, topic, registry=registry, value=invalid) as consumer,
         pytest.raises(ArgumentError, match="the reader's schema cannot be used"),
     ):
         consumer.take(1, wait_s=30)
     assert consumer.quarantined == 0
 
 
-def test_the_envelope_names_the_reader_that_could_not_read_it(
+def test_quarantine_headers_name_the_reader(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     with Producer(bootstrap, topic) as producer:
-        producer.send(b"rubbish").result(30)
+        producer.send(b"unreadable").result(30)
     reader = Reader("fraud-scorer", "7")
     with Consumer(bootstrap, topic, topic, registry=registry, reader=reader) as consumer:
         while consumer.quarantined < 1:
@@ -317,11 +320,13 @@ def test_the_envelope_names_the_reader_that_could_not_read_it(
     with Consumer(bootstrap, quarantine_topic(topic), f"{topic}-look") as consumer:
         (event,) = consumer.events(idle_s=1.5)
     assert dict(event.headers)[f"{PREFIX}reader"] == b"fraud-scorer 7"
-    assert read_envelope(event.key, event.value, event.headers).verdict.reader == "fraud-scorer 7"
+    assert (
+        read_quarantined(event.key, event.value, event.headers).failure.reader == "fraud-scorer 7"
+    )
 
 
-def test_what_says_how_brokers_are_reached_is_good_for_other_clients() -> None:
-    told = {
+def test_connection_settings_are_reused_for_other_clients() -> None:
+    settings = {
         "security.protocol": "SASL_SSL",
         "sasl.password": "secret",
         "ssl.ca.location": "ca.pem",
@@ -330,7 +335,7 @@ def test_what_says_how_brokers_are_reached_is_good_for_other_clients() -> None:
         "max.poll.interval.ms": 10_000,
         "auto.offset.reset": "latest",
     }
-    assert connection_settings(told).keys() == told.keys() - {
+    assert connection_settings(settings).keys() == settings.keys() - {
         "max.poll.interval.ms",
         "auto.offset.reset",
     }
@@ -340,7 +345,7 @@ def test_what_says_how_brokers_are_reached_is_good_for_other_clients() -> None:
 @pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.timeout(300)
-def test_quarantine_is_made_and_written_with_the_consumers_login(
+def test_quarantine_is_created_and_written_with_the_consumers_login(
     tmp_path: Path, registry: Registry
 ) -> None:
     try:
@@ -349,7 +354,7 @@ def test_quarantine_is_made_and_written_with_the_consumers_login(
             admin = AdminClient({"bootstrap.servers": there, **login})
             admin.create_topics([NewTopic("letters", 3)])["letters"].result(30)
             with Producer(there, "letters", settings=login) as producer:
-                producer.send(b"rubbish").result(30)
+                producer.send(b"unreadable").result(30)
             more = {**login, "max.poll.interval.ms": 60_000}
             with Consumer(there, "letters", "g", registry=registry, settings=more) as consumer:
                 while consumer.quarantined < 1:
@@ -359,34 +364,34 @@ def test_quarantine_is_made_and_written_with_the_consumers_login(
             put = quarantine_topic("letters")
             with Consumer(there, put, "look", settings=login) as consumer:
                 (event,) = consumer.events(idle_s=3)
-            assert event.value == b"rubbish"
+            assert event.value == b"unreadable"
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
 
 
-def test_what_another_run_sent_back_meanwhile_is_not_sent_again(
-    bootstrap: str, registry: Registry, puzzled: Puzzled
+def test_events_sent_back_by_a_concurrent_run_are_not_sent_again(
+    bootstrap: str, registry: Registry, unreadable: Unreadable
 ) -> None:
-    class Overtaken(Reading):
-        """Another run sends everything back once this one has looked into quarantine."""
+    class Overtaken(EventReader):
+        """Another run sends everything back after this one has listed quarantine."""
 
         has_run = False
 
-        def event(self, origin: Origin) -> Event:
+        def read(self, record: OriginalRecord) -> Event:
             if not self.has_run:
                 self.has_run = True
-                assert "5 sent back" in puzzled.penstock("--apply").stdout
-            return super().event(origin)
+                assert "5 sent back" in unreadable.penstock("--apply").stdout
+            return super().read(record)
 
-    reading = Overtaken(
+    reader = Overtaken(
         registry,
-        value=Contract(puzzled.fixed, auto_register=False),
+        value=Contract(unreadable.fixed, auto_register=False),
         key=None,
         framed_keys=False,
         as_dicts=True,
         plain_indexes=False,
     )
-    selection = Selection(include_superseded=True)
-    outcome = redrive(bootstrap, puzzled.topic, reading, selection, dry_run=False)
+    selection = RedriveSelection(include_superseded=True)
+    outcome = redrive(bootstrap, unreadable.topic, reader, selection, dry_run=False)
     assert outcome.sent == []
-    assert puzzled.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+    assert unreadable.values(bootstrap, registry) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]

@@ -46,7 +46,7 @@ def wait_until(holds: Callable[[], object]) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_running_consumer_keeps_the_field_it_uses(
+def test_a_field_that_a_running_consumer_uses_cannot_be_removed(
     bootstrap: str, registry: Registry, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -82,12 +82,10 @@ def test_a_lease_is_renewed_when_half_of_it_is_over(registry: Registry, topic: s
         lease.renew()
         (found,) = readers(registry, subject)
         assert found.last_day == DAY + timedelta(days=last_day)
-    assert found.only_fields, "it reads with the latest version, and minds what it uses"
+    assert found.only_fields, "it reads with the latest version, and depends on these fields only"
 
 
-def test_a_reader_s_own_schema_is_what_it_declares(
-    registry: Registry, topic: str, tmp_path: Path
-) -> None:
+def test_a_reader_declares_its_own_schema(registry: Registry, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "reader.avsc"
     path.write_text(json.dumps(WITHOUT))
     contract = Contract(path, names=SubjectNames.TOPIC_RECORD)
@@ -96,11 +94,11 @@ def test_a_reader_s_own_schema_is_what_it_declares(
     lease.close()
     (found,) = readers(registry, f"{topic}-Order")
     assert found.schema is not None
-    assert found.schema.canonical == registry.understand(source(WITHOUT)).canonical
+    assert found.schema.canonical == registry.parse(source(WITHOUT)).canonical
     assert not found.only_fields
 
 
-def test_a_registry_that_is_down_is_asked_again_and_reading_goes_on(
+def test_a_declaration_is_retried_while_the_registry_is_down(
     bootstrap: str, registry: Registry, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Registry("http://127.0.0.1:1", attempts=1) as down:

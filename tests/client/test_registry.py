@@ -1,4 +1,4 @@
-"""The registry's client: what it asks, how often, and what it says when nobody answers."""
+"""The registry client: which requests it sends, how often, and its errors."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ ORDER = json.dumps(
 SCHEMA = {"schema": ORDER, "guid": "89791762-2336-186f-9674-299b90a802e2"}
 
 
-def test_a_cold_process_asks_once_per_schema_however_many_threads_ask(counting: Counting) -> None:
+def test_a_new_process_sends_one_request_per_schema_from_all_threads(counting: Counting) -> None:
     for number in range(5):
         counting.answers[f"/schemas/ids/{number}"] = SCHEMA
         counting.answers[f"/subjects/s{number}/versions"] = {"id": number, "guid": SCHEMA["guid"]}
@@ -58,7 +58,7 @@ def test_a_cold_process_asks_once_per_schema_however_many_threads_ask(counting: 
     assert counting.clients == {"order-service 3"}
 
 
-def test_a_fresh_latest_version_is_asked_for_though_one_is_cached(counting: Counting) -> None:
+def test_a_fresh_latest_version_skips_the_cache(counting: Counting) -> None:
     path = "/subjects/orders-value/versions/latest"
     counting.answers[path] = {**SCHEMA, "id": 1, "version": 1}
     with Registry(counting.url) as registry:
@@ -70,7 +70,7 @@ def test_a_fresh_latest_version_is_asked_for_though_one_is_cached(counting: Coun
     assert counting.asked[f"GET {path}"] == 2
 
 
-def test_what_is_cached_works_while_the_registry_is_down(counting: Counting) -> None:
+def test_cached_schemas_work_while_the_registry_is_down(counting: Counting) -> None:
     counting.answers["/schemas/ids/1"] = SCHEMA
     with Registry(counting.url, attempts=2) as registry:
         registry.schema(SchemaId(1))
@@ -85,7 +85,7 @@ def test_what_is_cached_works_while_the_registry_is_down(counting: Counting) -> 
     assert registry.request_stats.failures == 2
 
 
-def test_a_registry_that_is_ill_is_tried_again_and_then_unavailable(counting: Counting) -> None:
+def test_an_overloaded_registry_is_retried_and_then_unavailable(counting: Counting) -> None:
     counting.answers["/schemas/ids/1"] = SCHEMA
     counting.status = 503
     with Registry(counting.url, attempts=3) as registry:
@@ -96,14 +96,14 @@ def test_a_registry_that_is_ill_is_tried_again_and_then_unavailable(counting: Co
         assert registry.schema(SchemaId(1)).id == 1
 
 
-def test_another_node_is_asked_when_the_first_is_down(counting: Counting) -> None:
+def test_another_node_is_used_when_the_first_is_down(counting: Counting) -> None:
     counting.answers["/schemas/ids/1"] = SCHEMA
     with Registry(f"http://127.0.0.1:1,{counting.url}/") as registry:
         assert registry.schema(SchemaId(1)).id == 1
         assert registry.request_stats.failures == 1
 
 
-def test_an_unknown_id_is_not_asked_for_again_for_a_while(counting: Counting) -> None:
+def test_an_unknown_id_is_not_requested_again_for_a_while(counting: Counting) -> None:
     with Registry(counting.url) as registry:
         for _ in range(3):
             with pytest.raises(UnknownSchemaError):
@@ -111,7 +111,7 @@ def test_an_unknown_id_is_not_asked_for_again_for_a_while(counting: Counting) ->
     assert counting.asked["GET /schemas/ids/5"] == 1
 
 
-def test_an_answer_that_is_no_schema_is_unusable(counting: Counting) -> None:
+def test_a_response_that_is_not_a_schema_is_unusable(counting: Counting) -> None:
     counting.answers["/schemas/ids/1"] = {"schema": "{", "schemaType": "AVRO"}
     counting.answers["/schemas/ids/2"] = {"schemaType": "AVRO"}
     counting.answers["/schemas/ids/3"] = {"schema": "x", "schemaType": "COBOL"}
@@ -129,13 +129,13 @@ def test_references_that_form_a_cycle_are_refused(counting: Counting) -> None:
         registry.schema(SchemaId(1))
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_invalid_address_is_refused() -> None:
     for url in ("", "localhost:8081", "http://a,b"):
         with pytest.raises(ValueError, match="http://host:port"):
             Registry(url)
 
 
-def test_a_real_registry_gives_ids_back_and_forth(registry: Registry, topic: str) -> None:
+def test_schemas_and_ids_are_found_in_a_real_registry(registry: Registry, topic: str) -> None:
     subject, source = f"{topic}-value", SchemaText(SchemaType.AVRO, ORDER)
     with pytest.raises(UnknownSchemaError):
         registry.look_up(subject, source)
@@ -162,7 +162,7 @@ def test_references_are_fetched_with_their_references(registry: Registry, topic:
     assert "cents" in found.parsed.formatted("resolved")
 
 
-def test_an_incompatible_schema_is_refused_with_what_to_do(registry: Registry, topic: str) -> None:
+def test_an_incompatible_schema_is_refused_with_advice(registry: Registry, topic: str) -> None:
     registry.register(topic, SchemaText(SchemaType.AVRO, ORDER))
     changed = ORDER.replace("long", "string")
     with pytest.raises(RegistryRefusedError, match="compatible") as caught:

@@ -1,4 +1,4 @@
-"""What the client logs and raises when nothing can be read: reasons, and no flood."""
+"""What the client logs and raises when nothing can be read: reasons, rate limited."""
 
 import logging
 import socket
@@ -15,7 +15,7 @@ from penstock.client import (
     Consumer,
     Contract,
     FlowLimits,
-    OnUndecodable,
+    OnDecodeError,
     Producer,
     Registry,
     WaitTimeoutError,
@@ -56,10 +56,10 @@ def test_a_topic_that_does_not_exist_is_reported(
     with Consumer(bootstrap, topic, "g") as consumer:
         assert consumer.take(1, wait_s=2) == []
     (line,) = warnings(caplog)
-    assert f"there is no topic {topic!r} at {bootstrap}" in line
+    assert f"topic {topic!r} does not exist at {bootstrap}" in line
 
 
-def test_a_server_that_never_answers_is_reported(
+def test_a_server_that_never_responds_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.client.poll_thread.ASSIGNMENT_S", 0.5)
@@ -68,7 +68,7 @@ def test_a_server_that_never_answers_is_reported(
         with Consumer(address, "orders", "g") as consumer:
             assert consumer.take(1, wait_s=2) == []
     (line,) = warnings(caplog)
-    assert f"nothing can be read from {address} yet" in line
+    assert f"cannot read from {address} yet" in line
 
 
 def test_a_consumer_that_reads_logs_no_warning(
@@ -82,31 +82,31 @@ def test_a_consumer_that_reads_logs_no_warning(
     assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize("policy", [OnUndecodable.QUARANTINE, OnUndecodable.SKIP])
+@pytest.mark.parametrize("policy", [OnDecodeError.QUARANTINE, OnDecodeError.SKIP])
 def test_unreadable_events_are_logged_once_per_reason(
     bootstrap: str,
     registry: Registry,
     make_topic: MakeTopic,
     caplog: pytest.LogCaptureFixture,
-    policy: OnUndecodable,
+    policy: OnDecodeError,
 ) -> None:
     topic = make_topic()
     with Producer(bootstrap, topic) as producer:
-        producer.send_many([b"rubbish"] * 50 + [b"\0\0", b"\0\1", b"\0\2"]).wait(30)
-    reader = Consumer(bootstrap, topic, topic, registry=registry, on_undecodable=policy)
+        producer.send_many([b"unreadable"] * 50 + [b"\0\0", b"\0\1", b"\0\2"]).wait(30)
+    reader = Consumer(bootstrap, topic, topic, registry=registry, on_decode_error=policy)
     with reader as consumer:
         while consumer.flow_stats.taken < 53:
             assert consumer.take(wait_s=0.2) == []
     lines = [one for one in warnings(caplog) if topic in one]
     assert len(lines) == 2, lines
-    assert f"{topic}-0 at offset 0: the value cannot be read" in lines[0]
+    assert f"{topic}-0 at offset 0: cannot read the value" in lines[0]
     assert "not_framed" in lines[0]
     assert "truncated_frame" in lines[1]
-    is_quarantined = policy is OnUndecodable.QUARANTINE
+    is_quarantined = policy is OnDecodeError.QUARANTINE
     assert (f"sent to {topic}.quarantine" in lines[0]) is is_quarantined
 
 
-def test_a_registry_that_is_waited_for_is_reported(
+def test_waiting_for_the_registry_is_reported(
     bootstrap: str, make_topic: MakeTopic, closed_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = make_topic()
@@ -115,11 +115,11 @@ def test_a_registry_that_is_waited_for_is_reported(
     with (
         Registry(f"http://{closed_address}", attempts=1) as registry,
         Consumer(bootstrap, topic, topic, registry=registry, registry_wait_s=1) as consumer,
-        pytest.raises(ClientError, match="could not be asked"),
+        pytest.raises(ClientError, match="cannot reach the schema registry"),
     ):
         consumer.take(1, wait_s=30)
     (line,) = warnings(caplog)
-    assert line.startswith("events wait: the schema registry at")
+    assert line.startswith("waiting for schemas: cannot reach the schema registry at")
 
 
 class Clock:
@@ -143,21 +143,21 @@ def test_a_repeated_line_comes_once_per_interval_with_the_number_left_out(
     assert warnings(caplog) == ["first", "second", "first (4 more like this were not logged)"]
 
 
-def test_a_rate_limited_log_remembers_a_bounded_number_of_keys(
+def test_a_rate_limited_log_keeps_a_bounded_number_of_keys(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lines = RateLimitedLog(logging.getLogger("test"), clock=Clock())
     for key in range(KEYS_MAX + 1):
         lines.log(key, logging.DEBUG, "line")
-    lines.log(0, logging.WARNING, "forgotten, so logged again")
-    assert warnings(caplog) == ["forgotten, so logged again"]
+    lines.log(0, logging.WARNING, "dropped, so logged again")
+    assert warnings(caplog) == ["dropped, so logged again"]
 
 
 def test_a_failed_login_is_a_warning_with_advice(caplog: pytest.LogCaptureFixture) -> None:
     reports = KafkaReports("127.0.0.1:9092")
     reports.on_error(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
     (line,) = warnings(caplog)
-    assert "this user may not use the group" in line
+    assert "this user has no access to the group" in line
 
 
 def refusing_calls(bootstrap: str, folder: Path) -> dict[str, Callable[[], Any]]:
@@ -204,14 +204,14 @@ def refusing_calls(bootstrap: str, folder: Path) -> dict[str, Callable[[], Any]]
 
 
 @pytest.mark.parametrize("call", sorted(refusing_calls("", Path())))
-def test_a_wrong_argument_is_a_client_error(bootstrap: str, tmp_path: Path, call: str) -> None:
+def test_an_invalid_argument_is_a_client_error(bootstrap: str, tmp_path: Path, call: str) -> None:
     with pytest.raises(ArgumentError) as refused:
         refusing_calls(bootstrap, tmp_path)[call]()
     assert isinstance(refused.value, ClientError)
     assert not refused.value.retriable
 
 
-def test_waiting_too_shortly_for_deliveries_is_a_client_error(closed_address: str) -> None:
+def test_a_timeout_of_deliveries_is_a_client_error(closed_address: str) -> None:
     settings = {"message.timeout.ms": 500}
     with Producer(closed_address, "t", partitioner=None, settings=settings) as producer:
         deliveries = producer.send_many([b"x"])

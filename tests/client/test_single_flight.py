@@ -1,4 +1,4 @@
-"""The cache that asks once, with a clock of its own."""
+"""The cache that loads each key once, with a clock of its own."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from penstock.client.single_flight import SingleFlight
 
 
 class Clock:
-    """Stands still until told otherwise."""
+    """Stands still until it is set."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -18,97 +18,103 @@ class Clock:
         return self.now_s
 
 
-class Gone(Exception):
+class UnknownError(Exception):
     """Will not change soon."""
 
 
-class Down(Exception):
+class DownError(Exception):
     """Will pass."""
 
 
 def raising(error: Exception) -> Callable[[], str]:
-    def ask() -> str:
+    def load() -> str:
         raise error
 
-    return ask
+    return load
 
 
-def cache(clock: Clock, weight_max: int = 10, answer_s: float = 60) -> SingleFlight[str, str]:
+def cache(clock: Clock, weight_max: int = 10, value_s: float = 60) -> SingleFlight[str, str]:
     return SingleFlight(
-        weight_max, len, clock, answer_s=answer_s, lasting=(Gone,), passing=(Down,), refusal_s=5
+        weight_max,
+        len,
+        clock,
+        value_s=value_s,
+        lasting=(UnknownError,),
+        passing=(DownError,),
+        failure_s=5,
     )
 
 
-def test_many_threads_ask_once() -> None:
-    known = cache(Clock())
+def test_many_threads_load_once() -> None:
+    cached = cache(Clock())
     started, go = threading.Barrier(17), threading.Event()
-    answers: list[str] = []
+    values: list[str] = []
 
-    def ask() -> str:
+    def load() -> str:
         go.wait(20)
-        return "answer"
+        return "value"
 
-    def want() -> None:
+    def look_up() -> None:
         started.wait(20)
-        answers.append(known.find("key", ask))
+        values.append(cached.find("key", load))
 
-    threads = [threading.Thread(target=want) for _ in range(16)]
+    threads = [threading.Thread(target=look_up) for _ in range(16)]
     for thread in threads:
         thread.start()
     started.wait(20)
-    while known.stats.asked + known.stats.waited < 16:  # all are inside
+    while cached.stats.loads + cached.stats.waits < 16:  # all are inside
         go.wait(0.001)
     go.set()
     for thread in threads:
         thread.join()
-    assert answers == ["answer"] * 16
-    assert (known.stats.asked, known.stats.waited, known.stats.hits) == (1, 15, 0)
-    assert known.stats.hit_ratio == 15 / 16
+    assert values == ["value"] * 16
+    assert (cached.stats.loads, cached.stats.waits, cached.stats.hits) == (1, 15, 0)
+    assert cached.stats.hit_ratio == 15 / 16
 
 
-def test_a_failure_reaches_all_who_wait_and_is_forgotten() -> None:
-    known = cache(Clock())
-    with pytest.raises(Down):
-        known.find("key", raising(Down()))
-    assert known.find("key", lambda: "better") == "better"
+def test_a_failure_is_not_cached() -> None:
+    cached = cache(Clock())
+    with pytest.raises(DownError):
+        cached.find("key", raising(DownError()))
+    assert cached.find("key", lambda: "better") == "better"
 
 
-def test_what_will_not_change_soon_is_not_asked_again_for_a_while() -> None:
+def test_a_lasting_failure_is_cached_for_a_while() -> None:
     clock = Clock()
-    known = cache(clock)
-    with pytest.raises(Gone):
-        known.find("key", raising(Gone()))
-    with pytest.raises(Gone):
-        known.find("key", lambda: "there by now")
-    assert known.stats.asked == 1
+    cached = cache(clock)
+    with pytest.raises(UnknownError):
+        cached.find("key", raising(UnknownError()))
+    with pytest.raises(UnknownError):
+        cached.find("key", lambda: "registered now")
+    assert cached.stats.loads == 1
     clock.now_s = 5
-    assert known.find("key", lambda: "there by now") == "there by now"
+    assert cached.find("key", lambda: "registered now") == "registered now"
 
 
-def test_an_old_answer_serves_while_nobody_can_be_asked() -> None:
+def test_an_expired_value_is_used_while_loading_fails() -> None:
     clock = Clock()
-    known = cache(clock)
-    known.find("key", lambda: "old")
+    cached = cache(clock)
+    cached.find("key", lambda: "old")
     clock.now_s = 60
-    assert known.find("key", raising(Down())) == "old"
-    assert known.find("key", lambda: "new") == "old"  # not asked again at once
+    assert cached.find("key", raising(DownError())) == "old"
+    assert cached.find("key", lambda: "new") == "old"  # not loaded again immediately
     clock.now_s = 65
-    assert known.find("key", lambda: "new") == "new"
+    assert cached.find("key", lambda: "new") == "new"
 
 
-def test_what_was_not_used_for_longest_is_dropped() -> None:
-    known = cache(Clock(), weight_max=6)
+def test_the_least_recently_used_value_is_evicted() -> None:
+    cached = cache(Clock(), weight_max=6)
     for key in ("a", "b"):
-        known.find(key, lambda: "xyz")
-    known.find("a", raising(Down()))
-    known.find("c", lambda: "xyz")
-    assert len(known) == 2
-    assert known.find("a", raising(Down())) == "xyz"
-    with pytest.raises(Down):
-        known.find("b", raising(Down()))
+        cached.find(key, lambda: "xyz")
+    cached.find("a", raising(DownError()))
+    cached.find("c", lambda: "xyz")
+    assert len(cached) == 2
+    assert cached.find("a", raising(DownError())) == "xyz"
+    with pytest.raises(DownError):
+        cached.find("b", raising(DownError()))
 
 
-def test_an_answer_that_is_too_heavy_is_told_and_not_kept() -> None:
-    known = cache(Clock(), weight_max=3)
-    assert known.find("key", lambda: "heavy") == "heavy"
-    assert len(known) == 0
+def test_a_value_that_is_too_heavy_is_returned_and_not_cached() -> None:
+    cached = cache(Clock(), weight_max=3)
+    assert cached.find("key", lambda: "heavy") == "heavy"
+    assert len(cached) == 0

@@ -55,15 +55,15 @@ class Shelf(Registry):
             SchemaText(SchemaType.PROTOBUF, PROTO),
             SchemaText(SchemaType.JSON, json.dumps(JSON)),
         ]
-        parsed = [self.understand(source) for source in sources]
+        parsed = [self.parse(source) for source in sources]
         guid = UUID(int=1)
         for number, (source, schema) in enumerate(zip(sources, parsed, strict=True)):
             known = KnownSchema(SchemaId(number), guid, source, {}, schema)
-            self._schemas.keep(SchemaId(number), known)
-            self._latest.keep(f"t{number}-value", known)
+            self._schemas.put(SchemaId(number), known)
+            self._latest.put(f"t{number}-value", known)
             for register in (True, False):
                 key = (f"t{number}-value", source, False, register)
-                self._ids.keep(key, Registration(SchemaId(number), guid))
+                self._ids.put(key, Registration(SchemaId(number), guid))
 
 
 def frames(registry: Registry) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.client.consumer import Consumer
-from penstock.client.decode_filter import OnUndecodable
+from penstock.client.decode_filter import OnDecodeError
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.serde.batch_serializers import BatchDeserializer, BatchSerializer
@@ -189,9 +189,9 @@ def test_producers_and_consumers_refuse_alike(
             producer.send_many([VALUE] * 20)
     with Producer(bootstrap, topic) as producer:
         producer.send(write_prefix(SchemaId(schema_id)) + PAYLOAD).result(30)
-    kept = OnUndecodable.RAISE
+    kept = OnDecodeError.RAISE
     with (
-        Consumer(bootstrap, topic, topic, registry=registry, on_undecodable=kept) as consumer,
+        Consumer(bootstrap, topic, topic, registry=registry, on_decode_error=kept) as consumer,
         pytest.raises(ClientError, match="the rule 'enc'"),
     ):
         consumer.take(1, wait_s=20)

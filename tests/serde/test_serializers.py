@@ -138,9 +138,9 @@ def test_protobuf_goes_both_ways(
     registry: Registry, peer: SchemaRegistryClient, topic: str, form: Form
 ) -> None:
     contract = formed(proto(), form)
-    message_type = MessageTypes(
-        own(registry.understand(SchemaText(SchemaType.PROTOBUF, PROTO)))
-    ).named("shop.Item")
+    message_type = MessageTypes(own(registry.parse(SchemaText(SchemaType.PROTOBUF, PROTO)))).named(
+        "shop.Item"
+    )
     framed = Serializer(registry, topic, contract).serialize(ITEM)
     reader = ProtobufDeserializer(message_type, {"use.deprecated.format": False}, peer)
     theirs = reader(framed.content, context(topic, list(framed.headers)))

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.quarantine import read_envelope
+from penstock.client.quarantine import read_quarantined
 from penstock.client.registry import Registry
 from penstock.link.blocking import BlockingCluster
 from penstock.link.offsets import committed_offsets
@@ -73,12 +73,12 @@ def test_a_topic_is_a_table_and_its_bad_rows_go_to_quarantine(
     )
     assert good.count() == 20
     assert write_quarantine(bad, bootstrap, client="test") == 1
-    record = read_envelope(*next_record(bootstrap, f"{orders}.quarantine"))
+    record = read_quarantined(*next_record(bootstrap, f"{orders}.quarantine"))
     assert (record.origin.partition, record.origin.offset, record.origin.key) == (1, 10, b"k")
     assert record.origin.value == b"not an order"
     assert list(record.origin.headers) == [("h", b"1")]
-    assert (record.verdict.reason, record.verdict.client) == ("not_framed", "test")
-    assert record.verdict.subject == f"{orders}-value"
+    assert (record.failure.reason, record.failure.client) == ("not_framed", "test")
+    assert record.failure.subject == f"{orders}-value"
 
 
 def next_record(bootstrap: str, topic: str) -> tuple[Any, Any, Any]:

@@ -128,10 +128,10 @@ class Shelf:
     def latest(self, subject: str) -> Any:
         return SimpleNamespace(parsed=self._writer, rule_set=None)
 
-    def understand(self, source: SchemaText) -> ParsedSchema:
+    def parse(self, source: SchemaText) -> ParsedSchema:
         return parse(source)
 
-    def refer(self, name: str, source: SchemaText) -> Any:
+    def register_reference(self, name: str, source: SchemaText) -> Any:
         raise AssertionError("no schema here refers to another")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer as PlainProducer
 
-from penstock.serde.errors import DeliveryError
+from penstock.client.errors import DeliveryError
 
 if TYPE_CHECKING:
     from penstock.testing.platform import Platform

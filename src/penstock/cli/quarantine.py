@@ -1,4 +1,4 @@
-"""`penstock quarantine`: what could not be read, why, and sending it back once it can be."""
+"""`penstock quarantine …`: list unreadable events, show one, send back those that can be read."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,59 +6,66 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.connect import (
-    LOCAL,
-    REFUSED,
-    Bootstrap,
-    check_reachable,
-    fail,
-    login,
-)
+from penstock.cli.connect import LOCAL, Bootstrap, check_reachable, login
+from penstock.cli.error_output import REFUSED, fail
 from penstock.cli.output import AsJson, show_json, show_table
 from penstock.cli.registry_connect import LOCAL_REGISTRY, RegistryUrl
-from penstock.client.event import Reading
-from penstock.client.quarantine import Quarantined
-from penstock.client.redrive import Found, Redriven, Returning, Selection, look, redrive
+from penstock.client.event import EventReader
+from penstock.client.quarantine import QuarantinedRecord
+from penstock.client.redrive import (
+    QuarantinedEvent,
+    RedrivableEvent,
+    RedriveResult,
+    RedriveSelection,
+    list_quarantined,
+    redrive,
+)
 from penstock.client.registry import Registry
 from penstock.serde.annotate import annotate, hexdump
 from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, Reason
 from penstock.serde.frame import Side
 
-app = typer.Typer(no_args_is_help=True, help="What could not be read, and sending it back.")
+app = typer.Typer(no_args_is_help=True, help="List, show and redrive unreadable events.")
 
-Topic = Annotated[str, typer.Argument(help="The topic they were in, without .quarantine.")]
-OfReason = Annotated[Reason | None, typer.Option("--reason", help="Only those of this reason.")]
+SHOWN_MAX = 10
+
+Topic = Annotated[str, typer.Argument(help="The original topic, without .quarantine.")]
+OnlyReason = Annotated[Reason | None, typer.Option("--reason", help="Only events of this reason.")]
 
 
 @app.command("list")
-def list_found(
+def list_events(
     topic: Topic,
-    reason: OfReason = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Those that were sent back too.")
+    reason: OnlyReason = None,
+    include_redriven: Annotated[
+        bool, typer.Option("--all", help="Include events that were sent back.")
     ] = False,
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """What is in quarantine, oldest first."""
-    found = [one for one in _look(bootstrap, topic, reason) if everything or not one.is_redriven]
+    """List the events in quarantine, oldest first."""
+    events = [
+        event
+        for event in _events(bootstrap, topic, reason)
+        if include_redriven or not event.is_redriven
+    ]
     if as_json:
-        show_json([_told(one) for one in found])
+        show_json([_document(event) for event in events])
         return
-    titles = ["PLACE", "WAS AT", "REASON", "SCHEMA", "DETAIL"]
+    titles = ["POSITION", "ORIGIN", "REASON", "SCHEMA", "DETAIL"]
     rows = [
         [
-            f"{one.place.partition}:{one.place.offset}",
-            f"{one.record.origin.partition}:{one.record.origin.offset}",
-            str(one.record.verdict.reason),
-            one.record.verdict.schema or "-",
-            one.record.verdict.detail[:60],
+            _position(event.position),
+            _position(event.record.origin),
+            str(event.record.failure.reason),
+            event.record.failure.schema or "-",
+            event.record.failure.detail[:60],
         ]
-        for one in found
+        for event in events
     ]
     show_table(titles, rows)
-    counts = Counter(str(one.record.verdict.reason) for one in found)
+    counts = Counter(str(event.record.failure.reason) for event in events)
     for name, count in sorted(counts.items()):
         typer.echo(f"{name}: {count}")
 
@@ -66,60 +73,58 @@ def list_found(
 @app.command()
 def show(
     topic: Topic,
-    place: Annotated[str, typer.Argument(help="partition:offset in quarantine, as listed.")],
+    position: Annotated[str, typer.Argument(help="partition:offset in quarantine, as listed.")],
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """One record: why it is here, and its bytes."""
-    found = {
-        f"{one.place.partition}:{one.place.offset}": one for one in _look(bootstrap, topic, None)
-    }
-    one = found.get(place)
-    if one is None:
-        fail(f"there is no record at {place}; `penstock quarantine list {topic}` shows them")
+    """Show one event: why it is in quarantine, and its bytes."""
+    events = {_position(event.position): event for event in _events(bootstrap, topic, None)}
+    event = events.get(position)
+    if event is None:
+        fail(f"no event at {position}; `penstock quarantine list {topic}` lists them")
+    document = _document(event)
     if as_json:
-        show_json(_told(one))
+        show_json(document)
         return
-    for name, said in _told(one).items():
-        typer.echo(f"{name}: {said}")
-    for side, content in ((Side.KEY, one.record.origin.key), (Side.VALUE, one.record.origin.value)):
+    for name, value in document.items():
+        typer.echo(f"{name}: {value}")
+    origin = event.record.origin
+    for side, content in ((Side.KEY, origin.key), (Side.VALUE, origin.value)):
         typer.echo(f"{side}:" if content is not None else f"{side}: null")
         if content is not None:
-            for line in hexdump(annotate(content, one.record.origin.headers, side)):
+            for line in hexdump(annotate(content, origin.headers, side)):
                 typer.echo(f"  {line}")
 
 
 @app.command("redrive")
-def redrive_found(
+def redrive_events(
     topic: Topic,
-    reason: OfReason = None,
+    reason: OnlyReason = None,
     reader: Annotated[
         Path | None,
         typer.Option(
             "--reader",
             exists=True,
             dir_okay=False,
-            help="The fixed reader's schema: .avsc, .proto or .json.",
+            help="Schema of the fixed reader: .avsc, .proto or .json.",
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Only events that this group put aside.")
+        str | None, typer.Option("--group", help="Only events that this group quarantined.")
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to", help="Another topic to send them to, such as one that only --group reads."
-        ),
+        typer.Option("--to", help="Send them to another topic, such as one that --group reads."),
     ] = None,
     include_superseded: Annotated[
         bool,
         typer.Option(
             "--include-superseded",
-            help="Also send events whose key has a newer value in the topic.",
+            help="Include events whose key has a newer value in the topic.",
         ),
     ] = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Send them; without this, only say what would be sent.")
+        bool, typer.Option("--apply", help="Send the events; without it nothing is sent.")
     ] = False,
     framed_keys: Annotated[
         bool, typer.Option("--framed-keys", help="Keys are under a contract too.")
@@ -128,32 +133,32 @@ def redrive_found(
     bootstrap: Bootstrap = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Send back what can be read by now, each event once. A dry run unless --apply is given."""
+    """Send back events that can be read now, each once. A dry run unless --apply is given."""
     check_reachable(bootstrap)
-    selection = Selection(reason, group, to, include_superseded)
+    selection = RedriveSelection(reason, group, to, include_superseded)
     with Registry(registry, client="penstock quarantine", attempts=1) as schemas:
-        reading = _reading(schemas, reader, framed_keys=framed_keys)
+        events = _reader(schemas, reader, framed_keys=framed_keys)
         try:
-            reading.deserializer(topic, Side.VALUE).reader_schema()  # a wrong --reader fails first
-            outcome = redrive(
-                bootstrap, topic, reading, selection, dry_run=not apply, settings=login(bootstrap)
+            events.deserializer(topic, Side.VALUE).reader_schema()  # reports an invalid --reader
+            result = redrive(
+                bootstrap, topic, events, selection, dry_run=not apply, settings=login(bootstrap)
             )
         except ClientError as failure:
             fail(str(failure))
     if as_json:
-        show_json(_outcome_document(outcome, is_applied=apply))
+        show_json(_result_document(result, is_applied=apply))
     else:
-        _show_outcome(outcome, is_applied=apply)
-        if outcome.sent and to is None and group is not None:
-            typer.echo(f"every group that reads {topic} gets them; --to sends them elsewhere")
-    if outcome.unreadable and not outcome.sent:
+        _show_result(result, is_applied=apply)
+        if result.sent and to is None and group is not None:
+            typer.echo(f"all groups that read {topic} get them; --to sends them to another topic")
+    if result.unreadable and not result.sent:
         raise typer.Exit(REFUSED)
 
 
-def _reading(schemas: Registry, reader: Path | None, *, framed_keys: bool) -> Reading:
-    return Reading(
+def _reader(schemas: Registry, schema: Path | None, *, framed_keys: bool) -> EventReader:
+    return EventReader(
         schemas,
-        value=None if reader is None else Contract(reader, auto_register=False),
+        value=None if schema is None else Contract(schema, auto_register=False),
         key=None,
         framed_keys=framed_keys,
         as_dicts=True,
@@ -161,59 +166,65 @@ def _reading(schemas: Registry, reader: Path | None, *, framed_keys: bool) -> Re
     )
 
 
-def _outcome_document(outcome: Redriven, *, is_applied: bool) -> dict[str, Any]:
+def _result_document(result: RedriveResult, *, is_applied: bool) -> dict[str, Any]:
     return {
         "applied": is_applied,
-        "sent": [_returning(one) for one in outcome.sent],
-        "superseded": [_returning(one) for one in outcome.superseded],
-        "unreadable": [{**_returning(one), "still": why} for one, why in outcome.unreadable],
+        "sent": [_redrivable(event) for event in result.sent],
+        "superseded": [_redrivable(event) for event in result.superseded],
+        "unreadable": [
+            {**_redrivable(event), "error": error} for event, error in result.unreadable
+        ],
     }
 
 
-def _show_outcome(outcome: Redriven, *, is_applied: bool) -> None:
-    word = "sent back" if is_applied else "would be sent back (give --apply to do it)"
-    typer.echo(f"{len(outcome.sent)} {word}")
-    if outcome.superseded:
+def _show_result(result: RedriveResult, *, is_applied: bool) -> None:
+    verb = "sent back" if is_applied else "would be sent back (pass --apply to send them)"
+    typer.echo(f"{len(result.sent)} {verb}")
+    if result.superseded:
         typer.echo(
-            f"{len(outcome.superseded)} left out: the topic has a newer value of the key "
+            f"{len(result.superseded)} left out: the topic has a newer value of the key "
             "(--include-superseded sends them too)"
         )
-    typer.echo(f"{len(outcome.unreadable)} still cannot be read")
-    for one, why in outcome.unreadable[:10]:
-        typer.echo(f"  {one.places[0].partition}:{one.places[0].offset}  {why}")
+    typer.echo(f"{len(result.unreadable)} still unreadable")
+    for event, error in result.unreadable[:SHOWN_MAX]:
+        typer.echo(f"  {_position(event.positions[0])}  {error}")
 
 
-def _look(bootstrap: str, topic: str, reason: Reason | None) -> list[Found]:
+def _events(bootstrap: str, topic: str, reason: Reason | None) -> list[QuarantinedEvent]:
     check_reachable(bootstrap)
     try:
-        return look(bootstrap, topic, reason, settings=login(bootstrap))
+        return list_quarantined(bootstrap, topic, reason, settings=login(bootstrap))
     except ClientError as failure:
         fail(str(failure))
 
 
-def _told(found: Found) -> dict[str, Any]:
-    place = f"{found.place.partition}:{found.place.offset}"
-    return {"place": place, **_described(found.record), "redriven": found.is_redriven}
+def _position(record: Any) -> str:
+    return f"{record.partition}:{record.offset}"
 
 
-def _returning(event: Returning) -> dict[str, Any]:
-    places = [f"{one.partition}:{one.offset}" for one in event.places]
-    return {"place": places[0], "places": places, **_described(event.record)}
+def _document(event: QuarantinedEvent) -> dict[str, Any]:
+    position = _position(event.position)
+    return {"position": position, **_record(event.record), "redriven": event.is_redriven}
 
 
-def _described(record: Quarantined) -> dict[str, Any]:
-    origin, verdict = record
+def _redrivable(event: RedrivableEvent) -> dict[str, Any]:
+    positions = [_position(position) for position in event.positions]
+    return {"position": positions[0], "positions": positions, **_record(event.record)}
+
+
+def _record(record: QuarantinedRecord) -> dict[str, Any]:
+    origin, failure = record
     return {
         "topic": origin.topic,
         "partition": origin.partition,
         "offset": origin.offset,
         "timestamp": origin.timestamp,
-        "reason": str(verdict.reason),
-        "detail": verdict.detail,
-        "side": str(verdict.side),
-        "schema": verdict.schema,
-        "subject": verdict.subject,
-        "client": verdict.client,
-        "at": verdict.at,
-        "attempts": verdict.attempts,
+        "reason": str(failure.reason),
+        "detail": failure.detail,
+        "side": str(failure.side),
+        "schema": failure.schema,
+        "subject": failure.subject,
+        "client": failure.client,
+        "at": failure.at,
+        "attempts": failure.attempts,
     }

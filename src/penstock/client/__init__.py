@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from penstock.client.aio import AsyncConsumer as AsyncConsumer
     from penstock.client.aio import AsyncProducer as AsyncProducer
     from penstock.client.aio import AsyncRegistry as AsyncRegistry
-    from penstock.client.commit_tracker import Commits as Commits
+    from penstock.client.commit_tracker import CommitMode as CommitMode
     from penstock.client.consumer import Consumer as Consumer
-    from penstock.client.decode_filter import OnUndecodable as OnUndecodable
+    from penstock.client.decode_filter import OnDecodeError as OnDecodeError
+    from penstock.client.delivery import Deliveries as Deliveries
+    from penstock.client.delivery import RecordMetadata as RecordMetadata
+    from penstock.client.errors import DeliveryError as DeliveryError
+    from penstock.client.errors import WaitTimeoutError as WaitTimeoutError
     from penstock.client.event import Event as Event
     from penstock.client.event_batch import EventBatch as EventBatch
     from penstock.client.flow_control import FlowLimits as FlowLimits
@@ -32,8 +36,11 @@ if TYPE_CHECKING:
     from penstock.client.producer import Producer as Producer
     from penstock.client.producer import RoundRobin as RoundRobin
     from penstock.client.producer import Sticky as Sticky
+    from penstock.client.quarantine import quarantine_topic as quarantine_topic
+    from penstock.client.quarantine import read_quarantined as read_quarantined
     from penstock.client.registry import Registry as Registry
     from penstock.client.transaction import TransactionAbortedError as TransactionAbortedError
+    from penstock.model import TopicPartition as TopicPartition
     from penstock.schemas.readers import Reader as Reader
     from penstock.serde.batch_serializers import BatchDeserializer as BatchDeserializer
     from penstock.serde.batch_serializers import BatchSerializer as BatchSerializer
@@ -43,13 +50,11 @@ if TYPE_CHECKING:
     from penstock.serde.errors import ArgumentError as ArgumentError
     from penstock.serde.errors import ClientError as ClientError
     from penstock.serde.errors import DecodeError as DecodeError
-    from penstock.serde.errors import DeliveryError as DeliveryError
     from penstock.serde.errors import EncodeError as EncodeError
     from penstock.serde.errors import Reason as Reason
     from penstock.serde.errors import RegistryRefusedError as RegistryRefusedError
     from penstock.serde.errors import RegistryUnavailableError as RegistryUnavailableError
     from penstock.serde.errors import UnsupportedRuleError as UnsupportedRuleError
-    from penstock.serde.errors import WaitTimeoutError as WaitTimeoutError
     from penstock.serde.serializers import Deserializer as Deserializer
     from penstock.serde.serializers import Serializer as Serializer
 else:

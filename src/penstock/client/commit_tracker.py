@@ -1,16 +1,14 @@
-"""How far a program is: what it was given, what it is done with, and what is committed when.
+"""Which events the program got, which it has handled, and what is committed when.
 
-AT_MOST_ONCE    committed before it is handed over: lost if the program dies with it in hand
-AT_LEAST_ONCE   committed some time after the program asks for the next: perhaps handed over again
-EXACTLY_ONCE    committed by the transaction of a producer, together with what was made of it
+AT_MOST_ONCE    committed before the program gets it: lost if the program crashes while handling it
+AT_LEAST_ONCE   committed some time after the program takes the next: perhaps delivered again
+EXACTLY_ONCE    committed by a producer's transaction, together with what was produced from it
 
-A program that asks for more is done with what it has. What was handed over and then revoked, as
-the group gave the partition to another member, is never committed by a transaction of ours.
+Taking the next event means that the previous one is handled. Events of a partition that was revoked
+since are never committed by a transaction of this member.
 
-What a program is done with, held until quarantine has its part of it.
-
-No offset is stored while something before it is still on its way to quarantine. Waiting for each
-such record alone would be slow, so with some on their way offsets wait for others to join them.
+No offset is stored while an unreadable event before it is still in flight to quarantine. Waiting
+for each of them alone would be slow, so offsets wait together.
 """
 
 import threading
@@ -22,13 +20,16 @@ from typing import Final
 from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.client.poll_thread import Intake, end_offsets, offset_of, places_by_partition
+from penstock.client.errors import RebalancedError
+from penstock.client.poll_thread import PollThread, end_offsets, indexes_by_partition, offset_of
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.model import Offset, TopicPartition
-from penstock.serde.errors import RebalancedError
+
+PENDING_RECORDS_MAX: Final = 500
+PENDING_MAX_S: Final = 0.5
 
 
-class Commits(StrEnum):
+class CommitMode(StrEnum):
     """When an event counts as handled."""
 
     AT_MOST_ONCE = "at-most-once"
@@ -36,114 +37,120 @@ class Commits(StrEnum):
     EXACTLY_ONCE = "exactly-once"
 
 
-class Progress:
-    """The offsets of one consumer. Told by the program's thread, and by rebalances."""
+class CommitTracker:
+    """The offsets of one consumer; used by the program's thread and by rebalances."""
 
-    def __init__(self, intake: Intake, commits: Commits) -> None:
-        self.commits = commits
-        self._intake = intake
+    def __init__(self, polling: PollThread, mode: CommitMode) -> None:
+        self.mode = mode
+        self._polling = polling
         self._lock = threading.Lock()
-        self._first: dict[TopicPartition, Offset] = {}  # handed over and not yet settled
+        self._first: dict[TopicPartition, Offset] = {}  # delivered and not committed
         self._end: dict[TopicPartition, Offset] = {}  # after the last of them
-        self._is_torn = False  # some of what was handed over was revoked since
+        self._lost_uncommitted = False  # a partition with uncommitted events was revoked
 
-    def handing_over(
+    def deliver(
         self, messages: Sequence[Message], is_current: Callable[[TopicPartition], bool]
     ) -> list[int]:
-        """The program is about to get these; which of them it may have, by their place.
+        """The program is about to get these; the indexes of those that it may have.
 
-        The question is asked under the lock that `on_revoked` needs, so a partition that goes
-        elsewhere is either noticed here, or finds its records among those handed over.
+        `is_current` is called under the lock that `on_revoked` needs: a partition that is revoked
+        is either seen here, or its events are among those delivered.
         """
         allowed: list[int] = []
-        by_partition = places_by_partition(messages)
+        by_partition = indexes_by_partition(messages)
         with self._lock:
-            for partition, places in by_partition.items():
+            for partition, indexes in by_partition.items():
                 if is_current(partition):
-                    allowed += places
-                    self._first.setdefault(partition, offset_of(messages[places[0]]))
-                    self._end[partition] = Offset(offset_of(messages[places[-1]]) + 1)
-        if self.commits is Commits.AT_MOST_ONCE:
+                    allowed += indexes
+                    self._first.setdefault(partition, offset_of(messages[indexes[0]]))
+                    self._end[partition] = Offset(offset_of(messages[indexes[-1]]) + 1)
+        if self.mode is CommitMode.AT_MOST_ONCE:
             self.commit()
         return sorted(allowed)
 
-    def done(self, ends: Mapping[TopicPartition, Offset]) -> None:
-        """The program is done with all before these, which are committed before long."""
-        if self.commits is Commits.AT_LEAST_ONCE:
-            self._intake.store(ends)
+    def undeliver(self, messages: Sequence[Message]) -> None:
+        """The program did not get these, the last that were delivered."""
+        with self._lock:
+            for partition, indexes in indexes_by_partition(messages).items():
+                first = offset_of(messages[indexes[0]])
+                if self._first.get(partition) == first:
+                    del self._first[partition], self._end[partition]
+                elif partition in self._end:
+                    self._end[partition] = first
+
+    def on_handled(self, ends: Mapping[TopicPartition, Offset]) -> None:
+        """The program handled all before these offsets, which are committed soon."""
+        if self.mode is CommitMode.AT_LEAST_ONCE:
+            self._polling.store(ends)
 
     def commit(self) -> None:
-        """Commit all that was handed over, and wait for it."""
+        """Commit all that was delivered, and wait."""
         with self._lock:
             ends = dict(self._end)
         if ends:
-            self._intake.commit(ends)
-            self.settled()
+            self._polling.commit(ends)
+            self.on_committed()
 
-    def positions(self) -> list[KafkaPartition]:
-        """For a transaction: what comes after all that was handed over. Raises RebalancedError."""
+    def offsets_to_commit(self) -> list[KafkaPartition]:
+        """For a transaction: the offsets after all that was delivered. Raises RebalancedError."""
         with self._lock:
-            if self._is_torn:
+            if self._lost_uncommitted:
                 raise RebalancedError(
-                    "partitions went to another member of the group while their events were being "
-                    "handled; it will handle them"
+                    "partitions moved to another member of the group while their events were "
+                    "handled; that member will handle them"
                 )
             return [KafkaPartition(*one, offset) for one, offset in self._end.items()]
 
-    def settled(self) -> None:
-        """All that was handed over is committed."""
+    def on_committed(self) -> None:
+        """All that was delivered is committed."""
         with self._lock:
             self._first.clear()
             self._end.clear()
 
-    def unsettle(self) -> dict[TopicPartition, Offset]:
-        """Where to go back to, for none of it is committed."""
+    def roll_back(self) -> dict[TopicPartition, Offset]:
+        """Where to read again from, because nothing that was delivered is committed."""
         with self._lock:
             first = dict(self._first)
             self._first.clear()
             self._end.clear()
-            self._is_torn = False
+            self._lost_uncommitted = False
             return first
 
     def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Another member has them now; what was handed over of them is no longer ours to commit."""
+        """Another member owns these now; their delivered events are no longer committed here."""
         with self._lock:
             for partition in partitions:
                 if self._first.pop(partition, None) is not None:
-                    self._is_torn = self.commits is Commits.EXACTLY_ONCE
+                    self._lost_uncommitted = self.mode is CommitMode.EXACTLY_ONCE
                 self._end.pop(partition, None)
 
 
-SETTLE_RECORDS: Final = 500  # so many wait together at the most
-SETTLE_S: Final = 0.5  # and so long
+class HandledOffsets:
+    """Holds the offsets of handled events until quarantine has the unreadable ones before them."""
 
-
-class Settling:
-    """For one consumer, on the program's thread."""
-
-    def __init__(self, quarantine: QuarantineWriter, progress: Progress) -> None:
+    def __init__(self, quarantine: QuarantineWriter, tracker: CommitTracker) -> None:
         self._quarantine = quarantine
-        self._progress = progress
+        self._tracker = tracker
         self._ends: dict[TopicPartition, Offset] = {}
         self._records = 0
         self._since_s = 0.0
 
-    def done(self, messages: Sequence[Message]) -> None:
-        """The program asked past these."""
+    def add(self, messages: Sequence[Message]) -> None:
+        """The program handled these."""
         self._ends |= end_offsets(messages)
         now_s = time.monotonic()
         if not self._records:
             self._since_s = now_s
         self._records += len(messages)
         if (
-            not self._quarantine.is_waiting
-            or self._records >= SETTLE_RECORDS
-            or now_s - self._since_s >= SETTLE_S
+            not self._quarantine.has_pending
+            or self._records >= PENDING_RECORDS_MAX
+            or now_s - self._since_s >= PENDING_MAX_S
         ):
-            self.settle()
+            self.release()
 
-    def settle(self) -> None:
-        """All that is done may be committed; waits for quarantine, and raises if that failed."""
-        self._quarantine.settle()
+    def release(self) -> None:
+        """Let the offsets be committed; waits for quarantine, and raises if that failed."""
+        self._quarantine.wait()
         ends, self._ends, self._records = self._ends, {}, 0
-        self._progress.done(ends)
+        self._tracker.on_handled(ends)

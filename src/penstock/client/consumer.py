@@ -5,8 +5,8 @@
             print(event.offset, event.value)
 
 Polls on a thread of its own, so a slow program stays in its group; a bounded queue in between
-pauses and resumes fetching. What cannot be read goes to `<topic>.quarantine` and the next event
-comes. While the registry is down, events with schemas seen before go on, and others are waited for.
+pauses and resumes fetching. Unreadable events go to `<topic>.quarantine`. While the registry is
+down, events with cached schemas are read, and others are waited for.
 """
 
 import time
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Message
 
-from penstock.client.commit_tracker import Commits, Progress, Settling
-from penstock.client.decode_filter import OnUndecodable, Sieve
-from penstock.client.event import Event, Reading
-from penstock.client.flow_control import Flow, FlowLimits, FlowStats
-from penstock.client.poll_thread import BATCH_MAX, Intake, Taken
+from penstock.client.commit_tracker import CommitMode, CommitTracker, HandledOffsets
+from penstock.client.decode_filter import DecodeFilter, OnDecodeError
+from penstock.client.event import Event, EventReader
+from penstock.client.flow_control import FlowControl, FlowLimits, FlowStats
+from penstock.client.poll_thread import BATCH_MAX, PollThread, TakenRecords
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.reader_lease import ReaderLease
 from penstock.client.registry import Registry
-from penstock.client.transaction import HandedOver, Offsets
+from penstock.client.transaction import UncommittedEvents
 from penstock.closing import Closing
 from penstock.extras import require
 from penstock.link.settings import connection_settings
@@ -35,24 +35,24 @@ from penstock.serde.errors import ArgumentError, ClientError
 from penstock.serde.serializers import SerdeStats
 
 if TYPE_CHECKING:
-    from penstock.client.event_batch import ColumnReading, EventBatch
+    from penstock.client.event_batch import ColumnReader, EventBatch
 
 REGISTRY_WAIT_S: Final = 60.0
-ARROW_RECORDS_MAX: Final = 10_000  # in one Arrow batch; columns are cheap where there are many
-_TAKE_S: Final = 0.5  # how often an idle iteration looks around
-_Found = TypeVar("_Found")
+ARROW_RECORDS_MAX: Final = 10_000  # in one Arrow batch; columns are cheap for many records
+_POLL_S: Final = 0.5  # how often an idle iteration wakes up
+_Result = TypeVar("_Result")
 
 
 class Consumer(Closing):
-    """Reads topics, alone or with others of its group. For one thread of the program.
+    """Reads topics, alone or with other members of its group. For one thread of the program.
 
-    `value` is the reader's contract: events come as its schema sees them; without one, as they were
-    written. Without a registry, values are bytes. Keys are bytes unless `framed_keys` is set or
-    `key` has a contract. `reader` declares this program to the registry, which then declines
-    changes that would break it: Reader("fraud-scorer", "7", fields=("id", "coupon")); the consumer
-    renews that while it runs. JSON values are checked against the schema unless `validate` is
-    False. `commits` says when an event counts as handled. `flow` bounds what
-    waits in memory. `settings` are librdkafka's, by its names.
+    `value` is the reader's contract: events have its schema; without one, that of their writer.
+    Without a registry, values are bytes. Keys are bytes unless `framed_keys` is set or `key` has a
+    contract. `reader` declares this program to the registry, which then refuses changes that would
+    break it: Reader("fraud-scorer", "7", fields=("id", "coupon")); the consumer renews that while
+    it runs. JSON values are checked against the schema unless `validate` is False. `commit_mode`
+    says when an event counts as handled. `flow` limits what waits in memory. `settings` are
+    librdkafka's, by its names.
     """
 
     def __init__(
@@ -69,69 +69,79 @@ class Consumer(Closing):
         as_dicts: bool = False,
         plain_indexes: bool = False,
         validate: bool = True,
-        commits: Commits = Commits.AT_LEAST_ONCE,
-        on_undecodable: OnUndecodable = OnUndecodable.QUARANTINE,
+        commit_mode: CommitMode = CommitMode.AT_LEAST_ONCE,
+        on_decode_error: OnDecodeError = OnDecodeError.QUARANTINE,
         flow: FlowLimits | None = None,
         start: str = "earliest",
         registry_wait_s: float = REGISTRY_WAIT_S,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         if not group:  # librdkafka's binding would abort the process
-            raise ArgumentError(f"group is {group!r}: a consumer needs a group's name")
+            raise ArgumentError(f"group is {group!r}: a consumer needs the name of a group")
         names = _topic_names(topics)
         if reader is not None:
-            _needed(registry, "a reader")
-        reading = Reading(
+            _required(registry, "a reader")
+        events = EventReader(
             registry, value=value, key=key, framed_keys=framed_keys or key is not None,
             as_dicts=as_dicts, plain_indexes=plain_indexes, validate=validate,
         )  # fmt: skip
-        self._sieve = Sieve(
-            reading, QuarantineWriter(bootstrap, connection_settings(settings)), on_undecodable,
-            in_transactions=commits is Commits.EXACTLY_ONCE, registry_wait_s=registry_wait_s,
-            client=group, reader=None if reader is None else reader.title,
+        self._decoding = DecodeFilter(
+            events, QuarantineWriter(bootstrap, connection_settings(settings)), on_decode_error,
+            in_transactions=commit_mode is CommitMode.EXACTLY_ONCE,
+            registry_wait_s=registry_wait_s, client=group,
+            reader_name=None if reader is None else reader.title,
         )  # fmt: skip
         self._taken: Sequence[Message] = ()
-        self._registry, self._reader = registry, value
+        self._epoch = 0  # of the records decoded last
+        self._registry, self._contract = registry, value
         self._plain_indexes, self._validate = plain_indexes, validate
-        self._column_readings: dict[tuple[str, ...] | None, ColumnReading] = {}
+        self._column_readers: dict[tuple[str, ...] | None, ColumnReader] = {}
         limits = flow or FlowLimits()
-        more = {**_settings(group, commits, start, limits), **(settings or {})}
-        self._intake = Intake(bootstrap, Flow(limits), more)
-        self._progress = Progress(self._intake, commits)
-        self._offsets = HandedOver(self._intake, self._progress, self._sieve)
-        self._settling = Settling(self._sieve.quarantine, self._progress)
-        self._intake.start(names, self._progress.on_revoked)
+        own = {**_settings(group, commit_mode, start, limits), **(settings or {})}
+        self._polling = PollThread(bootstrap, FlowControl(limits), own)
+        self._tracker = CommitTracker(self._polling, commit_mode)
+        self._uncommitted = UncommittedEvents(self._polling, self._tracker, self._decoding)
+        self._handled = HandledOffsets(self._decoding.quarantine, self._tracker)
+        self._polling.start(names, self._tracker.on_revoked)
         self._lease = ReaderLease(registry, names, reader, value) if registry and reader else None
 
     def __iter__(self) -> Iterator[Event]:
         return self.events()
 
     def events(self, *, idle_s: float | None = None) -> Iterator[Event]:
-        """Events one by one, for ever, or until none came for `idle_s`.
+        """Events one by one, without end, or until none came for `idle_s`.
 
-        Asking for the next one says that this one is done. If the loop is left in the middle of
-        an event, that event comes again (unless commits are at-most-once).
+        Taking the next one means that this one is handled. If the loop is left in the middle of an
+        event, that event comes again (unless the mode is at-most-once).
         """
-        # One at a time: what is still in the queue can be dropped by a rebalance or a rewind.
-        at_once = BATCH_MAX if self._progress.commits is Commits.AT_MOST_ONCE else 1
-        for sifted in self._rounds(partial(self._sift, at_once), idle_s=idle_s):
-            for message, event in sifted:
+        step = partial(self._decode, self.events_per_step)
+        for decoded in self._steps(step, idle_s=idle_s):
+            for message, event in decoded:
                 if event is not None:
                     yield event
-                self._settling.done([message])
+                self._handled.add([message])
+
+    @property
+    def events_per_step(self) -> int:
+        """How many events an iteration over single events takes from the queue together.
+
+        One, because a rebalance or a roll-back may still drop what is in the queue; at most once,
+        they are committed together before the first is delivered.
+        """
+        return BATCH_MAX if self._tracker.mode is CommitMode.AT_MOST_ONCE else 1
 
     def batches(
         self, *, records_max: int = BATCH_MAX, idle_s: float | None = None
     ) -> Iterator[list[Event]]:
-        """Events in lists, as many as are there and no more than asked for.
+        """Events in lists of those that are ready, at most `records_max`.
 
-        Asking for the next list says that this one is done.
+        Taking the next list means that this one is handled.
         """
-        for sifted in self._rounds(partial(self._sift, records_max), idle_s=idle_s):
-            batch = [event for _, event in sifted if event is not None]
+        for decoded in self._steps(partial(self._decode, records_max), idle_s=idle_s):
+            batch = [event for _, event in decoded if event is not None]
             if batch:
                 yield batch
-            self._settling.done([message for message, _ in sifted])
+            self._handled.add([message for message, _ in decoded])
 
     def arrow_batches(
         self,
@@ -145,16 +155,31 @@ class Consumer(Closing):
         for batch in consumer.arrow_batches(["id", "total"]):
             print(batch.values.to_pandas(), batch.offsets)
 
-        `columns` are the fields wanted, in that order; all without it. The schema is that of the
-        `value` contract, or the latest version of the subject. Asking for the next batch says that
-        this one is done.
+        `columns` are the fields to read, in that order; all without it. The schema is that of the
+        `value` contract, or the latest version of the subject. Taking the next batch means that
+        this one is handled.
         """
-        reading = self._column_reading(columns)
-        step = partial(self._sift_columns, reading, records_max)
-        for messages, batch in self._rounds(step, idle_s=idle_s):
+        step = partial(self._decode_columns, self._column_reader(columns), records_max)
+        for messages, batch in self._steps(step, idle_s=idle_s):
             if len(batch):
                 yield batch
-            self._settling.done(messages)
+            self._handled.add(messages)
+
+    def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
+        """Some events as soon as there are any, or none after `wait_s`.
+
+        Unreadable events do not end the wait. The next call marks these events as handled.
+        """
+        self._handled.add(self._taken)
+        self._taken = ()
+        for decoded in self._steps(partial(self._decode, records_max), total_s=wait_s):
+            messages = [message for message, _ in decoded]
+            events = [event for _, event in decoded if event is not None]
+            if events:
+                self._taken = messages
+                return events
+            self._handled.add(messages)
+        return []
 
     def take_arrow(
         self,
@@ -163,106 +188,96 @@ class Consumer(Closing):
         records_max: int = ARROW_RECORDS_MAX,
         wait_s: float | None = 1.0,
     ) -> "EventBatch | None":
-        """Some events as one Arrow batch, or None after `wait_s`. As `take` otherwise."""
-        self._settling.done(self._taken)
+        """Some events as one Arrow batch, or None after `wait_s`. Otherwise as `take`."""
+        self._handled.add(self._taken)
         self._taken = ()
-        step = partial(self._sift_columns, self._column_reading(columns), records_max)
-        for messages, batch in self._rounds(step, total_s=wait_s):
+        step = partial(self._decode_columns, self._column_reader(columns), records_max)
+        for messages, batch in self._steps(step, total_s=wait_s):
             if len(batch):
                 self._taken = messages
                 return batch
-            self._settling.done(messages)
+            self._handled.add(messages)
         return None
 
-    def take(self, records_max: int = BATCH_MAX, wait_s: float | None = 1.0) -> list[Event]:
-        """Some events as soon as there are any, or none after `wait_s`.
-
-        Events that cannot be read do not end the wait. The next call marks the events as handled.
-        """
-        self._settling.done(self._taken)
-        self._taken = ()
-        for sifted in self._rounds(partial(self._sift, records_max), total_s=wait_s):
-            messages = [message for message, _ in sifted]
-            events = [event for _, event in sifted if event is not None]
-            if events:
-                self._taken = messages
-                return events
-            self._settling.done(messages)
-        return []
+    def put_back_taken(self) -> None:
+        """Undo the last `take` or `take_arrow`, whose events the program did not get."""
+        messages, self._taken = self._taken, ()
+        self._tracker.undeliver(messages)
+        self._polling.put_back(messages, self._epoch)
 
     def commit(self) -> None:
-        """Commit all that was handed over so far, the present event included, and wait for it."""
-        self._settling.settle()
-        self._progress.commit()
+        """Commit all events that were delivered, the current one included, and wait."""
+        self._handled.release()
+        self._tracker.commit()
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch no more of these until `resume`; rebalances do not change that."""
-        self._intake.hold(partitions)
+        """Stop fetching these partitions until `resume`, also after rebalances."""
+        self._polling.pause(partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch these again."""
-        self._intake.release(partitions)
+        """Fetch these partitions again."""
+        self._polling.resume(partitions)
 
-    def seek(self, partition: TopicPartition, offset: Offset) -> None:
-        """Go on reading a partition from here."""
-        self._intake.seek({partition: offset})
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue reading a partition at an offset."""
+        self._polling.seek({partition: Offset(offset)})
 
     @property
-    def offsets(self) -> Offsets:
-        """What a transaction commits of this consumer: `producer.transaction(consumer)` asks."""
-        return self._offsets
+    def uncommitted(self) -> UncommittedEvents:
+        """What `producer.transaction(consumer)` commits."""
+        return self._uncommitted
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions the group gave to this member."""
-        return frozenset(self._intake.flow.assigned)
+        """The partitions that the group assigned to this member."""
+        return frozenset(self._polling.flow.assigned)
 
     @property
     def flow_stats(self) -> FlowStats:
-        """How full the queue was, and how often it was paused."""
-        return self._intake.flow.stats
+        """How full the queue was, and how often fetching was paused."""
+        return self._polling.flow.stats
 
     @property
     def read_stats(self) -> list[tuple[str, SerdeStats]]:
-        """By subject: how many events were read, how long it took, and what could not be."""
-        found = [(one.subject, one.stats) for one in self._sieve.reading]
-        for reading in list(self._column_readings.values()):
-            found += reading.stats()
-        return found
+        """By subject: how many events were read, how long it took, and which failed."""
+        stats = [(reader.subject, reader.stats) for reader in self._decoding.reader]
+        for columns in list(self._column_readers.values()):
+            stats += columns.stats()
+        return stats
 
     @property
     def quarantined(self) -> int:
-        """How many events went to quarantine."""
-        return self._sieve.quarantine.put_total
+        """How many events were sent to quarantine."""
+        return self._decoding.quarantine.written_total
 
     def close(self) -> None:
-        """Leave the group. What the program is done with is committed, the present event is not."""
+        """Leave the group. Handled events are committed, the current one is not."""
         if self._lease is not None:
             self._lease.close()
         try:
-            self._settling.settle()
+            self._handled.release()
         finally:
-            self._intake.close()
-            self._sieve.quarantine.close()
+            self._polling.close()
+            self._decoding.quarantine.close()
 
-    def _rounds(
+    def _steps(
         self,
-        step: Callable[[float], _Found | None],
+        step: Callable[[float], _Result | None],
         *,
         idle_s: float | None = None,
         total_s: float | None = None,
-    ) -> Iterator[_Found]:
-        """What each step finds, until none found anything for `idle_s`, or for `total_s` in all."""
+    ) -> Iterator[_Result]:
+        """The results of each step, until there were none for `idle_s`, or after `total_s`."""
         started_s = idle_since_s = time.monotonic()
-        wait_s = min(limit for limit in (_TAKE_S, idle_s, total_s) if limit is not None)
+        wait_s = min(limit for limit in (_POLL_S, idle_s, total_s) if limit is not None)
         while True:
-            found = step(wait_s)
-            if found:
-                yield found
+            result = step(wait_s)
+            if result:
+                yield result
             else:
-                self._settling.settle()
+                self._handled.release()
             now_s = time.monotonic()
-            if found:
+            if result:
                 idle_since_s = now_s
             elif idle_s is not None and now_s - idle_since_s >= idle_s:
                 return
@@ -271,81 +286,80 @@ class Consumer(Closing):
                 if wait_s <= 0:
                     return
 
-    def _sift(self, records_max: int, wait_s: float | None) -> list[tuple[Message, Event | None]]:
-        """The next records, read; they count as handed over."""
+    def _decode(self, records_max: int, wait_s: float | None) -> list[tuple[Message, Event | None]]:
+        """The next records, decoded; they count as delivered."""
         messages, epoch = self._take(records_max, wait_s)
-        done, rest, failure = self._sieve.sift(messages)
+        self._epoch = epoch
+        done, rest, failure = self._decoding.decode(messages)
         self._put_back(rest, epoch, failure, is_first=not done)
-        kept = self._still_ours([message for message, _ in done], epoch)
-        return [done[index] for index in kept]
+        current = self._still_assigned([message for message, _ in done], epoch)
+        return [done[index] for index in current]
 
-    def _sift_columns(
-        self, reading: "ColumnReading", records_max: int, wait_s: float | None
+    def _decode_columns(
+        self, reader: "ColumnReader", records_max: int, wait_s: float | None
     ) -> "tuple[Sequence[Message], EventBatch] | None":
-        """The next records of one topic as columns; they count as handed over."""
+        """The next records of one topic as columns; they count as delivered."""
         taken, epoch = self._take(records_max, wait_s)
         if not taken:
             return None
+        self._epoch = epoch
         topic = taken[0].topic() or ""
-        messages = [one for one in taken if one.topic() == topic]
+        messages = [message for message in taken if message.topic() == topic]
         if len(messages) < len(taken):
-            self._intake.put_back([one for one in taken if one.topic() != topic], epoch)
-        done, batch, rest, failure = self._sieve.sift_columns(topic, messages, reading)
+            self._polling.put_back([other for other in taken if other.topic() != topic], epoch)
+        done, batch, rest, failure = self._decoding.decode_columns(topic, messages, reader)
         self._put_back(rest, epoch, failure, is_first=not done)
-        assert batch is not None, "what failed was raised"
-        kept = self._still_ours(done, epoch)
-        if len(kept) == len(done):
+        assert batch is not None, "a failure of the first record was raised"
+        current = self._still_assigned(done, epoch)
+        if len(current) == len(done):
             return done, batch
-        done = [done[index] for index in kept]
-        return done, batch.among(done)
+        done = [done[index] for index in current]
+        return done, batch.only(done)
 
-    def _column_reading(self, columns: Sequence[str] | None) -> "ColumnReading":
+    def _column_reader(self, columns: Sequence[str] | None) -> "ColumnReader":
         require("arrow")
-        from penstock.client.event_batch import ColumnReading  # heavy, and most never ask for it
+        from penstock.client.event_batch import ColumnReader  # heavy, and most programs lack it
 
         key = None if columns is None else tuple(columns)
-        found = self._column_readings.get(key)
-        if found is None:
-            found = ColumnReading(
-                _needed(self._registry, "an Arrow batch"),
-                self._reader,
+        reader = self._column_readers.get(key)
+        if reader is None:
+            reader = self._column_readers[key] = ColumnReader(
+                _required(self._registry, "an Arrow batch"),
+                self._contract,
                 columns,
                 plain_indexes=self._plain_indexes,
                 validate=self._validate,
             )
-            self._column_readings[key] = found
-        return found
+        return reader
 
-    def _take(self, records_max: int, wait_s: float | None) -> Taken:
-        """Records from the queue; at most once, they are committed before anybody reads them."""
-        taken = self._intake.take(records_max, wait_s)
-        if self._progress.commits is not Commits.AT_MOST_ONCE:
+    def _take(self, records_max: int, wait_s: float | None) -> TakenRecords:
+        """Records from the queue; at most once, they are committed before they are decoded."""
+        taken = self._polling.take(records_max, wait_s)
+        if self._tracker.mode is not CommitMode.AT_MOST_ONCE:
             return taken
-        kept = self._handed_over(taken.messages, taken.epoch)
-        return Taken([taken.messages[index] for index in kept], taken.epoch)
+        current = self._deliver(taken.messages, taken.epoch)
+        return TakenRecords([taken.messages[index] for index in current], taken.epoch)
 
     def _put_back(
         self, rest: Sequence[Message], epoch: int, failure: ClientError | None, *, is_first: bool
     ) -> None:
-        """What could not be read comes again; why is raised once there is nothing before it."""
+        """Queue the rest again; its failure is raised once nothing is before it."""
         if failure is not None:
-            self._intake.put_back(rest, epoch)
+            self._polling.put_back(rest, epoch)
             if is_first:
                 raise failure
 
-    def _still_ours(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
-        if self._progress.commits is Commits.AT_MOST_ONCE:
+    def _still_assigned(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
+        if self._tracker.mode is CommitMode.AT_MOST_ONCE:
             return range(len(messages))
-        return self._handed_over(messages, epoch)
+        return self._deliver(messages, epoch)
 
-    def _handed_over(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
-        """The places of those that did not go to another member meanwhile."""
+    def _deliver(self, messages: Sequence[Message], epoch: int) -> Sequence[int]:
+        """The indexes of those whose partition was not revoked meanwhile."""
         if not messages:
             return ()
-        flow = self._intake.flow
-        return self._progress.handing_over(
-            messages, lambda partition: flow.is_current(partition, epoch)
-        )
+        flow = self._polling.flow
+        return self._tracker.deliver(messages, lambda partition: flow.is_current(partition, epoch))
 
 
 def _topic_names(topics: str | Sequence[str]) -> list[str]:
@@ -354,25 +368,24 @@ def _topic_names(topics: str | Sequence[str]) -> list[str]:
     except TypeError:
         names = []
     if not names or not all(names):
-        raise ArgumentError(f"topics is {topics!r}: give a topic's name, or a list of names")
+        raise ArgumentError(f"topics is {topics!r}: pass the name of a topic, or a list of names")
     return names
 
 
-def _needed(registry: Registry | None, by: str) -> Registry:
+def _required(registry: Registry | None, purpose: str) -> Registry:
     if registry is None:
         raise ClientError(
-            f"{by} needs a schema, and there is no registry to ask for it: pass "
-            "registry=Registry('http://host:8081')"
+            f"{purpose} needs a schema from a registry: pass registry=Registry('http://host:8081')"
         )
     return registry
 
 
-def _settings(group: str, commits: Commits, start: str, limits: FlowLimits) -> dict[str, Any]:
+def _settings(group: str, mode: CommitMode, start: str, limits: FlowLimits) -> dict[str, Any]:
     return {
         "group.id": group,
         "auto.offset.reset": start,
-        # It commits what is stored, now and then and at the end.
-        "enable.auto.commit": commits is Commits.AT_LEAST_ONCE,
+        # librdkafka commits the stored offsets, at intervals and when it is closed.
+        "enable.auto.commit": mode is CommitMode.AT_LEAST_ONCE,
         "auto.commit.interval.ms": 1000,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",

@@ -1,8 +1,8 @@
-"""Parts what can be read from what cannot: events go on, the rest goes to quarantine.
+"""Separates readable events from unreadable ones: the latter go to quarantine.
 
-An event that cannot be read is no reason to stop: it is put aside, with the reason, and the next
-one comes. A registry that is down is no fault of the event: it is waited for, and if that takes too
-long the caller gets the error and the event comes again.
+An unreadable event does not stop the consumer: it is quarantined with the reason, and the next one
+is read. An unreachable registry is not the event's fault: reading waits for it, and if that takes
+too long the caller gets the error and the event is read again.
 """
 
 import logging
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
 
 from confluent_kafka import Message
 
-from penstock.client.delivery import Outgoing
-from penstock.client.event import Event, Reading, UndecodableSide, origin_of
-from penstock.client.quarantine import Origin, quarantine_topic, verdict_on
+from penstock.client.delivery import OutgoingRecord
+from penstock.client.event import Event, EventReader, SideDecodeError, original_record
+from penstock.client.quarantine import OriginalRecord, failure_of, quarantine_topic
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.model import Millis
@@ -23,32 +23,32 @@ from penstock.serde.errors import ClientError, DecodeError, RegistryUnavailableE
 from penstock.serde.frame import Side
 
 if TYPE_CHECKING:
-    from penstock.client.event_batch import ColumnReading, EventBatch
+    from penstock.client.event_batch import ColumnReader, EventBatch
 
 logger = logging.getLogger(__name__)
 
 _REGISTRY_PAUSE_S: Final = 0.5
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-class OnUndecodable(StrEnum):
-    """What becomes of an event that cannot be read."""
+class OnDecodeError(StrEnum):
+    """What a consumer does with an event that it cannot read."""
 
     QUARANTINE = "quarantine"
-    RAISE = "raise"  # the program decides; asking again goes on behind it
-    SKIP = "skip"  # counted, and gone
+    RAISE = "raise"  # the next call continues after it
+    SKIP = "skip"  # count it and continue
 
 
-class Sifted(NamedTuple):
-    """What was made of some records, in order; the others must come again."""
+class DecodedEvents(NamedTuple):
+    """Some records, in order: `done` are read or quarantined, `rest` must be read again."""
 
-    done: list[tuple[Message, Event | None]]  # None: put aside
+    done: list[tuple[Message, Event | None]]  # None: quarantined or skipped
     rest: Sequence[Message]
     failure: ClientError | None  # why there is a rest
 
 
-class SiftedColumns(NamedTuple):
-    """The same as columns, which have a row for each record that was not put aside."""
+class DecodedColumns(NamedTuple):
+    """The same as columns, with a row for each record that was not quarantined or skipped."""
 
     done: Sequence[Message]
     batch: "EventBatch | None"  # None: nothing could be read yet
@@ -56,77 +56,75 @@ class SiftedColumns(NamedTuple):
     failure: ClientError | None
 
 
-class Sieve:
-    """One consumer's. With `in_transactions`, what is put aside waits for the next of them."""
+class DecodeFilter:
+    """For one consumer. With `in_transactions`, quarantined records wait for the next of them."""
 
     def __init__(
         self,
-        reading: Reading,
+        reader: EventReader,
         quarantine: QuarantineWriter,
-        on_undecodable: OnUndecodable,
+        on_decode_error: OnDecodeError,
         *,
         in_transactions: bool,
         registry_wait_s: float,
         client: str,
-        reader: str | None = None,
+        reader_name: str | None = None,
     ) -> None:
-        self.reading = reading
+        self.reader = reader
         self.quarantine = quarantine
-        self._on_undecodable = on_undecodable
+        self._on_decode_error = on_decode_error
         self._in_transactions = in_transactions
         self._registry_wait_s = registry_wait_s
-        self._client, self._reader_name = client, reader
-        self._asides: list[Outgoing] = []
+        self._client, self._reader_name = client, reader_name
+        self._for_transaction: list[OutgoingRecord] = []
         self._lines = RateLimitedLog(logger)  # by reason: a flood of bad events is one line
 
-    def sift(self, messages: Sequence[Message]) -> Sifted:
-        """Read as many as can be; a failure that concerns a later one is left for its turn."""
+    def decode(self, messages: Sequence[Message]) -> DecodedEvents:
+        """Read as many as possible; the failure of a later one is raised when it is first."""
         done: list[tuple[Message, Event | None]] = []
-        for number, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
-                done.append((message, self._read(origin_of(message))))
+                done.append((message, self._read(original_record(message))))
             except ClientError as failure:
                 is_over = isinstance(failure, DecodeError) and not done
-                return Sifted(done, messages[number + is_over :], failure)
-        return Sifted(done, (), None)
+                return DecodedEvents(done, messages[index + is_over :], failure)
+        return DecodedEvents(done, (), None)
 
-    def sift_columns(
-        self, topic: str, messages: Sequence[Message], reading: "ColumnReading"
-    ) -> SiftedColumns:
-        """The same for records of one topic, all at once."""
+    def decode_columns(
+        self, topic: str, messages: Sequence[Message], reader: "ColumnReader"
+    ) -> DecodedColumns:
+        """The same for records of one topic, all together."""
         try:
-            batch, wrongs = self._patiently(lambda: reading.read(topic, messages))
+            batch, errors = self._wait_for_registry(lambda: reader.read(topic, messages))
         except ClientError as failure:
-            return SiftedColumns((), None, messages, failure)
-        if not wrongs:
-            return SiftedColumns(messages, batch, (), None)
+            return DecodedColumns((), None, messages, failure)
+        if not errors:
+            return DecodedColumns(messages, batch, (), None)
         readable = dict(enumerate(messages))
-        for row, reason, detail, schema in wrongs:
-            wrong = DecodeError(reason, detail, schema=schema, subject=f"{topic}-{Side.VALUE}")
+        for row, error in errors:
             try:
-                self._put_aside(origin_of(messages[row]), UndecodableSide(Side.VALUE, wrong))
+                self._reject(original_record(messages[row]), SideDecodeError(Side.VALUE, error))
             except ClientError as failure:
                 is_over = isinstance(failure, DecodeError) and row == 0
-                before = [one for place, one in readable.items() if place < row]
+                before = [message for index, message in readable.items() if index < row]
                 rest = messages[row + is_over :]
-                return SiftedColumns(messages[:row], batch.among(before), rest, failure)
+                return DecodedColumns(messages[:row], batch.only(before), rest, failure)
             del readable[row]
-        return SiftedColumns(messages, batch.among(readable.values()), (), None)
+        return DecodedColumns(messages, batch.only(readable.values()), (), None)
 
-    def take_asides(self) -> Sequence[Outgoing]:
-        """What belongs in quarantine with the transaction that is being committed."""
-        asides, self._asides = self._asides, []
-        return asides
+    def take_for_transaction(self) -> Sequence[OutgoingRecord]:
+        """The records for quarantine that belong to the transaction that is being committed."""
+        records, self._for_transaction = self._for_transaction, []
+        return records
 
-    def _read(self, origin: Origin) -> Event | None:
+    def _read(self, record: OriginalRecord) -> Event | None:
         try:
-            return self._patiently(lambda: self.reading.event(origin))
-        except UndecodableSide as found:
-            self._put_aside(origin, found)
+            return self._wait_for_registry(lambda: self.reader.read(record))
+        except SideDecodeError as unreadable:
+            self._reject(record, unreadable)
             return None
 
-    def _patiently(self, read: Callable[[], _Found]) -> _Found:
-        """Read, and wait for the registry if it cannot be asked just now."""
+    def _wait_for_registry(self, read: Callable[[], _Result]) -> _Result:
         deadline_s = time.monotonic() + self._registry_wait_s
         while True:
             try:
@@ -134,38 +132,45 @@ class Sieve:
             except RegistryUnavailableError as failure:
                 if time.monotonic() >= deadline_s:
                     raise
-                self._lines.log("registry", logging.WARNING, "events wait: %s", failure)
+                self._lines.log("registry", logging.WARNING, "waiting for schemas: %s", failure)
                 time.sleep(_REGISTRY_PAUSE_S)
 
-    def _put_aside(self, origin: Origin, found: UndecodableSide) -> None:
-        match self._on_undecodable:
-            case OnUndecodable.RAISE:
-                raise _placed(found.wrong, origin)
-            case OnUndecodable.SKIP:
-                self._report(origin, found, "skipped")
-            case OnUndecodable.QUARANTINE:
-                self._report(origin, found, f"sent to {quarantine_topic(origin.topic)}")
-                now = Millis(int(time.time() * 1000))
-                verdict = verdict_on(
-                    found.wrong, found.side, client=self._client, at=now, reader=self._reader_name
-                )
-                if self._in_transactions:
-                    self._asides.append(self.quarantine.record(origin, verdict))
-                else:
-                    self.quarantine.put(origin, verdict)
+    def _reject(self, record: OriginalRecord, unreadable: SideDecodeError) -> None:
+        match self._on_decode_error:
+            case OnDecodeError.RAISE:
+                raise _at_offset(unreadable.error, record)
+            case OnDecodeError.SKIP:
+                self._report(record, unreadable, "skipped")
+            case OnDecodeError.QUARANTINE:
+                self._report(record, unreadable, f"sent to {quarantine_topic(record.topic)}")
+                self._quarantine(record, unreadable)
             case other:
                 assert_never(other)
 
-    def _report(self, origin: Origin, found: UndecodableSide, outcome: str) -> None:
+    def _quarantine(self, record: OriginalRecord, unreadable: SideDecodeError) -> None:
+        failure = failure_of(
+            unreadable.error,
+            unreadable.side,
+            client=self._client,
+            at=Millis(int(time.time() * 1000)),
+            reader=self._reader_name,
+        )
+        if self._in_transactions:
+            self._for_transaction.append(self.quarantine.record(record, failure))
+        else:
+            self.quarantine.write(record, failure)
+
+    def _report(self, record: OriginalRecord, unreadable: SideDecodeError, outcome: str) -> None:
         self._lines.log(
-            found.wrong.reason, logging.WARNING,
-            "%s-%d at offset %d: the %s cannot be read, %s: %s",
-            origin.topic, origin.partition, origin.offset, found.side, outcome, found.wrong,
+            unreadable.error.reason, logging.WARNING,
+            "%s-%d at offset %d: cannot read the %s, %s: %s",
+            record.topic, record.partition, record.offset, unreadable.side, outcome,
+            unreadable.error,
         )  # fmt: skip
 
 
-def _placed(wrong: DecodeError, origin: Origin) -> DecodeError:
-    where = f"{origin.topic}-{origin.partition} at {origin.offset}"
+def _at_offset(error: DecodeError, record: OriginalRecord) -> DecodeError:
+    position = f"{record.topic}-{record.partition} at {record.offset}"
     return DecodeError(
-        wrong.reason, f"{where}: {wrong.detail}", schema=wrong.schema, subject=wrong.subject
+        error.reason, f"{position}: {error.detail}", schema=error.schema, subject=error.subject
     )

@@ -1,7 +1,4 @@
-"""One event as a program sees it.
-
-Records into events: a deserializer per topic and side, or plain bytes where there is none.
-"""
+"""Records to events: a deserializer for each topic's keys and values, or bytes as they are."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +6,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from penstock.client.quarantine import Origin
+from penstock.client.poll_thread import offset_of, partition_of
+from penstock.client.quarantine import OriginalRecord
 from penstock.client.registry import Registry
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.serde.contract import Contract
@@ -20,7 +18,7 @@ from penstock.serde.serializers import Deserializer
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A record that was read: where it is, and its key and value under their contracts."""
+    """A record that was read: where it was, and its key and value under their contracts."""
 
     topic: str
     partition: int
@@ -32,20 +30,20 @@ class Event:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition it is in."""
+        """The partition it was in."""
         return TopicPartition(self.topic, self.partition)
 
 
-class UndecodableSide(Exception):
-    """Which half of a record could not be read, and why."""
+class SideDecodeError(Exception):
+    """The key or the value of a record cannot be read."""
 
-    def __init__(self, side: Side, wrong: DecodeError) -> None:
-        super().__init__(str(wrong))
+    def __init__(self, side: Side, error: DecodeError) -> None:
+        super().__init__(str(error))
         self.side = side
-        self.wrong = wrong
+        self.error = error
 
 
-class Reading:
+class EventReader:
     """How one program reads: its reader schemas, and whether keys are under a contract too."""
 
     def __init__(
@@ -60,7 +58,7 @@ class Reading:
         validate: bool = True,
     ) -> None:
         self._registry = registry
-        self._readers = {Side.VALUE: value, Side.KEY: key}
+        self._contracts = {Side.VALUE: value, Side.KEY: key}
         self._is_framed = {Side.VALUE: registry is not None, Side.KEY: framed_keys}
         self._as_dicts = as_dicts
         self._plain_indexes = plain_indexes
@@ -70,51 +68,49 @@ class Reading:
     def __iter__(self) -> Iterator[Deserializer]:
         return iter(list(self._deserializers.values()))
 
-    def event(self, origin: Origin) -> Event:
-        """The event. Raises UndecodableSide, or RegistryUnavailableError: retry later."""
+    def read(self, record: OriginalRecord) -> Event:
+        """The event. Raises SideDecodeError, or RegistryUnavailableError: retry later."""
         return Event(
-            origin.topic,
-            origin.partition,
-            origin.offset,
-            origin.timestamp,
-            self._side(origin, Side.KEY, origin.key),
-            self._side(origin, Side.VALUE, origin.value),
-            tuple(origin.headers),
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            self._read_side(record, Side.KEY, record.key),
+            self._read_side(record, Side.VALUE, record.value),
+            tuple(record.headers),
         )
 
-    def _side(self, origin: Origin, side: Side, content: bytes | None) -> Any:
+    def _read_side(self, record: OriginalRecord, side: Side, content: bytes | None) -> Any:
         if content is None or not self._is_framed[side]:
             return content
         try:
-            return self.deserializer(origin.topic, side).deserialize(content, origin.headers)
-        except DecodeError as wrong:
-            raise UndecodableSide(side, wrong) from None
+            return self.deserializer(record.topic, side).deserialize(content, record.headers)
+        except DecodeError as error:
+            raise SideDecodeError(side, error) from None
 
     def deserializer(self, topic: str, side: Side) -> Deserializer:
-        """The one for a topic's keys or values."""
-        found = self._deserializers.get((topic, side))
-        if found is None:
-            assert self._registry is not None, "only what is framed is deserialized"
-            found = self._deserializers[topic, side] = Deserializer(
+        """The deserializer of a topic's keys or values."""
+        deserializer = self._deserializers.get((topic, side))
+        if deserializer is None:
+            assert self._registry is not None, "only framed keys and values are deserialized"
+            deserializer = self._deserializers[topic, side] = Deserializer(
                 self._registry,
                 topic,
-                reader=self._readers[side],
+                reader=self._contracts[side],
                 side=side,
                 as_dicts=self._as_dicts,
                 validate=self._validate,
                 plain_indexes=self._plain_indexes,
             )
-        return found
+        return deserializer
 
 
-def origin_of(message: Message) -> Origin:
-    """A record as it is in its topic."""
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None, "what was read has a topic"
-    assert partition is not None, "and a partition"
-    assert offset is not None, "and an offset"
+def original_record(message: Message) -> OriginalRecord:
+    """A record that was read, as it is in its topic."""
+    topic, partition = partition_of(message)
     headers: Any = message.headers() or ()
     timestamp = Millis(message.timestamp()[1])
-    return Origin(
-        topic, partition, Offset(offset), timestamp, message.key(), message.value(), headers
+    offset = offset_of(message)
+    return OriginalRecord(
+        topic, partition, offset, timestamp, message.key(), message.value(), headers
     )

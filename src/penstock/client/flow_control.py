@@ -1,10 +1,10 @@
-"""When to stop fetching and when to go on: a high-water and a low-water mark, in records and bytes.
+"""When to pause and resume fetching: a high and a low watermark, in records and in bytes.
 
-Takes what happened and says what must be paused and resumed; touches no client and no clock.
+Pure: takes what happened and returns which partitions to pause and resume.
 
-A partition is paused while the queue is full, or while the program holds it; one that is newly
-assigned while the queue is full is paused too. The queue is full from the moment it reaches a
-high-water mark until it is down to both low-water marks.
+A partition is paused while the queue is full, or while the program paused it; one that is newly
+assigned while the queue is full is paused too. The queue is full from when it reaches a high
+watermark until it is down to both low watermarks.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from penstock.model import TopicPartition
 from penstock.serde.errors import ArgumentError
 
-RECORD_OVERHEAD_BYTES: Final = 200  # what a message costs beside its bytes, roughly
+RECORD_OVERHEAD_BYTES: Final = 200  # of a message beside its key and value, about
 
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """How much may wait between the network and the program."""
+    """How much may wait in memory between the network and the program."""
 
     high_records: int = 10_000
     high_bytes: int = 64 << 20
@@ -35,55 +35,55 @@ class FlowLimits:
 
 @dataclass(slots=True)
 class FlowStats:
-    """What the queue went through."""
+    """Counts of one consumer's queue."""
 
     arrived: int = 0
     taken: int = 0
-    dropped: int = 0  # waited here when their partition was given to another member
+    dropped: int = 0  # still queued when their partition was revoked
     pauses: int = 0
     peak_records: int = 0
     peak_bytes: int = 0
 
 
-class Steering(NamedTuple):
-    """What the client must be told."""
+class FlowChanges(NamedTuple):
+    """Which partitions the Kafka client must pause and resume."""
 
     pause: list[TopicPartition]
     resume: list[TopicPartition]
 
 
-class Flow:
+class FlowControl:
     """The state of one consumer's queue and partitions."""
 
     def __init__(self, limits: FlowLimits) -> None:
         self.limits = limits
         self.stats = FlowStats()
         self.assigned: set[TopicPartition] = set()
-        self.held: set[TopicPartition] = set()  # by the program; survives rebalances
+        self.paused_by_program: set[TopicPartition] = set()  # survives rebalances
         self.is_full = False
-        self.epoch = 0  # counts the times that partitions were taken from under the queue
-        self._turned_at: dict[TopicPartition, int] = {}  # in which epoch, for each that ever was
-        self._paused: set[TopicPartition] = set()  # as the client was told
-        self._untold: set[TopicPartition] = set()  # newly assigned: the client may think either
+        self.epoch = 0  # counts the times that fetched records became invalid
+        self._invalidated_at: dict[TopicPartition, int] = {}  # the epoch, by partition
+        self._paused: set[TopicPartition] = set()  # in the Kafka client
+        self._unknown: set[TopicPartition] = set()  # newly assigned: paused there or not
         self._records = 0
         self._size_bytes = 0
 
     @property
-    def waiting(self) -> int:
+    def queued(self) -> int:
         """Records in the queue."""
         return self._records
 
     @property
-    def room_records(self) -> int:
-        """How many more may be asked for; at least one, for a paused client must be polled too."""
+    def capacity_records(self) -> int:
+        """How many more may be fetched; at least one, because a paused client is polled too."""
         return max(1, self.limits.high_records - self._records)
 
     @property
-    def room_bytes(self) -> int:
-        """How many more bytes may come."""
+    def capacity_bytes(self) -> int:
+        """How many more bytes may be fetched; at least one."""
         return max(1, self.limits.high_bytes - self._size_bytes)
 
-    def arrived(self, records: int, size_bytes: int) -> None:
+    def on_fetched(self, records: int, size_bytes: int) -> None:
         """The queue grew."""
         self._records += records
         self._size_bytes += size_bytes
@@ -98,8 +98,8 @@ class Flow:
             self.is_full = True
             stats.pauses += 1
 
-    def left(self, records: int, size_bytes: int, *, dropped: bool = False) -> None:
-        """The queue shrank: taken by the program, or dropped."""
+    def on_removed(self, records: int, size_bytes: int, *, dropped: bool = False) -> None:
+        """The queue shrank: records were taken by the program, or dropped."""
         self._records -= records
         self._size_bytes -= size_bytes
         assert self._records >= 0, "no more leaves the queue than came"
@@ -111,37 +111,37 @@ class Flow:
         if self._records <= limits.low_records and self._size_bytes <= limits.low_bytes:
             self.is_full = False
 
-    def returned(self, records: int, size_bytes: int) -> None:
-        """What the program took and could not use is in the queue again."""
+    def on_returned(self, records: int, size_bytes: int) -> None:
+        """Records that the program took and could not use are queued again."""
         self._records += records
         self._size_bytes += size_bytes
         self.stats.taken -= records
 
     def on_assigned(self, partitions: list[TopicPartition]) -> None:
-        """The group gave us more; whether they start paused is for us to say."""
+        """The group assigned partitions; `changes` says whether they start paused."""
         self.assigned.update(partitions)
-        self._untold.update(partitions)
+        self._unknown.update(partitions)
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
-        """The group took some away."""
+        """The group revoked partitions."""
         self.assigned.difference_update(partitions)
         self._paused.difference_update(partitions)
-        self._untold.difference_update(partitions)
-        self.turned(partitions)
+        self._unknown.difference_update(partitions)
+        self.invalidate(partitions)
 
-    def turned(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was fetched of these so far is void: they are another member's, or read anew."""
+    def invalidate(self, partitions: Iterable[TopicPartition]) -> None:
+        """Records fetched so far do not count: the partitions were revoked, or sought."""
         self.epoch += 1
-        self._turned_at.update(dict.fromkeys(partitions, self.epoch))
+        self._invalidated_at.update(dict.fromkeys(partitions, self.epoch))
 
     def is_current(self, partition: TopicPartition, epoch: int) -> bool:
-        """Whether what was taken from the queue in that epoch may still be handled here."""
-        return partition in self.assigned and self._turned_at.get(partition, 0) <= epoch
+        """Whether records that were taken from the queue in an epoch may still be handled."""
+        return partition in self.assigned and self._invalidated_at.get(partition, 0) <= epoch
 
-    def steer(self) -> Steering:
-        """What must change; taken to be done when the next question comes."""
-        wanted = set(self.assigned) if self.is_full else self.held & self.assigned
-        pause = wanted - (self._paused - self._untold)
-        resume = (self._paused | self._untold) - wanted
-        self._paused, self._untold = wanted, set()
-        return Steering(sorted(pause), sorted(resume))
+    def changes(self) -> FlowChanges:
+        """What must change in the Kafka client; counts as done when it is called again."""
+        target = set(self.assigned) if self.is_full else self.paused_by_program & self.assigned
+        pause = target - (self._paused - self._unknown)
+        resume = (self._paused | self._unknown) - target
+        self._paused, self._unknown = target, set()
+        return FlowChanges(sorted(pause), sorted(resume))

@@ -1,4 +1,4 @@
-"""The client's plain counts as Prometheus metrics, read when they are scraped.
+"""The client's counts as Prometheus metrics, read when they are scraped.
 
 prometheus_client.REGISTRY.register(ClientMetrics(registry, consumers=[consumer]))
 """
@@ -22,17 +22,17 @@ from penstock.serde.serializers import LATENCY_BOUNDS_S, SerdeStats
 
 
 class Measured(Protocol):
-    """A serializer or deserializer, of single events or of whole batches."""
+    """A serializer or deserializer, of single events or of batches."""
 
     @property
     def subject(self) -> str:
-        """What it is counted under."""
+        """The label of its counts."""
 
     stats: SerdeStats
 
 
 class ClientMetrics:
-    """A collector over what a program uses; nothing is counted twice and nothing is reset."""
+    """A collector over the parts that a program uses; nothing is counted twice or reset."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class ClientMetrics:
         self._deserializers = deserializers
 
     def collect(self) -> Iterator[Metric]:
-        """As prometheus-client asks."""
+        """Called by prometheus-client."""
         if self._registry is not None:
             yield from _of_registry(self._registry)
-        reads = [(one.subject, one.stats) for one in self._deserializers]
+        reads = [(each.subject, each.stats) for each in self._deserializers]
         for consumer in self._consumers:
             reads += consumer.read_stats
-        writes = [(one.subject, one.stats) for one in self._serializers]
+        writes = [(each.subject, each.stats) for each in self._serializers]
         yield _errors(reads)
         yield from _serde({"write": writes, "read": reads})
         yield from _of_consumers(self._consumers)
@@ -62,13 +62,17 @@ class ClientMetrics:
 
 def _of_registry(registry: Registry) -> Iterator[Metric]:
     stats = registry.request_stats
-    yield CounterMetricFamily(
-        "penstock_client_registry_requests", "Asked of the registry.", stats.requests
+    counts = (
+        ("penstock_client_registry_requests", "Requests to the registry.", stats.requests),
+        ("penstock_client_registry_failures", "Failed requests to the registry.", stats.failures),
+        ("penstock_client_registry_seconds", "Time spent on these requests.", stats.seconds),
     )
-    yield CounterMetricFamily("penstock_client_registry_failures", "Not answered.", stats.failures)
-    yield CounterMetricFamily("penstock_client_registry_seconds", "Spent asking.", stats.seconds)
+    for name, description, value in counts:
+        yield CounterMetricFamily(name, description, value)
     ratio = GaugeMetricFamily(
-        "penstock_client_schema_cache_hit_ratio", "Known without asking.", labels=["cache"]
+        "penstock_client_schema_cache_hit_ratio",
+        "Share of schemas found in the cache.",
+        labels=["cache"],
     )
     for name, cache in registry.cache_stats.items():
         ratio.add_metric([name], cache.hit_ratio)
@@ -93,15 +97,15 @@ def _serde(stats: Mapping[str, Iterable[tuple[str, SerdeStats]]]) -> Iterator[Me
     events: Counter[tuple[str, str]] = Counter()
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
     for direction, rows in stats.items():
-        for subject, one in rows:
-            events[subject, direction] += one.events
-            seconds[subject, direction] += one.seconds
+        for subject, each in rows:
+            events[subject, direction] += each.events
+            seconds[subject, direction] += each.seconds
     families: tuple[tuple[str, str, Mapping[tuple[str, str], float]], ...] = (
-        ("penstock_client_serde_events", "Events.", events),
-        ("penstock_client_serde_seconds", "Spent.", seconds),
+        ("penstock_client_serde_events", "Events read or written.", events),
+        ("penstock_client_serde_seconds", "Time spent reading or writing.", seconds),
     )
-    for name, told, counts in families:
-        family = CounterMetricFamily(name, told, labels=["subject", "direction"])
+    for name, description, counts in families:
+        family = CounterMetricFamily(name, description, labels=["subject", "direction"])
         for labels, count in counts.items():
             family.add_metric(labels, count)
         yield family
@@ -112,14 +116,14 @@ def _latency(
     stats: Mapping[str, Iterable[tuple[str, SerdeStats]]],
     seconds: Mapping[tuple[str, str], float],
 ) -> Metric:
-    """How long one event took, or one of a batch on average."""
+    """The time per event, or the average in a batch."""
     counts: dict[tuple[str, str], list[int]] = {}
     for direction, rows in stats.items():
-        for subject, one in rows:
-            known = counts.get((subject, direction), [0] * len(one.by_latency))
-            counts[subject, direction] = list(map(sum, zip(known, one.by_latency, strict=True)))
+        for subject, each in rows:
+            known = counts.get((subject, direction), [0] * len(each.by_latency))
+            counts[subject, direction] = list(map(sum, zip(known, each.by_latency, strict=True)))
     family = HistogramMetricFamily(
-        "penstock_client_serde_latency_seconds", "Of one event.", labels=["subject", "direction"]
+        "penstock_client_serde_latency_seconds", "Time per event.", labels=["subject", "direction"]
     )
     bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_S), "+Inf"]
     for labels, by_latency in counts.items():
@@ -131,14 +135,14 @@ def _latency(
 def _of_consumers(consumers: Iterable[Consumer]) -> Iterator[Metric]:
     counts = {
         "penstock_client_consumer_pauses": (
-            lambda one: one.flow_stats.pauses,
+            lambda each: each.flow_stats.pauses,
             "Times the queue was full.",
         ),
         "penstock_client_consumer_records": (
-            lambda one: one.flow_stats.taken,
+            lambda each: each.flow_stats.taken,
             "Taken by the program.",
         ),
-        "penstock_client_quarantined": (lambda one: one.quarantined, "Put into quarantine."),
+        "penstock_client_quarantined": (lambda each: each.quarantined, "Sent to quarantine."),
     }
-    for name, (count, told) in counts.items():
-        yield CounterMetricFamily(name, told, sum(map(count, consumers)))
+    for name, (count, description) in counts.items():
+        yield CounterMetricFamily(name, description, sum(map(count, consumers)))

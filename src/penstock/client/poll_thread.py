@@ -1,12 +1,12 @@
-"""Records on their way to the program: a thread that never stops polling, and a bounded queue.
+"""A thread that polls librdkafka, and a bounded queue between it and the program.
 
-The thread polls all the time, so the member stays in its group however slow the program is: above
-the high-water mark partitions are paused, and polled on. When partitions are revoked, what still
-waits of them is dropped: whoever has them now begins at the committed offset.
+The thread never stops polling, so the member stays in its group however slow the program is: above
+the high watermark partitions are paused and polling continues. When partitions are revoked, their
+queued records are dropped: the next owner starts at the committed offset.
 
-No other thread touches the client: confluent-kafka's consumer can deadlock (2.16: one call waits
-with the interpreter's lock for another that needs it to end). What others want done is left for
-the thread to do between two polls.
+No other thread uses the Kafka consumer: confluent-kafka's can deadlock (2.16: one call waits with
+the interpreter's lock for another that needs it to end). Commands of other threads run on this
+thread between two polls.
 """
 
 import logging
@@ -21,43 +21,44 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.client.flow_control import RECORD_OVERHEAD_BYTES, Flow
+from penstock.client.errors import ClosedError, WaitTimeoutError
+from penstock.client.flow_control import RECORD_OVERHEAD_BYTES, FlowControl
 from penstock.client.kafka_errors import (
     BrokerError,
     KafkaReports,
-    connected,
+    connect_client,
     ends_reading,
     is_unknown_topic,
 )
 from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.model import Offset, TopicPartition
-from penstock.serde.errors import ArgumentError, ClosedError, WaitTimeoutError
+from penstock.serde.errors import ArgumentError
 
 logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500
-ASSIGNMENT_S: Final = 5.0  # without an assignment before a warning says what is being waited for
+ASSIGNMENT_S: Final = 5.0  # without an assignment before a warning gives the reason
 _POLL_S: Final = 0.05
 _COMMAND_S: Final = 30.0
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 OnRevoked = Callable[[list[TopicPartition]], None]
 
 
-class Taken(NamedTuple):
-    """Records, and the flow's epoch in which they left the queue."""
+class TakenRecords(NamedTuple):
+    """Records, and the flow control's epoch in which they left the queue."""
 
     messages: list[Message]
     epoch: int
 
 
-class Intake:
-    """One member of a group, or a reader of its own, and what it fetched."""
+class PollThread:
+    """One member of a group, and the records that it fetched."""
 
     def __init__(
         self,
         bootstrap: str,
-        flow: Flow,
+        flow: FlowControl,
         settings: Mapping[str, Any],
     ) -> None:
         self.flow = flow
@@ -66,21 +67,21 @@ class Intake:
         self._bootstrap = bootstrap
         self._reports = KafkaReports(bootstrap)
         self._lines = RateLimitedLog(logger)
-        self._kafka = connected(KafkaConsumer, bootstrap, settings, self._reports)
-        self._metadata: Any = None  # who we were in the group when last looked
+        self._kafka = connect_client(KafkaConsumer, bootstrap, settings, self._reports)
+        self._metadata: Any = None  # this member's group metadata, as last read
         self._changed = threading.Condition()  # guards the queue, the flow and the failure
         self._queue: deque[Message] = deque()
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._ends: dict[TopicPartition, Offset] = {}  # to be stored, and so committed
+        self._stored: dict[TopicPartition, Offset] = {}  # end offsets for librdkafka to commit
         self._failure: BrokerError | None = None
-        self._largest_bytes = 1 << 20  # of a record, until one was seen
+        self._largest_bytes = 1 << 20  # an estimate of the largest record
         self._started_s = 0.0
         self._was_assigned = False  # at least once, perhaps nothing
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="consumer-poll", daemon=True)
 
     def start(self, topics: Sequence[str], on_revoked: OnRevoked) -> None:
-        """Join the group and read; `on_revoked` is told which partitions went elsewhere."""
+        """Join the group and fetch; `on_revoked` gets the partitions that were revoked."""
         self._on_revoked = on_revoked
         try:
             self._kafka.subscribe(
@@ -92,84 +93,84 @@ class Intake:
         self._started_s = time.monotonic()
         self._thread.start()
 
-    def take(self, records_max: int, wait_s: float | None) -> Taken:
-        """Up to so many records, as soon as there is one; none when the time is over."""
+    def take(self, records_max: int, wait_s: float | None) -> TakenRecords:
+        """Up to `records_max` records, as soon as there is one; none after `wait_s`."""
         with self._changed:
-            self._changed.wait_for(self._has_news, wait_s)
+            self._changed.wait_for(self._is_ready, wait_s)
             taken = [self._queue.popleft() for _ in range(min(records_max, len(self._queue)))]
-            self.flow.left(len(taken), _size_bytes(taken))
+            self.flow.on_removed(len(taken), _size_bytes(taken))
             if not taken and self._failure is not None:
                 raise self._failure
             if not taken and self._stopping.is_set():
-                raise ClosedError("the consumer was closed")
-            return Taken(taken, self.flow.epoch)
+                raise ClosedError("the consumer is closed")
+            return TakenRecords(taken, self.flow.epoch)
 
-    def _has_news(self) -> bool:
+    def _is_ready(self) -> bool:
         return bool(self._queue) or self._failure is not None or self._stopping.is_set()
 
     def put_back(self, messages: Sequence[Message], epoch: int) -> None:
-        """What was taken in an epoch and could not be used yet comes first again."""
+        """Queue records again, before the others, that were taken in an epoch and not used."""
         with self._changed:
-            kept = [one for one in messages if self.flow.is_current(partition_of(one), epoch)]
-            self._queue.extendleft(reversed(kept))
-            self.flow.returned(len(kept), _size_bytes(kept))
+            current = [one for one in messages if self.flow.is_current(partition_of(one), epoch)]
+            self._queue.extendleft(reversed(current))
+            self.flow.on_returned(len(current), _size_bytes(current))
 
-    def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch no more of these until they are released; rebalances do not release them."""
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching these until `resume`, rebalances included."""
         with self._changed:
-            self.flow.held.update(partitions)
+            self.flow.paused_by_program.update(partitions)
 
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch these again."""
         with self._changed:
-            self.flow.held.difference_update(partitions)
+            self.flow.paused_by_program.difference_update(partitions)
 
-    def seek(self, places: Mapping[TopicPartition, Offset]) -> None:
-        """Go back, or forward; what waits of these partitions is dropped."""
-        self._on_thread(lambda: self._seek(places), "seeking")
+    def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Continue at these offsets; queued records of these partitions are dropped."""
+        self._on_thread(lambda: self._seek(offsets), "seeking")
 
-    def store(self, ends: Mapping[TopicPartition, Offset]) -> None:
-        """All before these is done, and is committed before long."""
+    def store(self, end_offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Let librdkafka commit these soon."""
         with self._changed:
-            self._ends.update(ends)
+            self._stored.update(end_offsets)
 
-    def commit(self, ends: Mapping[TopicPartition, Offset]) -> None:
-        """Commit these, and wait for it."""
-        places = [KafkaPartition(*one, offset) for one, offset in ends.items()]
-        answers = self._on_thread(
-            lambda: self._kafka.commit(offsets=places, asynchronous=False), "committing offsets"
+    def commit(self, end_offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Commit these now, and wait."""
+        offsets = [KafkaPartition(*one, offset) for one, offset in end_offsets.items()]
+        results = self._on_thread(
+            lambda: self._kafka.commit(offsets=offsets, asynchronous=False), "committing offsets"
         )
-        for place in answers or ():
-            if place.error is not None:
-                raise BrokerError(place.error, f"committing {place.topic}")
+        for result in results or ():
+            if result.error is not None:
+                raise BrokerError(result.error, f"committing {result.topic}")
 
     def group_metadata(self) -> Any:
-        """Who we are in the group, or were a moment ago; in that case the broker declines."""
+        """This member's group metadata; if it is outdated, the broker refuses it."""
         if self._metadata is None:
-            self._on_thread(self._look_at_group, "asking for the group")
+            self._on_thread(self._read_group_metadata, "reading the group metadata")
         return self._metadata
 
     def close(self) -> None:
-        """Leave the group; offsets that were stored are committed."""
+        """Leave the group; stored offsets are committed."""
         if self._stopping.is_set():
             return
         self._stopping.set()
         self._thread.join()
         try:
-            self._store()
+            self._store_offsets()
             self._kafka.close()
         finally:
             with self._changed:
                 self._changed.notify_all()
                 for _, future in self._commands:
-                    future.set_exception(ClosedError("the consumer was closed"))
+                    future.set_exception(ClosedError("the consumer is closed"))
                 self._commands.clear()
 
-    def _on_thread(self, command: Callable[[], _Answer], doing: str) -> _Answer:
-        future: Future[_Answer] = Future()
+    def _on_thread(self, command: Callable[[], _Result], doing: str) -> _Result:
+        future: Future[_Result] = Future()
         with self._changed:
             if self._stopping.is_set():
-                raise ClosedError("the consumer was closed")
+                raise ClosedError("the consumer is closed")
             self._commands.append((command, future))
         try:
             return future.result(_COMMAND_S)
@@ -181,18 +182,18 @@ class Intake:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._obey()
-                self._steer()
+                self._run_commands()
+                self._pause_and_resume()
                 self._fetch()
                 self._report_waiting()
             except KafkaException as failure:
                 self._fail(BrokerError(failure.args[0], "reading"))
                 time.sleep(_POLL_S)
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         if self._metadata is not None:
-            self._look_at_group()
-        self._store()
+            self._read_group_metadata()
+        self._store_offsets()
         while self._commands:
             command, future = self._commands.popleft()
             try:
@@ -200,41 +201,41 @@ class Intake:
             except KafkaException as failure:
                 future.set_exception(failure)
 
-    def _look_at_group(self) -> None:
+    def _read_group_metadata(self) -> None:
         self._metadata = self._kafka.consumer_group_metadata()
 
-    def _store(self) -> None:
+    def _store_offsets(self) -> None:
         with self._changed:
-            ends, self._ends = self._ends, {}
-        for partition, end_offset in ends.items():
+            stored, self._stored = self._stored, {}
+        for partition, end_offset in stored.items():
             try:
                 self._kafka.store_offsets(offsets=[KafkaPartition(*partition, end_offset)])
             except KafkaException as failure:
-                if failure.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - not ours any more
+                if failure.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - revoked meanwhile
                     raise
 
-    def _steer(self) -> None:
+    def _pause_and_resume(self) -> None:
         with self._changed:
-            pause, resume = self.flow.steer()
+            pause, resume = self.flow.changes()
         if pause:
             self._kafka.pause(_kafka_partitions(pause))
         if resume:
             self._kafka.resume(_kafka_partitions(resume))
 
     def _fetch(self) -> None:
-        """Wait for one record, and take what else is there; less of it when records are large."""
+        """Wait for one record, and take as many more as are ready and fit the queue."""
         with self._changed:
-            fitting = self.flow.room_bytes // self._largest_bytes
-            wanted = max(1, min(BATCH_MAX, self.flow.room_records, fitting))
+            fitting = self.flow.capacity_bytes // self._largest_bytes
+            records_max = max(1, min(BATCH_MAX, self.flow.capacity_records, fitting))
         first = self._kafka.poll(_POLL_S)
         if first is None:
             return
         messages = [first]
-        if wanted > 1:
-            messages += self._kafka.consume(wanted - 1, 0)
-        self._keep(messages)
+        if records_max > 1:
+            messages += self._kafka.consume(records_max - 1, 0)
+        self._enqueue(messages)
 
-    def _keep(self, messages: list[Message]) -> None:
+    def _enqueue(self, messages: list[Message]) -> None:
         records = []
         for message in messages:
             error = message.error()
@@ -245,31 +246,31 @@ class Intake:
             elif is_unknown_topic(error):
                 self._report_unknown(message.topic() or "")
             else:
-                logger.debug("reading goes on after: %s", error)
+                logger.debug("reading continues after: %s", error)
         if not records:
             return
         sizes = [_message_bytes(one) for one in records]
         with self._changed:
             self._queue.extend(records)
-            self.flow.arrived(len(records), sum(sizes))
-            # Slowly down, at once up: one large record says more than many small ones.
+            self.flow.on_fetched(len(records), sum(sizes))
+            # Up immediately, down slowly: one large record says more than many small ones.
             self._largest_bytes = max(*sizes, self._largest_bytes * 3 // 4, 1)
             self._changed.notify_all()
 
     def _report_unknown(self, topic: str) -> None:
-        self._reports.last_error = f"there is no topic {topic!r}"
+        self._reports.last_error = f"topic {topic!r} does not exist"
         self._lines.log(
             topic, logging.WARNING,
-            "there is no topic %r at %s; reading starts once it is created. Is the name right?",
+            "topic %r does not exist at %s; reading starts once it is created. Is the name right?",
             topic, self._bootstrap,
         )  # fmt: skip
 
     def _report_waiting(self) -> None:
-        """An unreachable cluster must not look like an empty topic."""
+        """Make an unreachable cluster look different from an empty topic."""
         waited_s = time.monotonic() - self._started_s
         if not self._was_assigned and waited_s >= ASSIGNMENT_S:
             self._lines.log(
-                None, logging.WARNING, "nothing can be read from %s yet, after %.0f s: %s",
+                None, logging.WARNING, "cannot read from %s yet, after %.0f s: %s",
                 self._bootstrap, waited_s,
                 self._reports.last_error or "the group has not assigned partitions",
             )  # fmt: skip
@@ -287,11 +288,11 @@ class Intake:
             kafka.incremental_assign(partitions)
         else:
             kafka.assign(partitions)
-        self._steer()  # before the first record can come
+        self._pause_and_resume()  # before the first record can arrive
 
     def _revoke(self, kafka: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
-        self._store()  # what is done is committed before the partitions go
-        self._forget(_own_partitions(partitions))
+        self._store_offsets()  # handled events are committed before the partitions are revoked
+        self._on_partitions_revoked(_own_partitions(partitions))
         if self._is_cooperative:
             kafka.incremental_unassign(partitions)
         else:
@@ -300,61 +301,60 @@ class Intake:
     def _lose(self, kafka: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
         self._revoke(kafka, partitions)
 
-    def _forget(self, partitions: list[TopicPartition]) -> None:
+    def _on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         with self._changed:
             self.flow.on_revoked(partitions)
             self._drop(set(partitions))
         self._on_revoked(partitions)
 
     def _drop(self, partitions: set[TopicPartition]) -> None:
-        gone = [one for one in self._queue if partition_of(one) in partitions]
-        if gone:
-            kept = [one for one in self._queue if partition_of(one) not in partitions]
-            self._queue = deque(kept)
-            self.flow.left(len(gone), _size_bytes(gone), dropped=True)
+        dropped = [one for one in self._queue if partition_of(one) in partitions]
+        if dropped:
+            self._queue = deque(one for one in self._queue if partition_of(one) not in partitions)
+            self.flow.on_removed(len(dropped), _size_bytes(dropped), dropped=True)
 
-    def _seek(self, places: Mapping[TopicPartition, Offset]) -> None:
+    def _seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         with self._changed:
-            known = {one: place for one, place in places.items() if one in self.flow.assigned}
-            self.flow.turned(known)
-            self._drop(set(known))
-        for (topic, partition), offset in known.items():
+            assigned = {one: offsets[one] for one in offsets if one in self.flow.assigned}
+            self.flow.invalidate(assigned)
+            self._drop(set(assigned))
+        for (topic, partition), offset in assigned.items():
             self._kafka.seek(KafkaPartition(topic, partition, offset))
 
 
 def partition_of(message: Message) -> TopicPartition:
-    """Where a record that was read is."""
+    """The partition of a record that was read."""
     topic, partition = message.topic(), message.partition()
-    assert topic is not None, "what was read has a topic"
+    assert topic is not None, "a record that was read has a topic"
     assert partition is not None, "and a partition"
     return TopicPartition(topic, partition)
 
 
 def offset_of(message: Message) -> Offset:
-    """Its place there."""
+    """The offset of a record that was read."""
     offset = message.offset()
-    assert offset is not None, "what was read has an offset"
+    assert offset is not None, "a record that was read has an offset"
     return Offset(offset)
 
 
 def end_offsets(messages: Iterable[Message]) -> dict[TopicPartition, Offset]:
-    """What comes after the last of them, in each partition."""
+    """The offset after the last of these records, by partition."""
     last = {(one.topic(), one.partition()): one for one in messages}
     return {partition_of(one): Offset(offset_of(one) + 1) for one in last.values()}
 
 
-def places_by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[int]]:
-    """Which of them are of which partition, in order."""
-    found: dict[tuple[str | None, int | None], list[int]] = {}
-    for place, message in enumerate(messages):
-        where = message.topic(), message.partition()
-        if where in found:
-            found[where].append(place)
+def indexes_by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[int]]:
+    """The indexes of these records by partition, in order."""
+    indexes: dict[tuple[str | None, int | None], list[int]] = {}
+    for index, message in enumerate(messages):
+        key = message.topic(), message.partition()
+        if key in indexes:
+            indexes[key].append(index)
         else:
-            found[where] = [place]
+            indexes[key] = [index]
     return {
-        TopicPartition(topic, partition): places
-        for (topic, partition), places in found.items()
+        TopicPartition(topic, partition): own
+        for (topic, partition), own in indexes.items()
         if topic is not None and partition is not None
     }
 

@@ -2,36 +2,33 @@
 
     with Producer("127.0.0.1:9092", "orders", registry=registry,
                   value=Contract(Path("order.avsc"))) as producer:
-        placed = producer.send({"id": 7}, key="7").result()
+        metadata = producer.send({"id": 7}, key="7").result()
         producer.send_many(orders).wait()
 
 Deliveries are idempotent and acknowledged by all in-sync replicas unless `settings` say otherwise.
-Thin over librdkafka: what it can do, `settings` can ask for.
+Thin over librdkafka: `settings` accept all that it can do.
 
-Which partition an event goes to, decided before it is sent.
-
-`KEY_HASH` is left to librdkafka and is the one to use: the same key goes to the same partition
-from every client with the same hash, Java's default included. The others are asked per event with
-the key's bytes and the number of partitions. A plain function will do as one of your own.
+A partitioner is a function of the key's bytes and the number of partitions. `KEY_HASH` is
+librdkafka's own, and the one to use: a key has the same partition in every client with that hash,
+the Java client's default included.
 """
 
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.client.delivery import (
     CLOSE_WAIT_S,
     Deliveries,
-    Outbox,
-    Outgoing,
-    Placed,
+    OutgoingRecord,
     RecordHeaders,
+    RecordMetadata,
+    RecordSender,
 )
 from penstock.client.registry import Registry
-from penstock.client.transaction import Consuming, Transaction
+from penstock.client.transaction import ProducerTransaction, TransactionalConsumer
 from penstock.closing import Closing
 from penstock.model import Millis
 from penstock.serde.contract import Contract
@@ -47,17 +44,20 @@ if TYPE_CHECKING:
 Partitioner: TypeAlias = Callable[[bytes | None, int], int]
 
 STICKY_EVENTS: Final = 500
-KEY_HASH: Final[Partitioner | None] = None  # keyless events stay together for a while
+KEY_HASH: Final[Partitioner | None] = None  # events without a key stay together for a while
+MANY_ROWS: Final = 5_000  # are encoded together, and sent all or none
+_NO_KEY: Final = Framed(None)
+_END: Final = object()
 
 
 class RoundRobin:
-    """One partition after another, whatever the key: the most even spread."""
+    """One partition after another, whatever the key: the most even distribution."""
 
     def __init__(self, first: int = 0) -> None:
         self._numbers = itertools.count(first)
 
     def __call__(self, key: bytes | None, partition_count: int) -> int:
-        """The next one."""
+        """The next partition."""
         return next(self._numbers) % partition_count
 
 
@@ -67,31 +67,26 @@ class Sticky:
     def __init__(self, events: int = STICKY_EVENTS, seed: int | None = None) -> None:
         self._events = events
         self._left = 0
-        self._chosen = 0
+        self._partition = 0
         self._random = random.Random(seed)
 
     def __call__(self, key: bytes | None, partition_count: int) -> int:
-        """The present one, or another by chance once it had its share."""
-        if self._left == 0 or self._chosen >= partition_count:
+        """The current partition, or another random one after its share of events."""
+        if self._left == 0 or self._partition >= partition_count:
             self._left = self._events
-            others = [one for one in range(partition_count) if one != self._chosen]
-            self._chosen = self._random.choice(others or [0])
+            others = [index for index in range(partition_count) if index != self._partition]
+            self._partition = self._random.choice(others or [0])
         self._left -= 1
-        return self._chosen
-
-
-MANY_ROWS: Final = 5_000  # are written at a time, and are sent together or not at all
-_NO_KEY: Final = Framed(None)
-_END: Final = object()
+        return self._partition
 
 
 class Producer(Closing):
     """Writes events to one topic. Safe for threads.
 
     `value` and `key` are contracts; without one, bytes and text are sent as they are. `partitioner`
-    is KEY_HASH (as Java's clients do), RoundRobin(), Sticky() or a function of your own of the
-    key's bytes and the number of partitions. `transactional_id` makes `transaction()` possible.
-    `settings` are librdkafka's, by its names.
+    is KEY_HASH (as the Java client's), RoundRobin(), Sticky() or a function of the key's bytes and
+    the number of partitions. `transactional_id` enables `transaction()`. `settings` are
+    librdkafka's, by its names.
     """
 
     def __init__(
@@ -112,11 +107,11 @@ class Producer(Closing):
         self._many_values, self._many_keys = ManyWriter(self.values), ManyWriter(self.keys)
         self._partitioner = partitioner
         self._transactional_id = transactional_id
-        more = dict(settings or {})
+        own = dict(settings or {})
         if transactional_id is not None:
-            more["transactional.id"] = transactional_id
-        self._outbox = Outbox(bootstrap, more)
-        self._transaction = Transaction(self._outbox, transactional_id or "")
+            own["transactional.id"] = transactional_id
+        self._sender = RecordSender(bootstrap, own)
+        self._transaction = ProducerTransaction(self._sender, transactional_id or "")
 
     def send(
         self,
@@ -125,15 +120,15 @@ class Producer(Closing):
         key: Any = None,
         headers: RecordHeaders = (),
         partition: int | None = None,
-        timestamp: Millis | None = None,
-    ) -> "Future[Placed]":
-        """Send one event; the future tells where it is, or raises DeliveryError.
+        timestamp: int | None = None,
+    ) -> "Future[RecordMetadata]":
+        """Send one event; the future is where it was written, or raises DeliveryError.
 
-        None as the value deletes the key in a compacted topic. Raises EncodeError at once if the
-        value does not fit the contract.
+        None as the value deletes the key in a compacted topic. `timestamp` is in milliseconds.
+        Raises EncodeError before anything is sent if the value does not fit the contract.
         """
         framed = self.values.serialize(value)
-        return self._outbox.send(
+        return self._sender.send(
             self._record(framed, self.keys.serialize(key), headers, partition, timestamp)
         )
 
@@ -143,12 +138,12 @@ class Producer(Closing):
         *,
         keys: "Iterable[Any] | pa.Array[Any] | None" = None,
     ) -> Deliveries:
-        """Send many events; `wait()` on what is returned until they are there.
+        """Send many events; call `wait()` on the result until they are delivered.
 
         `values` are dicts (any iterable of them), or an Arrow batch or table with a column per
-        field; a None among them deletes its key. They are written MANY_ROWS at a time, as vectors,
-        which is several times faster than `send` for each: if one does not fit, EncodeError says
-        which, and none of those is sent.
+        field; a None among them deletes its key. They are encoded MANY_ROWS at a time, as columns,
+        which is several times faster than `send` for each. If one does not fit, EncodeError names
+        it, and none of its MANY_ROWS is sent.
         """
         deliveries = Deliveries()
         left = None if keys is None else iter(listed(keys))
@@ -156,7 +151,7 @@ class Producer(Closing):
         for part in parts_of(values, MANY_ROWS):
             framed = self._many_values.serialize_many(part, first_row)
             framed_keys = self._next_keys(left, len(framed), first_row)
-            deliveries.put_all(self._outbox, list(map(self._record, framed, framed_keys)))
+            deliveries.send_all(self._sender, list(map(self._record, framed, framed_keys)))
             first_row += len(framed)
         if left is not None and next(left, _END) is not _END:
             raise ClientError(f"there are more keys than events; all {first_row} events were sent")
@@ -165,20 +160,19 @@ class Producer(Closing):
     def _next_keys(
         self, keys: Iterator[Any] | None, count: int, first_row: int
     ) -> Iterable[Framed]:
-        """The keys of so many events."""
         if keys is None:
-            return repeat(_NO_KEY, count)
-        part = list(islice(keys, count))
+            return itertools.repeat(_NO_KEY, count)
+        part = list(itertools.islice(keys, count))
         if len(part) < count:
             missing = first_row + len(part)
             raise ClientError(f"there are fewer keys than events: event {missing} has none")
         return self._many_keys.serialize_many(part, first_row)
 
-    def transaction(self, consumer: Consuming | None = None) -> Transaction:
-        """All or nothing: `with producer.transaction(): …` commits at its end or undoes it all.
+    def transaction(self, consumer: TransactionalConsumer | None = None) -> ProducerTransaction:
+        """All or nothing: `with producer.transaction(): …` commits at its end, or aborts.
 
-        With a consumer, what was read from it so far is committed in the same transaction: each
-        event is then handled exactly once, as seen by readers of what was committed.
+        With a consumer, the events read from it so far are committed in the same transaction: each
+        event is then handled exactly once, as seen by readers of committed events.
         """
         if self._transactional_id is None:
             raise ClientError(
@@ -187,12 +181,12 @@ class Producer(Closing):
         return self._transaction.over(consumer)
 
     def flush(self, timeout_s: float = CLOSE_WAIT_S) -> int:
-        """Wait until nothing is under way; how many records still are when the time is over."""
-        return self._outbox.flush(timeout_s)
+        """Wait until no event is in flight; returns how many still are when the time is over."""
+        return self._sender.flush(timeout_s)
 
     def close(self, timeout_s: float = CLOSE_WAIT_S) -> None:
-        """Deliver what is under way, and stop."""
-        self._outbox.close(timeout_s)
+        """Deliver what is in flight, and stop."""
+        self._sender.close(timeout_s)
 
     def _record(
         self,
@@ -200,11 +194,12 @@ class Producer(Closing):
         key: Framed,
         headers: RecordHeaders = (),
         partition: int | None = None,
-        timestamp: Millis | None = None,
-    ) -> Outgoing:
+        timestamp: int | None = None,
+    ) -> OutgoingRecord:
         if key.headers or value.headers:
             headers = [*headers, *key.headers, *value.headers]
         if partition is None and self._partitioner is not None:
-            count = self._outbox.partition_count(self.topic)
+            count = self._sender.partition_count(self.topic)
             partition = self._partitioner(key.content, count)
-        return Outgoing(self.topic, key.content, value.content, headers, partition, timestamp)
+        at = None if timestamp is None else Millis(timestamp)
+        return OutgoingRecord(self.topic, key.content, value.content, headers, partition, at)

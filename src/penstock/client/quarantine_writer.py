@@ -1,7 +1,7 @@
-"""Puts unreadable events into quarantine, and says when they are safely there.
+"""Writes unreadable events to quarantine, and waits until they are there.
 
-An offset may be committed only after what could not be read before it has arrived in quarantine:
-`settle` waits for that, and raises if it did not.
+An offset may be committed only after the unreadable events before it are in quarantine: `wait`
+waits for that, and raises if one could not be written.
 """
 
 import logging
@@ -12,104 +12,110 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.client.delivery import Deliveries, Outbox, Outgoing
-from penstock.client.kafka_errors import connected
-from penstock.client.quarantine import Origin, Verdict, quarantine_topic, write_envelope
+from penstock.client.delivery import Deliveries, OutgoingRecord, RecordSender
+from penstock.client.errors import DeliveryError
+from penstock.client.kafka_errors import connect_client
+from penstock.client.quarantine import (
+    DecodeFailure,
+    OriginalRecord,
+    quarantine_topic,
+    write_envelope,
+)
 from penstock.link.settings import connection_settings
-from penstock.serde.errors import ClientError, DeliveryError
+from penstock.serde.errors import ClientError
 
 logger = logging.getLogger(__name__)
 
-SETTLE_S: Final = 60.0
+WAIT_S: Final = 60.0
+MESSAGE_BYTES_MAX: Final = 16 << 20  # the largest original with its headers
 _TOPIC_SETTINGS: Final = {
     "cleanup.policy": "delete",
-    "retention.ms": str(30 * 24 * 3600 * 1000),  # time enough to look, and not for ever
-    "max.message.bytes": str(16 << 20),  # the original at its largest, and the envelope
+    "retention.ms": str(30 * 24 * 3600 * 1000),  # time to look at them, with a limit
+    "max.message.bytes": str(MESSAGE_BYTES_MAX),
 }
 _ADMIN_S: Final = 10.0
 
 
 class QuarantineError(ClientError):
-    """An event could neither be read nor be put aside; nothing was committed past it."""
+    """An event could neither be read nor be quarantined; nothing was committed past it."""
 
     retriable = True
 
 
 class QuarantineWriter:
-    """For one consumer; the topics are made when they are first needed.
+    """For one consumer; quarantine topics are created when they are first needed.
 
-    `settings` are librdkafka's for the producer in here, and say how brokers are reached.
+    `settings` are librdkafka's for the producer in here, and say how to connect.
     """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
         self._bootstrap = bootstrap
         self._settings = dict(settings or {})
-        self._outbox: Outbox | None = None  # most consumers never need one
+        self._sender: RecordSender | None = None  # most consumers never need one
         self._known_topics: set[str] = set()
         self._deliveries = Deliveries()
-        self.put_total = 0
+        self.written_total = 0
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether something was put that `settle` has not seen to."""
+    def has_pending(self) -> bool:
+        """Whether something was written that `wait` has not confirmed."""
         return self._deliveries.sent > 0
 
-    def put(self, origin: Origin, verdict: Verdict) -> None:
-        """Send it on its way."""
-        record = self.record(origin, verdict)
-        if self._outbox is None:
-            self._outbox = Outbox(
-                self._bootstrap, {"message.max.bytes": 16 << 20, **self._settings}
-            )
+    def write(self, origin: OriginalRecord, failure: DecodeFailure) -> None:
+        """Send a record to quarantine; returns before it is there."""
+        record = self.record(origin, failure)
+        if self._sender is None:
+            own = {"message.max.bytes": MESSAGE_BYTES_MAX, **self._settings}
+            self._sender = RecordSender(self._bootstrap, own)
         try:
-            self._deliveries.put_all(self._outbox, [record])
-        except ClientError as failure:
-            raise _not_put(record.topic, str(failure)) from failure
+            self._deliveries.send_all(self._sender, [record])
+        except ClientError as error:
+            raise _not_written(record.topic, str(error)) from error
 
-    def record(self, origin: Origin, verdict: Verdict) -> Outgoing:
-        """The record for a transaction of somebody else's; its topic is there after this."""
+    def record(self, origin: OriginalRecord, failure: DecodeFailure) -> OutgoingRecord:
+        """The record for a transaction of another producer; creates its topic."""
         topic = quarantine_topic(origin.topic)
-        self._make(topic, origin.topic)
-        self.put_total += 1
-        headers = write_envelope(origin, verdict)
-        return Outgoing(topic, origin.key, origin.value, headers)
+        self._create(topic, origin.topic)
+        self.written_total += 1
+        return OutgoingRecord(topic, origin.key, origin.value, write_envelope(origin, failure))
 
-    def settle(self) -> None:
-        """Wait until all that was put is there; raises QuarantineError if some of it is not.
+    def wait(self) -> None:
+        """Wait until all that was written is there; raises QuarantineError if some of it is not.
 
-        Once that was raised it is raised for ever: offsets past a lost event must not be stored.
+        Every later call raises again: offsets past a lost event must not be committed.
         """
-        if not self.is_waiting:
+        if not self.has_pending:
             return
         try:
-            self._deliveries.wait(SETTLE_S)
+            self._deliveries.wait(WAIT_S)
         except (DeliveryError, TimeoutError) as failure:
-            raise _not_put("quarantine", str(failure)) from failure
+            raise _not_written("quarantine", str(failure)) from failure
         self._deliveries = Deliveries()
 
     def close(self) -> None:
-        """Deliver what is under way, and stop."""
-        if self._outbox is not None:
-            self._outbox.close()
+        """Deliver what is in flight, and stop."""
+        if self._sender is not None:
+            self._sender.close()
 
-    def _make(self, topic: str, origin_topic: str) -> None:
+    def _create(self, topic: str, origin_topic: str) -> None:
         if topic in self._known_topics:
             return
-        admin = connected(AdminClient, self._bootstrap, connection_settings(self._settings))
+        connection = connection_settings(self._settings)
+        admin = connect_client(AdminClient, self._bootstrap, connection)
         try:
-            found = admin.list_topics(origin_topic, timeout=_ADMIN_S).topics[origin_topic]
-            wanted = NewTopic(topic, max(1, len(found.partitions)), config=_TOPIC_SETTINGS)
-            admin.create_topics([wanted])[topic].result(_ADMIN_S)
+            metadata = admin.list_topics(origin_topic, timeout=_ADMIN_S).topics[origin_topic]
+            new_topic = NewTopic(topic, max(1, len(metadata.partitions)), config=_TOPIC_SETTINGS)
+            admin.create_topics([new_topic])[topic].result(_ADMIN_S)
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                # It may be there, or be made by the first record; if not, delivery says so.
-                logger.warning("%s could not be made: %s", topic, error.str())
+                # It may exist, or the first record may create it; if not, its delivery fails.
+                logger.warning("cannot create %s: %s", topic, error.str())
         self._known_topics.add(topic)
 
 
-def _not_put(topic: str, why: str) -> QuarantineError:
+def _not_written(topic: str, reason: str) -> QuarantineError:
     return QuarantineError(
-        f"an unreadable event could not be put into {topic}: {why}. Create the topic and let this "
-        "client write to it, or read with on_undecodable=OnUndecodable.SKIP or RAISE."
+        f"an unreadable event could not be written to {topic}: {reason}. Create the topic and "
+        "allow this client to write to it, or use on_decode_error=OnDecodeError.SKIP or RAISE."
     )

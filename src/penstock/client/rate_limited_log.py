@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 INTERVAL_S: Final = 60.0
-KEYS_MAX: Final = 1000  # remembered; beyond that, all are forgotten and may be logged again
+KEYS_MAX: Final = 1000  # beyond that all keys are dropped, and may be logged again
 
 
 class RateLimitedLog:
-    """Safe for threads. The caller chooses keys that have few values, such as a reason."""
+    """Safe for threads. Use keys with few values, such as a reason."""
 
     def __init__(
         self,

@@ -164,9 +164,9 @@ class ReaderLease:
     def renew(self) -> None:
         """Declare the reader of each topic now, unless it is declared and not due."""
         reader, name = self._reader, self._contract.message_name
-        source = self._contract.source(self._registry.refer)
+        source = self._contract.source(self._registry.register_reference)
         if source is not None:
-            schema = self._registry.understand(source)
+            schema = self._registry.parse(source)
             reader, name = replace(reader, schema=schema), name or schema.name
         elif reader.schema is None:  # it reads with the latest version
             reader = replace(reader, only_fields=bool(reader.fields))

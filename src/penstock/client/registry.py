@@ -31,7 +31,7 @@ from penstock.serde.schema_source import KnownSchema, Registration, UnusableSche
 CHARACTERS_MAX: Final = 64 << 20  # of schema texts in each cache
 IDS_MAX: Final = 10_000
 LATEST_S: Final = 60.0  # how long the latest version is cached
-REFUSAL_S: Final = 10.0  # how long an unknown id is not requested again
+UNKNOWN_S: Final = 10.0  # how long an unknown id is not requested again
 
 
 class _Version(NamedTuple):
@@ -65,7 +65,7 @@ class Registry(Closing):
         characters_max: int = CHARACTERS_MAX,
         ids_max: int = IDS_MAX,
         latest_s: float = LATEST_S,
-        refusal_s: float = REFUSAL_S,
+        unknown_s: float = UNKNOWN_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.api = RegistryApi(
@@ -73,7 +73,7 @@ class Registry(Closing):
         )
         lasting = (UnknownSchemaError, UnusableSchemaError)
         self._schemas: SingleFlight[SchemaKey, KnownSchema] = SingleFlight(
-            characters_max, _characters, clock, lasting=lasting, refusal_s=refusal_s
+            characters_max, _characters, clock, lasting=lasting, failure_s=unknown_s
         )
         self._versions: SingleFlight[tuple[str, int], _Version] = SingleFlight(
             characters_max, lambda version: len(version.source.text) + 1, clock
@@ -85,9 +85,9 @@ class Registry(Closing):
             characters_max,
             _characters,
             clock,
-            answer_s=latest_s,
+            value_s=latest_s,
             passing=(RegistryUnavailableError,),
-            refusal_s=refusal_s,
+            failure_s=unknown_s,
         )
 
     @property
@@ -131,18 +131,18 @@ class Registry(Closing):
         if not fresh:
             return self._latest.find(subject, lambda: self._fetch_latest(subject))
         latest = self._fetch_latest(subject)
-        self._latest.keep(subject, latest)
+        self._latest.put(subject, latest)
         return latest
 
     def version(self, subject: str, version: int) -> KnownSchema:
         """One version of a subject."""
         return self._known(None, self._version(subject, version), subject)
 
-    def understand(self, source: SchemaText) -> ParsedSchema:
+    def parse(self, source: SchemaText) -> ParsedSchema:
         """Parse a schema of the program's own, with its references fetched from the registry."""
         return parse_schema(source, self.imports(source))
 
-    def refer(self, name: str, source: SchemaText) -> Reference:
+    def register_reference(self, name: str, source: SchemaText) -> Reference:
         """Register what another schema imports, under the name it is imported by."""
         self.register(name, source)
         document = self.api.look_up(name, schema_body(source))
@@ -186,7 +186,7 @@ class Registry(Closing):
         document = self.api.version(subject, "latest")
         latest = self._known(None, _read_version(document), subject)
         if latest.id is not None:
-            self._schemas.keep(latest.id, latest)
+            self._schemas.put(latest.id, latest)
         return latest
 
     def _version(self, subject: str, version: int) -> _Version:

@@ -1,10 +1,9 @@
-"""A bounded cache for threads that asks once: who comes while an answer is awaited waits for it.
+"""A bounded cache for threads that loads each key once: concurrent callers wait for one load.
 
-What cannot be answered is remembered for a while too, if it is the kind that will not change soon,
-so that a topic full of rubbish does not become a flood of questions. Other failures are not: the
-next caller asks again.
+Failures that will not change soon are cached for a while too, so that a topic full of unknown ids
+does not become a flood of requests. Other failures are not: the next caller loads again.
 
-One leader per key at a time; the lock is held for bookkeeping only, never while asking.
+One leader per key at a time; the lock is never held while a value is loaded.
 """
 
 import threading
@@ -20,28 +19,29 @@ _Value = TypeVar("_Value")
 
 @dataclass(slots=True)
 class CacheStats:
-    """How often the cache knew, and how often somebody had to ask."""
+    """How often the cache had a value, and how often it was loaded."""
 
     hits: int = 0
-    asked: int = 0
-    waited: int = 0  # came while another thread was asking the same
+    loads: int = 0
+    waits: int = 0  # for a load by another thread
 
     @property
     def hit_ratio(self) -> float:
-        """Of all questions, the share that cost nothing. 1.0 when there were none."""
-        known = self.hits + self.waited
-        return known / (known + self.asked) if known + self.asked else 1.0
+        """The share of look-ups without a load. 1.0 when there were none."""
+        without_load = self.hits + self.waits
+        total = without_load + self.loads
+        return without_load / total if total else 1.0
 
 
 class _Entry(NamedTuple, Generic[_Value]):
-    answer: _Value | None
-    refusal: Exception | None  # there is one or the other
-    end_s: float  # not true any more from here on
+    value: _Value | None
+    failure: Exception | None  # one or the other is set
+    end_s: float  # expires here
     weight: int
 
 
 class SingleFlight(Generic[_Key, _Value]):
-    """Answers by key. Those not used for longest are dropped once all weigh too much."""
+    """Values by key. The least recently used are evicted when all together weigh too much."""
 
     def __init__(
         self,
@@ -49,93 +49,93 @@ class SingleFlight(Generic[_Key, _Value]):
         weigh: Callable[[_Value], int],
         clock: Callable[[], float],
         *,
-        answer_s: float = float("inf"),
+        value_s: float = float("inf"),
         lasting: tuple[type[Exception], ...] = (),
         passing: tuple[type[Exception], ...] = (),
-        refusal_s: float = 0.0,
+        failure_s: float = 0.0,
     ) -> None:
         self.stats = CacheStats()
         self._weight_max = weight_max
         self._weigh = weigh
         self._clock = clock
-        self._answer_s = answer_s
-        self._lasting = lasting  # failures that are remembered, for refusal_s
-        self._passing = passing  # failures through which an old answer serves on, for as long
-        self._refusal_s = refusal_s
+        self._value_s = value_s
+        self._lasting = lasting  # failures that are cached, for failure_s
+        self._passing = passing  # failures during which an expired value is used, for as long
+        self._failure_s = failure_s
         self._lock = threading.Lock()
         self._weight = 0
         self._entries: OrderedDict[_Key, _Entry[_Value]] = OrderedDict()
         self._flights: dict[_Key, Future[_Value]] = {}
 
-    def find(self, key: _Key, ask: Callable[[], _Value]) -> _Value:
-        """The answer; from `ask` if it is not known and nobody is asking already."""
+    def find(self, key: _Key, load: Callable[[], _Value]) -> _Value:
+        """The value; from `load` if it is not cached and no other thread is loading it."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None and self._clock() < entry.end_s:
                 self.stats.hits += 1
                 self._entries.move_to_end(key)
-                return _told(entry)
+                return _value_of(entry)
             flight = self._flights.get(key)
             is_leader = flight is None
             if flight is None:
                 flight = self._flights[key] = Future()
-                self.stats.asked += 1
+                self.stats.loads += 1
             else:
-                self.stats.waited += 1
-        return self._lead(key, ask, flight) if is_leader else flight.result()
+                self.stats.waits += 1
+        return self._lead(key, load, flight) if is_leader else flight.result()
 
-    def _lead(self, key: _Key, ask: Callable[[], _Value], flight: Future[_Value]) -> _Value:
+    def _lead(self, key: _Key, load: Callable[[], _Value], flight: Future[_Value]) -> _Value:
         try:
-            answer = ask()
+            value = load()
         except BaseException as failure:
             with self._lock:
                 del self._flights[key]
-                before = self._survivor(key, failure)
-            if before is not None:
-                flight.set_result(before)
-                return before
+                expired = self._on_failure(key, failure)
+            if expired is not None:
+                flight.set_result(expired)
+                return expired
             flight.set_exception(failure)
             raise
         with self._lock:
             del self._flights[key]
-            self._keep_answer(key, answer)
-        flight.set_result(answer)
-        return answer
+            self._store_value(key, value)
+        flight.set_result(value)
+        return value
 
-    def _survivor(self, key: _Key, failure: BaseException) -> _Value | None:
-        """An answer that was known before and is good enough until the failure has passed."""
-        end_s = self._clock() + self._refusal_s
+    def _on_failure(self, key: _Key, failure: BaseException) -> _Value | None:
+        """An expired value that serves until the failure has passed; None if there is none."""
+        end_s = self._clock() + self._failure_s
         entry = self._entries.get(key)
-        if isinstance(failure, self._passing) and entry is not None and entry.answer is not None:
-            self._keep(key, entry._replace(end_s=end_s))
-            return entry.answer
+        if isinstance(failure, self._passing) and entry is not None and entry.value is not None:
+            self._store(key, entry._replace(end_s=end_s))
+            return entry.value
         if isinstance(failure, self._lasting):
-            self._keep(key, _Entry(None, failure, end_s, 1))
+            self._store(key, _Entry(None, failure, end_s, 1))
         return None
 
-    def keep(self, key: _Key, answer: _Value) -> None:
-        """Remember an answer that came along with another one."""
+    def put(self, key: _Key, value: _Value) -> None:
+        """Cache a value that was loaded in another way."""
         with self._lock:
-            self._keep_answer(key, answer)
+            self._store_value(key, value)
 
-    def _keep_answer(self, key: _Key, answer: _Value) -> None:
-        end_s = self._clock() + self._answer_s
-        self._keep(key, _Entry(answer, None, end_s, self._weigh(answer)))
+    def _store_value(self, key: _Key, value: _Value) -> None:
+        end_s = self._clock() + self._value_s
+        self._store(key, _Entry(value, None, end_s, self._weigh(value)))
 
-    def _keep(self, key: _Key, entry: _Entry[_Value]) -> None:
+    def _store(self, key: _Key, entry: _Entry[_Value]) -> None:
         before = self._entries.pop(key, None)
         self._weight += entry.weight - (before.weight if before is not None else 0)
         self._entries[key] = entry
         while self._weight > self._weight_max:
-            _, dropped = self._entries.popitem(last=False)
-            self._weight -= dropped.weight
+            _, evicted = self._entries.popitem(last=False)
+            self._weight -= evicted.weight
 
     def __len__(self) -> int:
         return len(self._entries)
 
 
-def _told(entry: _Entry[_Value]) -> _Value:
-    if entry.refusal is not None:
-        raise entry.refusal.with_traceback(None)
-    assert entry.answer is not None, "an entry is an answer or a refusal"
-    return entry.answer
+def _value_of(entry: _Entry[_Value]) -> _Value:
+    if entry.failure is not None:
+        raise entry.failure.with_traceback(None)
+    assert entry.value is not None, "an entry has a value or a failure"
+    return entry.value

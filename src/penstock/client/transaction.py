@@ -1,12 +1,8 @@
-"""One transaction after another of one producer, as a `with` block.
+"""The transactions of one producer, one after another, as `with` blocks.
 
 A block ends in one of three ways: committed; aborted, and the error raised inside propagates; or
 aborted by the broker (TransactionAbortedError: run the block again). A fenced producer cannot
-continue.
-
-What a transaction needs of a consumer: where it is, and how to go back there.
-
-What a consumer handed to its program and nobody committed yet, as a transaction needs it.
+continue. With a consumer, the offsets of the events that it delivered are part of the transaction.
 """
 
 import threading
@@ -16,70 +12,83 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.commit_tracker import Progress
-from penstock.client.decode_filter import Sieve
-from penstock.client.delivery import Outbox, Outgoing
+from penstock.client.commit_tracker import CommitTracker
+from penstock.client.decode_filter import DecodeFilter
+from penstock.client.delivery import OutgoingRecord, RecordSender
+from penstock.client.errors import RebalancedError
 from penstock.client.kafka_errors import BrokerError, explained
-from penstock.client.poll_thread import Intake
-from penstock.serde.errors import ClientError, RebalancedError
-
-
-class Offsets(Protocol):
-    """A consumer whose offsets are committed by somebody else's transaction."""
-
-    def positions(self) -> list[Any]:
-        """confluent-kafka's TopicPartitions: what comes after all that was handed over."""
-
-    def group_metadata(self) -> Any:
-        """Who the consumer is in its group: the broker declines if that is over."""
-
-    def set_aside(self) -> Sequence[Outgoing]:
-        """Records for quarantine since the last transaction."""
-
-    def settled(self) -> None:
-        """All that was handed over is committed."""
-
-    def rewind(self) -> None:
-        """None of it is: hand it over again."""
-
-
-class Consuming(Protocol):
-    """A consumer that a transaction can speak for."""
-
-    @property
-    def offsets(self) -> Offsets:
-        """What it handed over and nobody committed yet."""
-
+from penstock.client.poll_thread import PollThread
+from penstock.serde.errors import ClientError
 
 WAIT_S: Final = 60.0
 ATTEMPTS: Final = 5
 
 
 class TransactionAbortedError(ClientError):
-    """The broker wants it undone. Nothing of it is visible; do it again."""
+    """The broker aborted the transaction: nothing of it is visible. Run the block again."""
 
     retriable = True
 
 
-class Transaction:
-    """Begins when the block is entered; what is sent inside is visible together or never."""
+class UncommittedEvents:
+    """What a consumer delivered and has not committed, as a transaction needs it."""
 
-    def __init__(self, outbox: Outbox, transactional_id: str) -> None:
-        self._outbox = outbox
-        self._kafka = outbox.kafka
+    def __init__(self, polling: PollThread, tracker: CommitTracker, decoding: DecodeFilter) -> None:
+        self._polling = polling
+        self._tracker = tracker
+        self._decoding = decoding
+
+    def offsets(self) -> list[Any]:
+        """confluent-kafka's TopicPartitions: the offsets after all that was delivered."""
+        return self._tracker.offsets_to_commit()
+
+    def group_metadata(self) -> Any:
+        """The consumer's group metadata: the broker refuses it when it is outdated."""
+        return self._polling.group_metadata()
+
+    def quarantine_records(self) -> Sequence[OutgoingRecord]:
+        """Records for quarantine since the last transaction."""
+        return self._decoding.take_for_transaction()
+
+    def on_committed(self) -> None:
+        """A transaction committed all that was delivered."""
+        self._tracker.on_committed()
+
+    def roll_back(self) -> None:
+        """A transaction was aborted: deliver its events again."""
+        self._decoding.take_for_transaction()
+        offsets = self._tracker.roll_back()
+        if offsets:
+            self._polling.seek(offsets)
+
+
+class TransactionalConsumer(Protocol):
+    """A consumer whose offsets a transaction can commit."""
+
+    @property
+    def uncommitted(self) -> UncommittedEvents:
+        """What it delivered and has not committed."""
+
+
+class ProducerTransaction:
+    """Begins when the block is entered; what is sent inside becomes visible together, or never."""
+
+    def __init__(self, sender: RecordSender, transactional_id: str) -> None:
+        self._sender = sender
+        self._kafka = sender.kafka
         self._id = transactional_id
         self._lock = threading.Lock()
         self._is_ready = False
-        self._consumer: Offsets | None = None
+        self._events: UncommittedEvents | None = None
 
-    def over(self, consumer: Consuming | None) -> "Transaction":
-        """The same, with a consumer's offsets in it."""
-        self._consumer = None if consumer is None else consumer.offsets
+    def over(self, consumer: TransactionalConsumer | None) -> "ProducerTransaction":
+        """The same transaction with a consumer's offsets in it."""
+        self._events = None if consumer is None else consumer.uncommitted
         return self
 
-    def __enter__(self) -> "Transaction":
+    def __enter__(self) -> "ProducerTransaction":
         if not self._lock.acquire(blocking=False):
-            raise ClientError(f"{self._id} is in a transaction already; end that one first")
+            raise ClientError(f"a transaction of {self._id} is open; end it first")
         try:
             if not self._is_ready:
                 self._kafka.init_transactions(WAIT_S)
@@ -105,50 +114,50 @@ class Transaction:
             self._lock.release()
 
     def _commit(self) -> None:
-        consumer = self._consumer
+        events = self._events
         try:
-            if consumer is not None:
-                self._add(consumer)
-            self._retried(lambda: self._kafka.commit_transaction(WAIT_S))
+            if events is not None:
+                self._add(events)
+            self._with_retries(lambda: self._kafka.commit_transaction(WAIT_S))
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
             if error.fatal():
                 raise BrokerError(error, f"committing a transaction of {self._id}") from None
             self._abort()
-            raise self._undone(explained(error)) from None
+            raise self._aborted(explained(error)) from None
         except RebalancedError as reason:
             self._abort()
-            raise self._undone(str(reason)) from None
-        if consumer is not None:
-            consumer.settled()
+            raise self._aborted(str(reason)) from None
+        if events is not None:
+            events.on_committed()
 
-    def _undone(self, why: str) -> TransactionAbortedError:
+    def _aborted(self, reason: str) -> TransactionAbortedError:
         return TransactionAbortedError(
-            f"the transaction of {self._id} was undone ({why}); do it again"
+            f"the transaction of {self._id} was aborted ({reason}); run it again"
         )
 
-    def _add(self, consumer: Offsets) -> None:
-        """Offsets, and what belongs in quarantine, become part of the transaction."""
-        for record in consumer.set_aside():
-            self._outbox.send(record)
-        # First who we are, then what we have: if the group changes after this, the broker declines.
-        metadata = consumer.group_metadata()
-        positions = consumer.positions()
-        if positions:
-            self._retried(
-                lambda: self._kafka.send_offsets_to_transaction(positions, metadata, WAIT_S)
+    def _add(self, events: UncommittedEvents) -> None:
+        """Add offsets, and records for quarantine, to the transaction."""
+        for record in events.quarantine_records():
+            self._sender.send(record)
+        # First the metadata, then the offsets: if the group changes in between, the broker refuses.
+        metadata = events.group_metadata()
+        offsets = events.offsets()
+        if offsets:
+            self._with_retries(
+                lambda: self._kafka.send_offsets_to_transaction(offsets, metadata, WAIT_S)
             )
 
     def _abort(self) -> None:
         try:
-            self._retried(lambda: self._kafka.abort_transaction(WAIT_S))
+            self._with_retries(lambda: self._kafka.abort_transaction(WAIT_S))
         except KafkaException as failure:
-            raise BrokerError(failure.args[0], f"undoing a transaction of {self._id}") from None
+            raise BrokerError(failure.args[0], f"aborting a transaction of {self._id}") from None
         finally:
-            if self._consumer is not None:
-                self._consumer.rewind()
+            if self._events is not None:
+                self._events.roll_back()
 
-    def _retried(self, step: Callable[[], object]) -> None:
+    def _with_retries(self, step: Callable[[], object]) -> None:
         for attempt in range(ATTEMPTS):
             try:
                 step()
@@ -157,35 +166,3 @@ class Transaction:
                 error: KafkaError = failure.args[0]
                 if not error.retriable() or attempt == ATTEMPTS - 1:
                     raise
-
-
-class HandedOver:
-    """Of one consumer; see `consuming.Offsets`."""
-
-    def __init__(self, intake: Intake, progress: Progress, sieve: Sieve) -> None:
-        self._intake = intake
-        self._progress = progress
-        self._sieve = sieve
-
-    def positions(self) -> list[Any]:
-        """What comes after all that was handed over."""
-        return self._progress.positions()
-
-    def group_metadata(self) -> Any:
-        """Who the consumer is in its group."""
-        return self._intake.group_metadata()
-
-    def set_aside(self) -> Sequence[Outgoing]:
-        """What belongs in quarantine with the transaction."""
-        return self._sieve.take_asides()
-
-    def settled(self) -> None:
-        """A transaction committed all that was handed over."""
-        self._progress.settled()
-
-    def rewind(self) -> None:
-        """A transaction was undone: what was handed over since the last one comes again."""
-        self._sieve.take_asides()
-        places = self._progress.unsettle()
-        if places:
-            self._intake.seek(places)

@@ -7,11 +7,7 @@ ClientError
     DecodeError               these bytes cannot be read, now or later: quarantine them
     UnsupportedRuleError      the schema has a rule that this client cannot run: nothing is written
     EncodeError               this value does not fit the schema: fix the value or the schema
-    DeliveryError             a record was not written
     ArgumentError             an argument or setting is invalid; also a ValueError
-    WaitTimeoutError          the time that the caller allowed is over; also a TimeoutError
-    RebalancedError           partitions moved to another member of the group
-    ClosedError               used after `close()`
 """
 
 from enum import StrEnum
@@ -42,17 +38,17 @@ class ClientError(Exception):
 
 
 class RegistryUnavailableError(ClientError):
-    """The registry could not be asked. What is cached goes on working; ask again later."""
+    """The registry cannot be reached. Cached schemas still work; retry later."""
 
     retriable = True
 
-    def __init__(self, url: str, asked: str, cause: str) -> None:
+    def __init__(self, url: str, request: str, cause: str) -> None:
         super().__init__(
-            f"the schema registry at {url} could not be asked for {asked} ({cause}). Is it "
-            "running and reachable from here? Schemas seen before go on working; try again later."
+            f"cannot reach the schema registry at {url} for {request} ({cause}). Is it running, "
+            "and reachable from here? Cached schemas still work; retry later."
         )
         self.url = url
-        self.asked = asked
+        self.request = request
         self.cause = cause
 
 
@@ -114,34 +110,5 @@ class UnsupportedRuleError(ClientError):
         self.rule = rule.name
 
 
-class DeliveryError(ClientError):
-    """A record that was not written, or not known to be."""
-
-    def __init__(
-        self, topic: str, message: str, *, retriable: bool, row: int | None = None
-    ) -> None:
-        which = "a record" if row is None else f"event {row}"
-        super().__init__(f"{which} for {topic} was not delivered: {message}")
-        self.topic = topic
-        self.retriable = retriable
-        self.row = row  # of those that were sent together; the first is 0
-
-
 class ArgumentError(ClientError, ValueError):
     """An argument or a setting that cannot be used: correct the call."""
-
-
-class WaitTimeoutError(ClientError, TimeoutError):
-    """The time that the caller allowed is over; what was waited for may still happen."""
-
-    retriable = True
-
-
-class RebalancedError(ClientError):
-    """What was read was given to another member of the group before it could be committed."""
-
-    retriable = True
-
-
-class ClosedError(ClientError):
-    """Used after it was closed."""

@@ -57,8 +57,8 @@ class SchemaSource(Protocol):
     def look_up(self, subject: str, source: SchemaText, *, normalize: bool = False) -> Registration:
         """The id of a schema registered under a subject; raises UnknownSchemaError if it is not."""
 
-    def understand(self, source: SchemaText) -> ParsedSchema:
+    def parse(self, source: SchemaText) -> ParsedSchema:
         """Parse a schema of the program's own, with its references from here."""
 
-    def refer(self, name: str, source: SchemaText) -> Reference:
+    def register_reference(self, name: str, source: SchemaText) -> Reference:
         """Register what another schema imports, under the name it is imported by."""

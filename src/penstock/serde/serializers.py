@@ -194,10 +194,10 @@ class Serializer:
 
     def _own_schema(self) -> ParsedSchema:
         if self._schema is None:
-            source = self.contract.source(self.registry.refer)
+            source = self.contract.source(self.registry.register_reference)
             assert source is not None, "only a contract with a schema is asked for it"
             self._source = source
-            self._schema = self.registry.understand(source)
+            self._schema = self.registry.parse(source)
         return self._schema
 
     def _encoder(self, schema: ParsedSchema) -> EventEncoder:
@@ -336,10 +336,10 @@ class Deserializer:
         if self._reader is None or self._wanted.message_type is not None:
             return None
         if self._reader_schema is None:
-            source = self._reader.source(self.registry.refer)
+            source = self._reader.source(self.registry.register_reference)
             assert source is not None, "a reader with a schema has its source"
             try:
-                self._reader_schema = self.registry.understand(source)
+                self._reader_schema = self.registry.parse(source)
             except UnusableSchemaError as wrong:  # the program's fault, not that of each event
                 raise ArgumentError(f"the reader's schema cannot be used: {wrong}") from None
         return self._reader_schema

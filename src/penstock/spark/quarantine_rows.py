@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from penstock.client.quarantine import Origin, Verdict
+from penstock.client.quarantine import DecodeFailure, OriginalRecord
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.link.settings import connection_settings, librdkafka_settings
 from penstock.model import Millis, Offset
@@ -91,17 +91,17 @@ def _put(batches: Iterable[pa.RecordBatch], properties: Mapping[str, str], clien
         count = 0
         for batch in batches:
             for row in batch.to_pylist():
-                writer.put(_origin(row), _verdict(row, client))
+                writer.write(_origin(row), _failure(row, client))
                 count += 1
-        writer.settle()
+        writer.wait()
         return count
     finally:
         writer.close()
 
 
-def _origin(row: Mapping[str, Any]) -> Origin:
+def _origin(row: Mapping[str, Any]) -> OriginalRecord:
     timestamp = row[columns.TIMESTAMP]
-    return Origin(
+    return OriginalRecord(
         row[columns.TOPIC],
         row[columns.PARTITION],
         Offset(row[columns.OFFSET]),
@@ -112,11 +112,11 @@ def _origin(row: Mapping[str, Any]) -> Origin:
     )
 
 
-def _verdict(row: Mapping[str, Any], client: str) -> Verdict:
+def _failure(row: Mapping[str, Any], client: str) -> DecodeFailure:
     error = row[columns.ERROR]
     schema_id = row.get(columns.SCHEMA_ID)
     side = Side(error["side"])
-    return Verdict(
+    return DecodeFailure(
         reason=Reason(error["reason"]),
         detail=error["detail"],
         side=side,

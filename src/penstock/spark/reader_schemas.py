@@ -130,9 +130,9 @@ def _message(
 ) -> str | None:
     from penstock.schemas.protobuf import ProtobufSchema  # its compiler is heavy
 
-    source = contract.source(registry.refer)
+    source = contract.source(registry.register_reference)
     assert source is not None, "a reader has a schema"
-    schema = registry.understand(source)
+    schema = registry.parse(source)
     assert isinstance(schema, ProtobufSchema), "by its type"
     names = list(_message_names(schema.file.messages, schema.file.package))
     if message is not None:

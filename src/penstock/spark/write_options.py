@@ -181,7 +181,7 @@ class WriteRequest:
         if contract.schema is None:
             source: SchemaText | None = client.latest(serializer.subject).source
         else:
-            source = contract.source(client.refer)
+            source = contract.source(client.register_reference)
         assert source is not None, "a contract that was prepared has a schema"
         return replace(
             contract,

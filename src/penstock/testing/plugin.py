@@ -117,7 +117,7 @@ def penstock_schema(penstock: Platform, penstock_topic: str) -> MakeSchema:
 
         text = json.dumps(schema) if isinstance(schema, Mapping) else schema
         contract = Contract(text, type=SchemaType(type) if type else None)
-        source = contract.source(penstock.registry.refer)
+        source = contract.source(penstock.registry.register_reference)
         assert source is not None
         penstock.registry.register(subject or f"{penstock_topic}-value", source)
         return contract

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.client.consumer import Consumer
-from penstock.client.decode_filter import OnUndecodable
+from penstock.client.decode_filter import OnDecodeError
 from penstock.client.producer import Producer
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
@@ -78,19 +78,19 @@ def test_a_consumer_need_not_validate(
     with Producer(bootstrap, topic) as producer:
         for text in (b'{"at": 7, "more": 1}', b'{"more": 1}'):
             producer.send(write_prefix(schema_id) + text).result(30)
-    kept = OnUndecodable.RAISE
+    kept = OnDecodeError.RAISE
     with (
-        Consumer(bootstrap, topic, f"{topic}-a", registry=registry, on_undecodable=kept) as strict,
+        Consumer(bootstrap, topic, f"{topic}-a", registry=registry, on_decode_error=kept) as strict,
         pytest.raises(DecodeError, match="rule_violated"),
     ):
         strict.take(1, wait_s=20)
     with Consumer(
-        bootstrap, topic, f"{topic}-b", registry=registry, validate=False, on_undecodable=kept
+        bootstrap, topic, f"{topic}-b", registry=registry, validate=False, on_decode_error=kept
     ) as consumer:
         assert next(consumer.events(idle_s=20)).value == {"at": 7, "more": 1}
     with Consumer(
         bootstrap, topic, f"{topic}-c", registry=registry, validate=False,
-        on_undecodable=OnUndecodable.SKIP,
+        on_decode_error=OnDecodeError.SKIP,
     ) as consumer:  # fmt: skip
         batch = next(consumer.arrow_batches(idle_s=20))
         assert batch.values.to_pylist() == [{"at": None}], "a number is no text in a column"
