@@ -16,7 +16,7 @@ from penstock.consensus.raft.effects import (
 from penstock.consensus.raft.messages import Reply, Request
 from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState, RaftLog
 from penstock.consensus.raft.roles import (
-    TRANSITIONS,
+    ROLE_MOVES,
     Following,
     Leading,
     RoleState,
@@ -151,7 +151,7 @@ class Replica:
 
     def move(self, role: RoleState) -> None:
         """Take another role, and tell the shell."""
-        assert role.role in TRANSITIONS[self.role.role], f"{self.role.role} to {role.role}"
+        ROLE_MOVES.check(self.role.role, role.role)
         self.role = role
         start_offset = role.start_offset if isinstance(role, Leading) else None
         change = RoleChange(role.role, self.epoch, self.leader_id, start_offset)

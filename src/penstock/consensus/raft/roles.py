@@ -11,6 +11,7 @@ from penstock.consensus.raft.messages import QuorumFetch, Request
 from penstock.consensus.raft.quorum_state import OffsetAndEpoch
 from penstock.consensus.raft.voters import ReplicaKey
 from penstock.machine import CallerId
+from penstock.machine.transitions import Move, Transitions
 from penstock.model import Millis, NodeId, Offset
 
 NEVER: Final = Millis(2**62)
@@ -25,20 +26,32 @@ class Role(Enum):
     RESIGNED = "resigned"  # led this epoch and never will again
 
 
-TRANSITIONS: Final = {
-    Role.UNATTACHED: {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER},
-    Role.PROSPECTIVE: {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER},
-    Role.CANDIDATE: {
-        Role.UNATTACHED,
-        Role.PROSPECTIVE,
-        Role.CANDIDATE,
-        Role.FOLLOWER,
-        Role.LEADER,
-    },
-    Role.LEADER: {Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED},
-    Role.FOLLOWER: {Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER},
-    Role.RESIGNED: {Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER},
-}
+_R = Role
+ROLE_MOVES: Final = Transitions(
+    "replica",
+    Move(_R.UNATTACHED, _R.UNATTACHED, "the epoch is raised, or a vote is given"),
+    Move(_R.UNATTACHED, _R.PROSPECTIVE, "no leader appears in time"),
+    Move(_R.UNATTACHED, _R.CANDIDATE, "a leader resigned and named this replica first"),
+    Move(_R.UNATTACHED, _R.FOLLOWER, "a leader is known"),
+    Move(_R.PROSPECTIVE, _R.UNATTACHED, "the epoch is raised, or a vote is given"),
+    Move(_R.PROSPECTIVE, _R.PROSPECTIVE, "the round is not won in time"),
+    Move(_R.PROSPECTIVE, _R.CANDIDATE, "a majority would vote for this replica"),
+    Move(_R.PROSPECTIVE, _R.FOLLOWER, "a leader is known"),
+    Move(_R.CANDIDATE, _R.UNATTACHED, "the epoch is raised"),
+    Move(_R.CANDIDATE, _R.PROSPECTIVE, "the round is not won in time"),
+    Move(_R.CANDIDATE, _R.LEADER, "a majority votes for this replica"),
+    Move(_R.CANDIDATE, _R.FOLLOWER, "another candidate won"),
+    Move(_R.LEADER, _R.UNATTACHED, "the epoch is raised"),
+    Move(_R.LEADER, _R.FOLLOWER, "a leader of a later epoch is known"),
+    Move(_R.LEADER, _R.RESIGNED, "no majority fetches, it stops, or its removal is committed"),
+    Move(_R.FOLLOWER, _R.UNATTACHED, "the epoch is raised, or the leader resigns or is lost"),
+    Move(_R.FOLLOWER, _R.PROSPECTIVE, "a voter's leader is lost"),
+    Move(_R.FOLLOWER, _R.FOLLOWER, "a leader of a later epoch is known"),
+    Move(_R.RESIGNED, _R.UNATTACHED, "the epoch is raised; an observer looks for the next leader"),
+    Move(_R.RESIGNED, _R.PROSPECTIVE, "no leader appears in time"),
+    Move(_R.RESIGNED, _R.FOLLOWER, "a leader of a later epoch is known"),
+    name=lambda role: role.value,
+)
 
 
 class Unattached:

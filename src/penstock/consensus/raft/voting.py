@@ -87,7 +87,7 @@ def on_end_quorum_epoch(
         become_unattached(replica, epoch, now)
     replica.reply(caller, EpochReply(error, replica.epoch, replica.leader_id))
     is_next = replica.is_voter and request.successors[:1] == (replica.key,)
-    if error is ErrorCode.none and is_next:
+    if is_next and error is ErrorCode.none and not isinstance(replica.role, Candidate):
         become_candidate(replica, now)
 
 
