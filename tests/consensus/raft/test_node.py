@@ -78,13 +78,7 @@ def make_leader(settings: RaftSettings | None = None) -> RaftNode:
     """Node 1 leads epoch 1; its two first records are appended and synced."""
     node = make_node(settings=settings)
     node.on_tick(Millis(NOW + 300))
-    pre_vote = Vote(epoch(0), key(1), key(2), position(0, 0), True)
-    node.on_reply(NodeId(2), pre_vote, VoteReply(ErrorCode.none, epoch(0), None, True), NOW)
-    node.on_state_saved(QuorumState(epoch(1), None, key(1)), NOW)
-    vote = pre_vote._replace(epoch=epoch(1), is_pre_vote=False)
-    granted = VoteReply(ErrorCode.none, epoch(1), None, True)
-    effects = node.on_reply(NodeId(2), vote, granted, NOW)
-    assert node.role is Role.LEADER
+    effects = elect(node)
     disk = log_of(node)
     voter_sets = disk.append(
         [
@@ -96,6 +90,17 @@ def make_leader(settings: RaftSettings | None = None) -> RaftNode:
     node.on_synced(node.sync_point(), NOW)
     node.on_state_saved(QuorumState(epoch(1), NodeId(1), key(1)), NOW)
     return node
+
+
+def elect(node: RaftNode) -> Effects:
+    """Node 2 votes for node 1, which stands in epoch 1."""
+    pre_vote = Vote(epoch(0), key(1), key(2), position(0, 0), True)
+    node.on_reply(NodeId(2), pre_vote, VoteReply(ErrorCode.none, epoch(0), None, True), NOW)
+    node.on_state_saved(QuorumState(epoch(1), None, key(1)), NOW)
+    vote = pre_vote._replace(epoch=epoch(1), is_pre_vote=False)
+    effects = node.on_reply(NodeId(2), vote, VoteReply(ErrorCode.none, epoch(1), None, True), NOW)
+    assert node.role is Role.LEADER
+    return effects
 
 
 def log_of(node: RaftNode) -> Disk:
@@ -257,6 +262,22 @@ def test_a_sync_that_started_before_a_truncation_proves_nothing() -> None:
     node.on_synced(before, NOW)
     assert node.snapshot_limit == 0
     assert node._replica.synced_offset == 1  # noqa: SLF001  # what a fetch would promise
+
+
+def test_a_reply_that_waited_for_the_disk_serves_no_records_of_another_leader() -> None:
+    node = make_node(voters=(1, 2))
+    node.on_tick(Millis(NOW + 300))
+    elect(node)
+    disk = log_of(node)
+    disk.append([(epoch(1), "leader")])
+    node.on_appended(NOW)
+    assert not node.on_request(fetch(2, 0, 0), CALLER, NOW).replies
+    vote = Vote(epoch(2), key(2), key(1), position(0, 0), False)
+    assert not node.on_request(vote, CallerId(2), NOW).replies
+    effects = node.on_state_saved(QuorumState(epoch(2)), NOW)
+    replies = dict(effects.replies)
+    assert replies[CALLER] == QuorumFetchReply(ErrorCode.not_leader_or_follower, epoch(2), None)
+    assert replies[CallerId(2)] == VoteReply(ErrorCode.none, epoch(2), None, False)
 
 
 def test_when_the_disk_stands_still_requests_are_refused_before_memory_fills() -> None:

@@ -58,9 +58,8 @@ def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, now
     timeout_ms = replica.settings.fetch_timeout_ms
     replica.move(Following(leader_id, Millis(now + timeout_ms), Millis(now + timeout_ms)))
     refuse_parked(replica, role)
-    download = replica.download
-    if download is not None and not download.is_complete:
-        replica.download = None
+    if replica.download is not None and not replica.download.is_complete:
+        replica.download = None  # chunks of different leaders do not make one file
     _install_if_stored(replica)
     fetch_next(replica, now)
 
@@ -245,9 +244,8 @@ def refuse_parked(replica: Replica, left: RoleState) -> None:
     """Fetches that wait at a leader learn that it leads no more."""
     if isinstance(left, Leading):
         reply = QuorumFetchReply(ErrorCode.not_leader_or_follower, replica.epoch, replica.leader_id)
-        for progress in left.parked():
-            assert progress.parked is not None, "by definition of `parked`"
-            replica.reply(progress.parked.caller, reply)
+        for _, parked in left.parked():
+            replica.reply(parked.caller, reply)
 
 
 def _cut_back(replica: Replica, role: Following, diverging: OffsetAndEpoch, now: Millis) -> None:
@@ -280,7 +278,7 @@ def _start_download(
             f"{snapshot.offset}, and {replica.high_watermark} is committed"
         )
         return
-    replica.download = SnapshotDownload(snapshot, role.leader_id)
+    replica.download = SnapshotDownload(snapshot)
     fetch_next(replica, now)
 
 

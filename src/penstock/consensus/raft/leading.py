@@ -67,7 +67,7 @@ def on_leader_log_grown(replica: Replica, leading: Leading, now: Millis) -> None
     """Records were appended, perhaps with a new voter set."""
     advance_commit(replica, leading, now)
     if replica.role is leading:
-        _release(replica, leading)
+        _release(replica, leading, now)
 
 
 def advance_commit(replica: Replica, leading: Leading, now: Millis) -> None:
@@ -81,7 +81,7 @@ def advance_commit(replica: Replica, leading: Leading, now: Millis) -> None:
     if not ends_in_own_epoch(leading, offset) or not replica.advance_high_watermark(offset):
         return
     leading.has_committed = True
-    _release(replica, leading)
+    _release(replica, leading, now)
     if replica.voters.latest_offset < offset:
         if replica.is_voter:
             update_own_entry(replica, now)
@@ -114,7 +114,7 @@ def on_fetch(replica: Replica, fetch: QuorumFetch, caller: CallerId, now: Millis
         return
     progress = _progress_for(replica, leading, fetch.replica)
     if progress.parked is not None:
-        _reply_to(replica, progress, progress.parked.caller, progress.parked.fetch)
+        _reply_to(replica, progress, progress.parked)
     mismatch = find_position(replica.log, fetch.position)
     if mismatch is not None:
         progress.fetched_at = now
@@ -128,12 +128,8 @@ def on_fetch(replica: Replica, fetch: QuorumFetch, caller: CallerId, now: Millis
     wait_ms = min(fetch.max_wait_ms, replica.settings.fetch_wait_max_ms)
     progress.parked = ParkedFetch(caller, fetch, Millis(now + wait_ms))
     advance_commit(replica, leading, now)
-    if replica.role is leading and progress.parked is not None:
-        has_more = (
-            fetch.position.offset < replica.log.end_offset or progress.sent < replica.high_watermark
-        )
-        if has_more or wait_ms <= 0:
-            _reply_to(replica, progress, caller, fetch)
+    if replica.role is leading:
+        _release(replica, leading, now)
 
 
 def on_snapshot_fetch(
@@ -171,7 +167,7 @@ def quorum_deadline(replica: Replica, leading: Leading) -> Millis:
 
 
 def leader_wake_at(replica: Replica, leading: Leading) -> Millis:
-    parked = [progress.parked.deadline for progress in leading.parked() if progress.parked]
+    parked = [parked.deadline for _, parked in leading.parked()]
     begin_at = leading.begin_at if leading.voters else NEVER
     return min(quorum_deadline(replica, leading), begin_at, *parked)
 
@@ -181,10 +177,7 @@ def on_leader_tick(replica: Replica, leading: Leading, now: Millis) -> None:
     if quorum_deadline(replica, leading) <= now:
         resign(replica, leading, now)
         return
-    for progress in leading.parked():
-        parked = progress.parked
-        if parked is not None and parked.deadline <= now:
-            _reply_to(replica, progress, parked.caller, parked.fetch)
+    _release(replica, leading, now)
     if leading.begin_at <= now:
         interval_ms = replica.settings.begin_epoch_interval_ms
         leading.begin_at = Millis(now + interval_ms)
@@ -237,7 +230,7 @@ def _progress_for(replica: Replica, leading: Leading, key: ReplicaKey) -> Replic
         if len(leading.observers) >= replica.settings.observers_max:
             idle = min(leading.observers.values(), key=lambda observer: observer.fetched_at)
             if idle.parked is not None:
-                _reply_to(replica, idle, idle.parked.caller, idle.parked.fetch)
+                _reply_to(replica, idle, idle.parked)
             del leading.observers[idle.key]
         progress = leading.observers[key] = ReplicaProgress(key)
     return progress
@@ -254,25 +247,21 @@ def _note_fetch(replica: Replica, progress: ReplicaProgress, offset: Offset, now
     progress.end_at_fetch, progress.fetched_at = end_offset, now
 
 
-def _release(replica: Replica, leading: Leading) -> None:
-    """Reply to every parked fetch that has something to learn."""
-    for progress in leading.parked():
-        parked = progress.parked
-        if parked is not None and (
-            parked.fetch.position.offset < replica.log.end_offset
-            or progress.sent < replica.high_watermark
-        ):
-            _reply_to(replica, progress, parked.caller, parked.fetch)
+def _release(replica: Replica, leading: Leading, now: Millis) -> None:
+    """Reply to every parked fetch that has something to learn, or waited long enough."""
+    end_offset, high_watermark = replica.log.end_offset, replica.high_watermark
+    for progress, parked in leading.parked():
+        has_more = parked.fetch.position.offset < end_offset or progress.sent < high_watermark
+        if has_more or parked.deadline <= now:
+            _reply_to(replica, progress, parked)
 
 
-def _reply_to(
-    replica: Replica, progress: ReplicaProgress, caller: CallerId, fetch: QuorumFetch
-) -> None:
+def _reply_to(replica: Replica, progress: ReplicaProgress, parked: ParkedFetch) -> None:
     progress.parked = None
     progress.sent = replica.high_watermark
-    offset = fetch.position.offset
+    offset = parked.fetch.position.offset
     replica.reply(
-        caller,
+        parked.caller,
         QuorumFetchReply(
             ErrorCode.none,
             replica.epoch,

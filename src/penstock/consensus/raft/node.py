@@ -216,15 +216,13 @@ class RaftNode:
         return replica.take_effects()
 
     def on_peer_lost(self, node_id: NodeId, now: Millis) -> Effects:
-        """The connection to a node ended: what was sent to it may be lost, and it may be dead."""
+        """The connection to a node ended or cannot be opened; if it leads, it may be dead."""
         replica = self._replica
         role = replica.role
         if replica.is_stopped:
             return NOTHING
         if isinstance(role, Following) and role.leader_id == node_id:
             following.on_leader_lost(replica, role, now)
-        elif isinstance(role, Campaign) and node_id in role.resend_at:
-            role.resend_at[node_id] = Millis(now + replica.settings.retry_backoff_ms)
         return replica.take_effects()
 
     def on_appended(
@@ -340,9 +338,8 @@ class RaftNode:
         assert log.last_epoch <= replica.epoch
         if isinstance(replica.role, Leading):
             assert replica.state == QuorumState(replica.epoch, replica.node_id, replica.key)
-            assert set(role_ids := replica.role.voters) == {
-                voter.key.node_id for voter in self.voters.others(replica.node_id)
-            }, role_ids
+            others = [voter.key.node_id for voter in self.voters.others(replica.node_id)]
+            assert list(replica.role.voters) == others
 
 
 def _is_valid(request: Request, node_id: NodeId) -> bool:

@@ -13,7 +13,7 @@ from penstock.consensus.raft.effects import (
     RoleChange,
     SnapshotChunk,
 )
-from penstock.consensus.raft.messages import Reply, Request
+from penstock.consensus.raft.messages import QuorumFetchReply, Reply, Request
 from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState, RaftLog
 from penstock.consensus.raft.roles import (
     ROLE_MOVES,
@@ -25,6 +25,7 @@ from penstock.consensus.raft.roles import (
 )
 from penstock.consensus.raft.settings import RaftSettings
 from penstock.consensus.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterHistory
+from penstock.errors import ErrorCode
 from penstock.machine import CallerId
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset
 
@@ -190,6 +191,15 @@ class Replica:
         self.pending.fault = reason
         self.is_stopped = True
 
+    def _reviewed(self, reply: Reply) -> Reply:
+        """Records are read when a reply leaves: by then they must still be this leader's."""
+        if isinstance(reply, QuorumFetchReply) and reply.read_at is not None:
+            is_leader = isinstance(self.role, Leading) and reply.epoch == self.epoch
+            if not is_leader or reply.read_at < self.log.start_offset:
+                error = ErrorCode.not_leader_or_follower
+                return QuorumFetchReply(error, self.epoch, self.leader_id)
+        return reply
+
     def take_effects(self) -> Effects:
         """The effects of this step; its messages only if the state is on disk."""
         pending, self.pending = self.pending, PendingEffects()
@@ -198,8 +208,8 @@ class Replica:
             self._held_requests += requests
             requests, self._held_requests = self._held_requests, []
         if self._held_replies:
-            self._held_replies += replies
-            replies, self._held_replies = self._held_replies, []
+            replies = [(to, self._reviewed(reply)) for to, reply in self._held_replies] + replies
+            self._held_replies = []
         if not self.is_saved:
             self._held_requests = requests[-HELD_MAX:]  # a request may be lost, a reply may not
             self._held_replies = replies

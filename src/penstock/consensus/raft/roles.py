@@ -129,10 +129,10 @@ class Leading:
         self.voters: dict[NodeId, ReplicaProgress] = {}  # without the leader
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
 
-    def parked(self) -> list[ReplicaProgress]:
-        """The replicas with a parked fetch."""
+    def parked(self) -> list[tuple[ReplicaProgress, ParkedFetch]]:
+        """The replicas with a parked fetch, and that."""
         return [
-            progress
+            (progress, progress.parked)
             for progress in (*self.voters.values(), *self.observers.values())
             if progress.parked is not None
         ]
@@ -182,11 +182,10 @@ RoleState: TypeAlias = Unattached | Prospective | Candidate | Leading | Followin
 class SnapshotDownload:
     """A snapshot on its way here. Until it is installed no records are fetched."""
 
-    __slots__ = ("is_complete", "is_stored", "leader_id", "position", "snapshot")
+    __slots__ = ("is_complete", "is_stored", "position", "snapshot")
 
-    def __init__(self, snapshot: OffsetAndEpoch, leader_id: NodeId) -> None:
+    def __init__(self, snapshot: OffsetAndEpoch) -> None:
         self.snapshot = snapshot
-        self.leader_id = leader_id  # chunks of different leaders do not make one file
         self.position = 0
         self.is_complete = False  # all chunks were given to the shell
         self.is_stored = False  # and are synced
