@@ -21,6 +21,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m deptry .
 	$(BIN)/pytest -q tests/test_tidy.py
 
 format: $(READY)

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.common.schema_registry_client import ConfigCompatibilityLevel
 
 Record = Callable[..., str]
-Call = Callable[..., Awaitable[Any]]
 WITHOUT_REQUESTS = {
     "clear_caches",
     "clear_latest_caches",

@@ -17,7 +17,6 @@ from typer.core import TyperGroup
 from penstock.extras import MissingExtraError
 
 REFUSED: Final = 1
-NOT_UNDERSTOOD: Final = 2
 UNREACHABLE: Final = 3
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 

@@ -305,10 +305,6 @@ class LogFolder:
             os.close(self._lock)
             self._lock = -1
 
-    def unlink_due(self, now: Millis) -> list[str]:
-        """Names of retired segment files whose delay has passed, for a thread to unlink."""
-        return [path for log in self.partitions.values() for path in log.take_due(now)]
-
 
 def _close_log(log: PartitionLog, *, sync: bool) -> bool:
     """Whether a clean start may trust it."""

@@ -35,11 +35,6 @@ def subject_not_found(subject: str) -> Declined:
     return Declined(40401, f"Subject '{subject}' not found.")
 
 
-def context_not_found(context: str) -> Declined:
-    """No such context."""
-    return Declined(40401, f"Context '{context}' not found.")
-
-
 def version_not_found(version: object) -> Declined:
     """The subject is there, the version is not."""
     return Declined(40402, f"Version {version} not found.")

@@ -94,11 +94,6 @@ class Handle:
         self.told = (answer.producer_id, answer.producer_epoch) if version >= 5 else (-1, -1)
         return ErrorCode(answer.error_code)
 
-    def go_on(self) -> None:
-        """Use the identity that the last end told."""
-        self.producer_id, self.producer_epoch = self.told
-        self.sequences = {}
-
     def produce(
         self,
         batch: Callable[..., bytearray],

@@ -1,7 +1,6 @@
 """Which way a group may change its protocol, and what its records look like then."""
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -13,8 +12,6 @@ from penstock.coordination.groups.subscriptions import (
 )
 from penstock.errors import Malformed
 from tests.support.settings import default_settings
-
-T_ID = UUID(int=int.from_bytes(b"t", "big"))
 
 
 def classic_group(desk: Any) -> None:

@@ -207,10 +207,6 @@ def _age(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
     scenario.runner.observe(TransactionSet(aged))
 
 
-def _describe(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
-    scenario.submit(DescribeTransaction(CALLER, words[0]))
-
-
 def _list(scenario: Scenario, words: list[str], flags: dict[str, str]) -> None:
     scenario.submit(ListTransactions(CALLER))
 

@@ -35,7 +35,6 @@ class Coordinator:
         self.random = random
         self.now = Millis(1_000_000)
         self.committed: dict[int, int] = {}  # partition -> the last offset that was accepted
-        self.restarts = 0
         self._journal = MemoryJournal()
         self._machine = GroupMachine(SETTINGS)
         self._runner = self._load()
@@ -69,7 +68,6 @@ class Coordinator:
         """Everything soft is lost; the log may have been compacted."""
         if self.random.random() < 0.5:
             self._journal.compact()
-        self.restarts += 1
         resigned, self._runner = self._runner, self._load()
         resigned.resign(Refused(ErrorCode.not_coordinator, "restarted"))
 

@@ -57,11 +57,6 @@ def arrow_type(node: Node) -> pa.DataType:
     return _Typing().type(node)
 
 
-def arrow_field(name: str, node: Node) -> ArrowField:
-    """A field of a struct or of a batch."""
-    return pa.field(name, arrow_type(node), nullable=is_nullable(node))
-
-
 def is_nullable(node: Node) -> bool:
     """Whether null is among its values."""
     if isinstance(node, Union):
