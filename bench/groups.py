@@ -22,8 +22,8 @@ from bench.figures import Figure, report
 from bench.host import Round, calm, timed
 from bench.peers import Server, both_servers, cost_of, make_topic, penstock
 from penstock.protocol.framing import write_request_header
-from penstock.protocol.kio_codec import encode, fill, request_type
 from tests.support.apache_kafka import VERSION
+from tests.support.kio_messages import encode, fill_request
 
 CONNECTIONS = 8
 COMMITS = 3000  # of each connection, one at a time as a client commits
@@ -92,7 +92,7 @@ class Wire:
 
 def frame(api_key: int, version: int, **fields: Any) -> bytes:
     """A whole request."""
-    body = encode(fill(request_type(api_key, version), **fields))
+    body = encode(fill_request(api_key, version, **fields))
     header = write_request_header(
         api_key=api_key, api_version=version, correlation_id=1, client_id="bench"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker.apis_page import apis_page
 from penstock.broker.handlers import API_TABLE
-from penstock.protocol.kio_codec import known_versions
+from penstock.protocol.api import known_versions
 
 PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
 
@@ -65,11 +65,11 @@ def test_what_clients_send_is_served(api_key: int) -> None:
     assert API_TABLE.find(api_key, most), f"version {most}"
 
 
-@pytest.mark.parametrize("row", API_TABLE.rows, ids=lambda row: str(row.api_key))
+@pytest.mark.parametrize("row", API_TABLE.rows, ids=lambda row: row.api.name.lower())
 def test_every_version_served_has_a_schema(row: object) -> None:
     handler = next(other for other in API_TABLE.rows if other is row)
     least, most = handler.versions
-    known = known_versions(handler.api_key)
+    known = known_versions(handler.api)
     assert least in known
     assert most in known
 

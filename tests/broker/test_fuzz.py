@@ -18,10 +18,11 @@ import confluent_kafka
 import pytest
 
 from penstock.broker.handlers import API_TABLE
+from penstock.protocol.api import request_schema
 from penstock.protocol.batch import iterate_headers
 from penstock.protocol.framing import write_request_header
-from penstock.protocol.kio_codec import encode, fill, request_type
 from penstock.protocol.kio_schema import EntityType, shapes_of
+from tests.support.kio_messages import encode, fill
 
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker
@@ -69,9 +70,9 @@ def made_frames() -> list[bytes]:
     frames = []
     for row in API_TABLE.rows:
         for version in range(row.versions[0], row.versions[1] + 1):
-            kind = request_type(row.api_key, version)
+            kind = request_schema(row.api, version)
             header = write_request_header(
-                api_key=row.api_key, api_version=version, correlation_id=7, client_id="fuzz"
+                api_key=row.api, api_version=version, correlation_id=7, client_id="fuzz"
             )
             frames += [header + encode(fill(kind, **filled(kind, depth))) for depth in (0, 3)]
     return frames

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.broker.quotas import DEFAULT, Kind, QuotaEntity, Quotas, Rates
+from penstock.broker.quotas import DEFAULT, QuotaEntity, QuotaKind, Quotas, Rates
 
 if TYPE_CHECKING:
     from tests.broker.conftest import RunningBroker
     from tests.support.wire import Wire
 
-PRODUCE = Kind.PRODUCE_BYTES
+PRODUCE = QuotaKind.PRODUCE_BYTES
 
 
 class Clock:
@@ -53,7 +53,7 @@ def test_whoever_is_not_named_has_no_quota() -> None:
     quotas.replace({QuotaEntity("u", "c"): rates(1)})
     assert quotas.charge(PRODUCE, "User:u", "other", 1e9) == 0
     assert quotas.charge(PRODUCE, "User:other", "c", 1e9) == 0
-    assert quotas.charge(Kind.FETCH_BYTES, "User:u", "c", 1e9) == 0
+    assert quotas.charge(QuotaKind.FETCH_BYTES, "User:u", "c", 1e9) == 0
 
 
 def test_a_users_quota_is_shared_by_its_clients_and_a_default_is_not_shared() -> None:

@@ -15,13 +15,18 @@ from penstock.link import aio, blocking
 from penstock.link.routing import Operation, Routes, StreamOperation
 from penstock.link.settings import LinkSettings, read_bootstrap
 from penstock.model import Millis, SequenceNumber
+from penstock.protocol.messages.topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreateTopicsRequest,
+    NewTopicConfig,
+)
 from penstock.protocol.records import build_batch
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
 
 T = TypeVar("T")
 SETTINGS = LinkSettings(client_id="test", unknown_retry_ms=1_000, retry_timeout_ms=30_000)
-CREATE_TOPICS = 19
 
 
 class Server(Protocol):
@@ -119,21 +124,9 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) 
     """Configuration keys have underscores for dots."""
     link = blocking.BlockingLink.connect(read_bootstrap(bootstrap)[0], SETTINGS)
     try:
-        response = link.call(
-            CREATE_TOPICS,
-            timeout=10_000,
-            topics=[
-                {
-                    "name": name,
-                    "num_partitions": partitions,
-                    "replication_factor": 1,
-                    "configs": [
-                        {"name": key.replace("_", "."), "value": value}
-                        for key, value in config.items()
-                    ],
-                }
-            ],
-        )
+        configs = [NewTopicConfig(key.replace("_", "."), value) for key, value in config.items()]
+        topic = CreatableTopic(name, partitions, 1, configs=configs)
+        response = link.call(CREATE_TOPICS, CreateTopicsRequest([topic], 10_000))
         assert response.topics[0].error_code == 0, response
     finally:
         link.close()

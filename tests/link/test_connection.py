@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -12,18 +12,46 @@ from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.connection import Connection, Response
 from penstock.link.operation import request_of
 from penstock.link.settings import Address, LinkSettings, read_bootstrap
-from penstock.protocol.framing import read_request_header, response_start, unsupported_api_versions
-from penstock.protocol.kio_codec import encode, fill, request_reader, response_type
+from penstock.protocol.api import Api, is_flexible_version
+from penstock.protocol.fields import NodeEndpoint
+from penstock.protocol.framing import read_request_header, response_start
+from penstock.protocol.message import Message
+from penstock.protocol.messages.api_versions import (
+    API_VERSIONS,
+    ApiVersionRange,
+    ApiVersionsResponse,
+)
+from penstock.protocol.messages.classic_groups import (
+    HEARTBEAT,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from penstock.protocol.messages.list_offsets import LIST_OFFSETS, ListOffsetsRequest
+from penstock.protocol.messages.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
-METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
+ALIVE = HeartbeatRequest("g", 1, "m")
+ALL_TOPICS = MetadataRequest(None)
 ADDRESS = Address("broker.example", 9092)
 SIZE = Struct(">i")
+ResponseT = TypeVar("ResponseT")
 
 
-def response_bytes(api_key: int, version: int, number: int, **fields: Any) -> bytes:
-    body = encode(fill(response_type(api_key, version), **fields))
-    has_tags = api_key != API_VERSIONS and version >= {METADATA: 9, HEARTBEAT: 4}[api_key]
+def response_bytes(
+    message: Message[Any, ResponseT], version: int, number: int, response: ResponseT
+) -> bytes:
+    body = message.write_response(response, version, 0)
+    assert isinstance(body, bytes)
+    has_tags = message.api is not Api.API_VERSIONS and is_flexible_version(message.api, version)
     return response_start(number, len(body), has_tags) + body
+
+
+def heartbeat_bytes(number: int, code: ErrorCode = ErrorCode.none) -> bytes:
+    return response_bytes(HEARTBEAT, 2, number, HeartbeatResponse(code))
 
 
 def deliver(connection: Connection, content: bytes, piece: int = 1 << 30) -> list[Response]:
@@ -39,48 +67,48 @@ def deliver(connection: Connection, content: bytes, piece: int = 1 << 30) -> lis
 
 
 OFFERED = [
-    {"api_key": METADATA, "min_version": 0, "max_version": 12},
-    {"api_key": HEARTBEAT, "min_version": 0, "max_version": 2},
-    {"api_key": API_VERSIONS, "min_version": 0, "max_version": 4},
+    ApiVersionRange(Api.METADATA, 0, 12),
+    ApiVersionRange(Api.HEARTBEAT, 0, 2),
+    ApiVersionRange(Api.API_VERSIONS, 0, 4),
 ]
 
 
-def opened(offered: list[dict[str, int]] | None = None) -> Connection:
+def opened() -> Connection:
     connection = Connection(ADDRESS, LinkSettings(client_id="me", response_bytes_max=1 << 20))
     steps = connection.open()
     connection.write(next(steps))
-    handshake = response_bytes(API_VERSIONS, 4, 0, api_keys=OFFERED if offered is None else offered)
+    handshake = response_bytes(API_VERSIONS, 4, 0, ApiVersionsResponse(api_keys=OFFERED))
     ((_, response),) = deliver(connection, handshake)
     with pytest.raises(StopIteration):
         steps.send(response)
     return connection
 
 
-def sent(connection: Connection, api_key: int, **fields: Any) -> Any:
+def sent(connection: Connection, message: Message[Any, Any] = HEARTBEAT, body: Any = ALIVE) -> Any:
     """The header and the body of a request as a broker reads them."""
-    outgoing = connection.write(request_of(api_key, **fields))
+    outgoing = connection.write(request_of(message, body))
     frame = b"".join(outgoing.parts)
     assert SIZE.unpack_from(frame) == (len(frame) - SIZE.size,)
     header = read_request_header(frame[SIZE.size :])
-    read = request_reader(api_key, header.api_version)
-    return header, read(frame[SIZE.size :], header.body_position)[0]
+    content = memoryview(frame)[SIZE.size :]
+    return header, message.read_request(content, header.body_position, header.api_version)
 
 
 def test_the_newest_common_version_is_used() -> None:
     connection = opened()
-    header, body = sent(connection, METADATA, topics=[{"name": "orders"}])
+    header, body = sent(connection, METADATA, MetadataRequest([MetadataRequestTopic("orders")]))
     assert (header.api_version, header.client_id) == (12, "me")
     assert body.topics[0].name == "orders"
-    header, _ = sent(connection, HEARTBEAT, group_id="g", member_id="m", generation_id=1)
+    header, _ = sent(connection)
     assert header.api_version == 2
 
 
 def test_a_request_without_a_common_version_is_refused_with_both_ranges() -> None:
     connection = opened()
     with pytest.raises(Refused, match=r"serves heartbeat in versions 0 to 2, 3 to 4 is needed"):
-        connection.write(request_of(HEARTBEAT, version_min=3))
+        connection.write(request_of(HEARTBEAT, ALIVE, version_min=3))
     with pytest.raises(Refused, match="does not serve list_offsets") as refused:
-        connection.write(request_of(2))
+        connection.write(request_of(LIST_OFFSETS, ListOffsetsRequest([])))
     assert refused.value.code is ErrorCode.unsupported_version
 
 
@@ -88,31 +116,34 @@ def test_a_broker_that_knows_only_older_api_versions_gets_its_newest() -> None:
     connection = Connection(ADDRESS, LinkSettings())
     steps = connection.open()
     connection.write(next(steps))
-    body = unsupported_api_versions(0, 2)
-    start = response_start(0, len(body), False)
-    ((_, response),) = deliver(connection, start + body)
+    too_new = ApiVersionsResponse(
+        ErrorCode.unsupported_version, [ApiVersionRange(Api.API_VERSIONS, 0, 2)]
+    )
+    ((_, response),) = deliver(connection, response_bytes(API_VERSIONS, 0, 0, too_new))
     again = connection.write(steps.send(response))
     assert read_request_header(b"".join(again.parts)[SIZE.size :]).api_version == 2
-    ((_, response),) = deliver(connection, response_bytes(API_VERSIONS, 2, 1, api_keys=OFFERED))
+    offered = ApiVersionsResponse(api_keys=OFFERED)
+    ((_, response),) = deliver(connection, response_bytes(API_VERSIONS, 2, 1, offered))
     with pytest.raises(StopIteration):
         steps.send(response)
-    assert connection.version_of(request_of(METADATA)) == 12
+    assert connection.version_of(request_of(METADATA, ALL_TOPICS)) == 12
 
 
 def test_responses_do_not_depend_on_how_the_bytes_are_split() -> None:
-    brokers = [{"node_id": n, "host": "h" * 50, "port": 9092} for n in range(20)]
+    brokers = [NodeEndpoint(n, "h" * 50, 9092) for n in range(20)]
     content = b"".join(
         [
-            response_bytes(HEARTBEAT, 2, 1, error_code=ErrorCode.rebalance_in_progress),
-            response_bytes(METADATA, 12, 2, brokers=brokers, cluster_id="c"),
-            response_bytes(HEARTBEAT, 2, 3),
+            heartbeat_bytes(1, ErrorCode.rebalance_in_progress),
+            response_bytes(METADATA, 12, 2, MetadataResponse(brokers, cluster_id="c")),
+            heartbeat_bytes(3),
         ]
     )
 
     def received(piece: int) -> list[Response]:
         connection = opened()
-        for api_key in (HEARTBEAT, METADATA, HEARTBEAT):
-            sent(connection, api_key)
+        sent(connection)
+        sent(connection, METADATA, ALL_TOPICS)
+        sent(connection)
         return deliver(connection, content, piece)
 
     whole = received(len(content))
@@ -123,38 +154,38 @@ def test_responses_do_not_depend_on_how_the_bytes_are_split() -> None:
 
 
 def test_a_split_at_any_byte_changes_nothing() -> None:
-    content = response_bytes(HEARTBEAT, 2, 1) + response_bytes(HEARTBEAT, 2, 2)
+    content = heartbeat_bytes(1) + heartbeat_bytes(2)
     for cut in range(len(content)):
         connection = opened()
-        sent(connection, HEARTBEAT)
-        sent(connection, HEARTBEAT)
+        sent(connection)
+        sent(connection)
         responses = deliver(connection, content[:cut]) + deliver(connection, content[cut:])
         assert [number for number, _ in responses] == [1, 2]
         assert connection.in_flight == 0
 
 
 def test_a_frame_larger_than_the_shared_buffer_arrives_whole() -> None:
-    brokers = [{"node_id": n, "host": f"host-{n}" * 20, "port": 9092} for n in range(2000)]
-    content = response_bytes(METADATA, 12, 1, brokers=brokers) + response_bytes(HEARTBEAT, 2, 2)
+    brokers = [NodeEndpoint(n, f"host-{n}" * 20, 9092) for n in range(2000)]
+    content = response_bytes(METADATA, 12, 1, MetadataResponse(brokers)) + heartbeat_bytes(2)
     connection = opened()
-    sent(connection, METADATA)
-    sent(connection, HEARTBEAT)
+    sent(connection, METADATA, ALL_TOPICS)
+    sent(connection)
     responses = deliver(connection, content, 10_007)
-    assert [row.host for row in responses[0].body.brokers] == [row["host"] for row in brokers]
+    assert list(responses[0].body.brokers) == brokers
     assert responses[1].number == 2
 
 
 def test_a_response_out_of_order_is_malformed() -> None:
     connection = opened()
-    sent(connection, HEARTBEAT)
-    sent(connection, HEARTBEAT)
+    sent(connection)
+    sent(connection)
     with pytest.raises(Malformed, match=r"broker\.example.*response 2 where 1 was due"):
-        deliver(connection, response_bytes(HEARTBEAT, 2, 2))
+        deliver(connection, heartbeat_bytes(2))
 
 
 def test_a_response_without_a_request_is_malformed() -> None:
     with pytest.raises(Malformed, match="response 1 to no request"):
-        deliver(opened(), response_bytes(HEARTBEAT, 2, 1))
+        deliver(opened(), heartbeat_bytes(1))
 
 
 @pytest.mark.parametrize(
@@ -175,18 +206,18 @@ def test_a_server_that_is_not_a_broker_is_reported(content: bytes) -> None:
 
 def test_a_frame_beyond_the_limit_is_malformed_before_memory_is_allocated() -> None:
     connection = opened()
-    sent(connection, HEARTBEAT)
-    with pytest.raises(Malformed, match="a frame of 1048577 bytes"):
+    sent(connection)
+    with pytest.raises(Malformed, match="frame of 1048577 bytes"):
         deliver(connection, SIZE.pack((1 << 20) + 1))
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_in_a_frame_are_malformed_or_a_response(body: bytes) -> None:
     connection = opened()
-    sent(connection, METADATA)
+    sent(connection, METADATA, ALL_TOPICS)
     with suppress(Malformed):
         ((number, response),) = deliver(connection, SIZE.pack(len(body) + 4) + SIZE.pack(1) + body)
-        assert (number, type(response)) == (1, response_type(METADATA, 12))
+        assert (number, type(response)) == (1, MetadataResponse)
 
 
 def test_bootstrap_lists_are_read_as_kafka_clients_write_them() -> None:

@@ -28,6 +28,19 @@ from penstock.link.settings import read_bootstrap
 from penstock.link.transactions import end_transaction, init_producer_id
 from penstock.model import Offset, TopicPartition
 from penstock.protocol.batch import iterate_headers
+from penstock.protocol.messages.topics import (
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    RecordsToDelete,
+    TopicToDelete,
+)
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 COMMITTED = Isolation.READ_COMMITTED
@@ -157,8 +170,7 @@ def test_offsets_outside_the_log_are_refused_with_the_range_of_the_log(
     topic = make_topic()
     place = TopicPartition(topic, 0)
     written(server.bootstrap, topic, 100)
-    request = {"name": topic, "partitions": [{"partition_index": 0, "offset": 60}]}
-    shell.run(lambda routes: routes.send_to_any(delete_records(request)))
+    shell.run(lambda routes: routes.send_to_any(delete_records(topic, 60)))
     with pytest.raises(OffsetOutOfRange, match="it starts at 60: retention") as refused:
         list(shell.stream(fetch_range(place, Offset(10), Offset(100))))
     assert (refused.value.start_offset, refused.value.end_offset) == (60, 100)
@@ -166,8 +178,9 @@ def test_offsets_outside_the_log_are_refused_with_the_range_of_the_log(
         list(shell.stream(fetch_range(place, Offset(150), Offset(200))))
 
 
-def delete_records(topic: dict[str, Any]) -> Request:
-    return request_of(21, topics=[topic], timeout=10_000)
+def delete_records(topic: str, offset: int) -> Request[DeleteRecordsResponse]:
+    rows = DeleteRecordsTopic(topic, [RecordsToDelete(0, offset)])
+    return request_of(DELETE_RECORDS, DeleteRecordsRequest([rows], 10_000))
 
 
 def test_a_topic_created_again_under_its_name_is_refused(
@@ -203,14 +216,11 @@ def test_cached_metadata_of_a_deleted_topic_does_not_prevent_reading_its_success
 
 def recreate_topic(bootstrap: str, topic: str) -> None:
     link = blocking.BlockingLink.connect(read_bootstrap(bootstrap)[0])
-    deleted = link.call(20, topics=[{"name": topic}], topic_names=[topic], timeout=10_000)
+    deleted = link.call(DELETE_TOPICS, DeleteTopicsRequest([TopicToDelete(topic)], 10_000))
     assert deleted.responses[0].error_code == 0
     for _ in range(100):
-        made = link.call(
-            19,
-            topics=[{"name": topic, "num_partitions": 1, "replication_factor": 1}],
-            timeout=9_000,
-        )
+        body = CreateTopicsRequest([CreatableTopic(topic, 1, 1)], 9_000)
+        made = link.call(CREATE_TOPICS, body)
         if made.topics[0].error_code == 0:
             break
         time.sleep(0.05)

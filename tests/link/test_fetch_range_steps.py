@@ -16,11 +16,18 @@ from penstock.link.operation import Drive, Emit, Pause, Receive, Send
 from penstock.link.routing import Routes
 from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.model import Millis, Offset, TopicId, TopicPartition
+from penstock.protocol.api import Api
 from penstock.protocol.batch import iterate_headers
-from penstock.protocol.kio_codec import encode, fill, request_reader, response_type
+from penstock.protocol.fields import NodeEndpoint
+from penstock.protocol.messages.fetch import FetchedPartition, FetchedTopic, FetchResponse
+from penstock.protocol.messages.metadata import (
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
 from penstock.protocol.records import Record, build_batch
 
-FETCH, METADATA, VERSION = 1, 3, 13
+VERSION = 13
 PLACE = TopicPartition("orders", 0)
 FIRST_ID, SECOND_ID = (TopicId(uuid.UUID(int=n)) for n in (1, 2))
 FATES = ["well", "well", "well", "lost", "not leader", "throttled", "nothing", "cut"]
@@ -70,10 +77,9 @@ class World:
         return chunks
 
     def _respond(self, request: Any) -> Any:
-        if request.api_key == METADATA:
+        if request.api is Api.METADATA:
             return self._metadata()
-        body = b"".join(request.write(VERSION))
-        fetch = request_reader(FETCH, VERSION)(body, 0)[0]
+        fetch = request.body(VERSION)
         row = fetch.topics[0].partitions[0]
         self.requested.append(row.fetch_offset)
         self.now += 1
@@ -81,27 +87,18 @@ class World:
         if fate == "lost":
             return UnreachableError("lost")
         code = ErrorCode.none
-        if fetch.topics[0].topic_id != self.topic_id:
+        if fetch.topics[0].topic != self.topic_id.bytes:
             code = ErrorCode.unknown_topic_id
         elif fate == "not leader":
             code = ErrorCode.not_leader_or_follower
         records = b""
         if fate not in ("nothing", "not leader"):
             records = self._records(row.fetch_offset, row.partition_max_bytes, cut=fate == "cut")
-        partition = {
-            "partition_index": 0,
-            "error_code": code,
-            "high_watermark": self.end,
-            "last_stable_offset": self.end,
-            "records": records,
-        }
+        partition = FetchedPartition(0, code, self.end, self.end, records=records)
         rows = [] if fate == "throttled" else [partition]
-        response = fill(
-            response_type(FETCH, VERSION),
-            throttle_time=5 if fate == "throttled" else 0,
-            responses=[{"topic_id": self.topic_id, "partitions": rows}],
-        )
-        return request.reader(VERSION)(encode(response), 0)[0]
+        throttle_ms = 5 if fate == "throttled" else 0
+        topics = [FetchedTopic(self.topic_id.bytes, rows)]
+        return FetchResponse(topics=topics, throttle_time_ms=throttle_ms)
 
     def _records(self, offset: int, max_bytes: int, *, cut: bool) -> bytes:
         records = b"".join(content for _, end, content in self.batches if end > offset)
@@ -111,12 +108,9 @@ class World:
         return records[: max(first, max_bytes)]
 
     def _metadata(self) -> Any:
-        partition = {"partition_index": 0, "leader_id": 1, "leader_epoch": 0}
-        return fill(
-            response_type(METADATA, 12),
-            brokers=[{"node_id": 1, "host": "b", "port": 1}],
-            topics=[{"name": "orders", "topic_id": self.topic_id, "partitions": [partition]}],
-        )
+        partition = MetadataPartition(ErrorCode.none, 0, leader_id=1, leader_epoch=0)
+        topic = MetadataTopic("orders", [partition], topic_id=self.topic_id)
+        return MetadataResponse([NodeEndpoint(1, "b", 1)], [topic])
 
 
 def bases(chunks: list[Chunk]) -> list[int]:

@@ -21,6 +21,9 @@ from penstock.link.sasl import Login, converse
 from penstock.link.send_batches import send_batches
 from penstock.link.settings import Address, LinkSettings, Tls, UnreachableError, read_bootstrap
 from penstock.model import TopicPartition
+from penstock.protocol.api import Api
+from penstock.protocol.messages.metadata import METADATA, MetadataRequest
+from penstock.protocol.messages.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.protocol.records import build_batch
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import PeerUnavailable
@@ -131,14 +134,14 @@ def call_either(kind: str, address: Address, settings: LinkSettings) -> Any:
         link = blocking.BlockingLink.connect(address, settings)
         try:
             assert not link.is_stale()
-            return link.call(3, topics=[])
+            return link.call(METADATA, MetadataRequest([]))
         finally:
             link.close()
 
     async def call() -> Any:
         async_link = await aio.AsyncLink.connect(address, settings)
         try:
-            return await async_link.call(3, topics=[])
+            return await async_link.call(METADATA, MetadataRequest([]))
         finally:
             await async_link.close()
 
@@ -163,7 +166,7 @@ def test_an_unsupported_mechanism_is_refused_with_those_the_broker_supports() ->
     steps = connection.open("nonce")
     next(steps)
     handshake = steps.send(_Response(api_keys=[], finalized_features=[]))
-    assert handshake.api_key == 17
+    assert handshake.api is Api.SASL_HANDSHAKE
     refusal = _Response(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=["PLAIN"])
     with pytest.raises(Refused, match="does not support SCRAM-SHA-256; it supports PLAIN"):
         steps.send(refusal)
@@ -186,11 +189,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 def create_topic(bootstrap: str, name: str) -> None:
-    topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
+    request = request_of(CREATE_TOPICS, CreateTopicsRequest([CreatableTopic(name, 1, 1)]))
     with blocking.BlockingCluster(bootstrap) as cluster:
-        cluster.run(
-            lambda routes: routes.send_to_any(request_of(19, topics=[topic], timeout=9_000))
-        )
+        cluster.run(lambda routes: routes.send_to_any(request))
 
 
 @pytest.mark.slow

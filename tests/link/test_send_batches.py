@@ -18,6 +18,7 @@ from penstock.link.settings import LinkSettings
 from penstock.link.transactions import init_producer_id
 from penstock.model import Offset, TopicPartition
 from penstock.protocol.batch import iterate_headers
+from penstock.protocol.messages.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.protocol.records import build_batch, read_records
 from penstock.testing.embedded import EmbeddedBroker
 
@@ -116,7 +117,7 @@ def test_nothing_is_lost_or_duplicated_when_the_broker_is_killed(
 
 def create_topic(bootstrap: str, name: str, partitions: int) -> None:
     with blocking.BlockingCluster(bootstrap) as cluster:
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-        cluster.run(
-            lambda routes: routes.send_to_any(request_of(19, topics=[topic], timeout=9_000))
+        request = request_of(
+            CREATE_TOPICS, CreateTopicsRequest([CreatableTopic(name, partitions, 1)])
         )
+        cluster.run(lambda routes: routes.send_to_any(request))

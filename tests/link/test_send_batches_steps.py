@@ -19,17 +19,18 @@ from penstock.link.routing import Routes
 from penstock.link.send_batches import send_batches
 from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.model import Millis, ProducerEpoch, ProducerId, SequenceNumber, TopicPartition
+from penstock.protocol.api import Api
 from penstock.protocol.batch import read_header
-from penstock.protocol.kio_codec import fill, response_type
-from penstock.protocol.messages.produce import (
-    PartitionResult,
-    ProduceResponse,
-    TopicResult,
-    read_request,
+from penstock.protocol.fields import NodeEndpoint
+from penstock.protocol.messages.metadata import (
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
 )
+from penstock.protocol.messages.produce import ProducedPartition, ProducedTopic, ProduceResponse
 from penstock.protocol.records import build_batch
 
-PRODUCE, METADATA, VERSION = 0, 3, 12
+VERSION = 12
 PLACE = TopicPartition("orders", 0)
 FATES = [
     "well",
@@ -99,13 +100,11 @@ class World:
         return drive.result
 
     def _begin(self, request: Any) -> Any:
-        if request.api_key == METADATA:
+        if request.api is Api.METADATA:
             return metadata()
         self._under_way += 1
         self.under_way_most = max(self.under_way_most, self._under_way)
-        body = memoryview(b"".join(request.write(VERSION)))
-        sent = read_request(body, 0, VERSION)
-        batch = sent.topics[0].partitions[0].records
+        batch = request.body(VERSION).topics[0].partitions[0].records
         assert batch is not None
         fate = next(self._fates, "well")
         if self._connection_lost or fate == "lost before":
@@ -123,20 +122,12 @@ class World:
 
 
 def response(code: ErrorCode, offset: int) -> Any:
-    return ProduceResponse([TopicResult("orders", [PartitionResult(0, code, offset)])])
+    return ProduceResponse([ProducedTopic("orders", [ProducedPartition(0, code, offset)])])
 
 
 def metadata() -> Any:
-    return fill(
-        response_type(METADATA, 12),
-        brokers=[{"node_id": 1, "host": "b", "port": 1}],
-        topics=[
-            {
-                "name": "orders",
-                "partitions": [{"partition_index": 0, "leader_id": 1, "leader_epoch": 0}],
-            }
-        ],
-    )
+    partition = MetadataPartition(ErrorCode.none, 0, leader_id=1, leader_epoch=0)
+    return MetadataResponse([NodeEndpoint(1, "b", 1)], [MetadataTopic("orders", [partition])])
 
 
 def batch(sequence: int) -> bytes:

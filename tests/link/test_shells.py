@@ -20,10 +20,12 @@ from penstock.link import aio, blocking
 from penstock.link.operation import Steps
 from penstock.link.routing import Routes
 from penstock.link.settings import Address, LinkSettings, UnreachableError, read_bootstrap
+from penstock.protocol.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.protocol.messages.metadata import METADATA, MetadataRequest
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import free_port
 
-METADATA, FIND_COORDINATOR = 3, 10
+NO_TOPICS = MetadataRequest([])
 QUICK = LinkSettings(connect_timeout_ms=2_000, request_timeout_ms=300)
 Behave = Callable[[socket.socket], None]
 
@@ -64,13 +66,13 @@ def test_requests_are_pipelined_and_responses_come_in_order(server_address: Addr
         link = await aio.AsyncLink.connect(server_address)
         names = [f"group-{number}" for number in range(200)]  # more than may be in flight
         responses = await asyncio.gather(
-            *(link.call(FIND_COORDINATOR, coordinator_keys=[name], key=name) for name in names)
+            *(link.call(FIND_COORDINATOR, FindCoordinatorRequest([name])) for name in names)
         )
         assert [response.coordinators[0].key for response in responses] == names
         assert link.features["transaction.version"] == 2
         await link.close()
         with pytest.raises(UnreachableError, match="closed here"):
-            await link.call(METADATA)
+            await link.call(METADATA, NO_TOPICS)
 
     for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -79,22 +81,22 @@ def test_requests_are_pipelined_and_responses_come_in_order(server_address: Addr
 
 def test_the_blocking_link_behaves_the_same(server_address: Address) -> None:
     link = blocking.BlockingLink.connect(server_address)
-    response = link.call(METADATA, topics=[])
+    response = link.call(METADATA, NO_TOPICS)
     assert response.brokers[0].port == server_address.port
     assert link.features["transaction.version"] == 2
     assert not link.is_stale()
     link.close()
     with pytest.raises(UnreachableError, match="closed here"):
-        link.call(METADATA, topics=[])
+        link.call(METADATA, NO_TOPICS)
 
 
 def test_an_abandoned_response_is_dropped_when_it_comes(server_address: Address) -> None:
     async def scenario() -> None:
         link = await aio.AsyncLink.connect(server_address)
-        task = asyncio.create_task(link.call(METADATA, topics=[]))
+        task = asyncio.create_task(link.call(METADATA, NO_TOPICS))
         await asyncio.sleep(0)
         task.cancel()
-        assert (await link.call(FIND_COORDINATOR, coordinator_keys=["g"])).coordinators
+        assert (await link.call(FIND_COORDINATOR, FindCoordinatorRequest(["g"]))).coordinators
         await link.close()
 
     asyncio.run(scenario())

@@ -32,6 +32,7 @@ from penstock.link.transactions import (
     write_markers,
 )
 from penstock.model import Offset, ProducerEpoch, TopicPartition
+from penstock.protocol.messages.metadata import METADATA, MetadataRequest
 from tests.support.apache_kafka import free_port
 
 COMMITTED = Isolation.READ_COMMITTED
@@ -210,7 +211,7 @@ def test_a_lost_coordinator_is_looked_up_again(shell: Any, make_topic: Callable[
     handle = shell.run(init_producer_id(name))
     assert handle.producer_epoch == 1
     assert shell.routes.coordinators[key] == known
-    answer = shell.run(lambda routes: routes.send_to_any(request_of(3, topics=[])))
+    answer = shell.run(lambda routes: routes.send_to_any(request_of(METADATA, MetadataRequest([]))))
     assert answer.brokers
 
 
@@ -221,5 +222,9 @@ def test_an_unreachable_address_named_by_the_cluster_points_to_advertised_listen
     unreachable = Address("127.0.0.1", free_port())
     shell.routes.coordinators[key] = unreachable
     with pytest.raises(UnreachableError, match=r"check its advertised\.listeners"):
-        shell.run(lambda routes: routes.send_to_coordinator(*key, request_of(3, topics=[])))
+        shell.run(
+            lambda routes: routes.send_to_coordinator(
+                *key, request_of(METADATA, MetadataRequest([]))
+            )
+        )
     assert key not in shell.routes.coordinators

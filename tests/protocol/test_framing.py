@@ -9,36 +9,42 @@ from kio.index import load_response_schema
 from kio.schema.response_header.v1.header import ResponseHeader as FlexibleResponseHeader
 
 from penstock.errors import Malformed
+from penstock.protocol.api import (
+    Api,
+    api_name,
+    is_flexible_version,
+    known_versions,
+    request_schema,
+)
 from penstock.protocol.framing import (
     Frame,
     frame_end,
-    is_flexible_version,
     next_frame,
     read_request_header,
     response_has_tags,
     response_start,
-    unsupported_api_versions,
     write_request_header,
 )
-from penstock.protocol.kio_codec import (
-    api_name,
-    encode,
-    known_versions,
-    request_type,
-    response_reader,
-)
+from tests.support.kio_messages import encode
 
 VERSIONS = [(key, version) for key in range(100) for version in known_versions(key)]
 
 
-def test_the_table_of_flexible_versions_is_kios() -> None:
-    for api_key, version in VERSIONS:
-        flexible = request_type(api_key, version).__flexible__
-        assert is_flexible_version(api_key, version) == flexible, api_name(api_key)
+def test_versions_are_flexible_from_one_on() -> None:
+    for api in Api:
+        flexible = [is_flexible_version(api, version) for version in known_versions(api)]
+        assert flexible == sorted(flexible), api_name(api)
 
 
-def test_an_unknown_key_is_not_flexible() -> None:
+def test_an_unknown_key_has_no_flexible_version() -> None:
     assert not is_flexible_version(99, 0)
+    assert not known_versions(99)
+    assert api_name(99) is None
+
+
+def test_versions_without_a_schema_are_not_flexible() -> None:
+    assert list(known_versions(Api.FETCH)) == list(range(4, 19))
+    assert not is_flexible_version(Api.FETCH, 19)
 
 
 def test_response_headers_have_tags_where_kio_says_so() -> None:
@@ -60,7 +66,7 @@ def test_request_headers_read_back_and_are_kios(
     written = write_request_header(
         api_key=api_key, api_version=version, correlation_id=correlation_id, client_id=client_id
     )
-    kio_header = request_type(api_key, version).__header_schema__(  # type: ignore[attr-defined]  # payloads have one
+    kio_header = request_schema(api_key, version).__header_schema__(  # type: ignore[attr-defined]  # messages have one
         request_api_key=api_key,
         request_api_version=version,
         correlation_id=correlation_id,
@@ -95,7 +101,7 @@ def test_tagged_fields_that_run_past_the_frame_are_malformed(tags: bytes) -> Non
 
 
 @pytest.mark.parametrize("client_id", [b"\xff\xfe", b"\x7f\xff" + b"c", b"\x00\x01\xff"])
-def test_a_client_id_that_lies_is_malformed(client_id: bytes) -> None:
+def test_an_invalid_client_id_is_malformed(client_id: bytes) -> None:
     written = write_request_header(api_key=3, api_version=1, correlation_id=1, client_id=None)
     with pytest.raises(Malformed):
         read_request_header(written[:-2] + client_id)
@@ -106,16 +112,6 @@ def test_a_client_id_that_lies_is_malformed(client_id: bytes) -> None:
 def test_any_bytes_are_a_header_or_malformed(frame: bytes) -> None:
     with suppress(Malformed):
         assert read_request_header(frame).body_position <= len(frame)
-
-
-def test_a_too_new_api_versions_is_answered_in_version_0() -> None:
-    body = unsupported_api_versions(0, 4)
-    start = response_start(9, len(body), False)
-    assert len(start[4:] + body) == 16
-    response, _ = response_reader(18, 0)(body, 0)
-    assert response.error_code == 35
-    (entry,) = response.api_keys
-    assert (entry.api_key, entry.min_version, entry.max_version) == (18, 0, 4)
 
 
 @pytest.mark.parametrize(("has_tags", "end"), [(True, b"\0"), (False, b"")])
@@ -132,20 +128,20 @@ def sized(content: bytes) -> bytes:
 
 @settings(deadline=None, max_examples=60)
 @given(contents=st.lists(st.binary(min_size=8, max_size=30), max_size=5), cut=st.integers(0, 33))
-def test_frames_come_out_whole_and_in_order(contents: list[bytes], cut: int) -> None:
+def test_frames_are_whole_and_in_order(contents: list[bytes], cut: int) -> None:
     stream = b"".join(map(sized, contents))
     end = max(len(stream) - cut, 0)
-    start, found = 0, []
+    start, frames = 0, []
     while (frame := next_frame(stream, start, end, bytes_max=30)) is not None:
-        found.append(stream[frame.start : frame.end])
+        frames.append(stream[frame.start : frame.end])
         start = frame.end
-    assert found == contents[: len(found)]
+    assert frames == contents[: len(frames)]
     if cut == 0:
-        assert found == contents
+        assert frames == contents
     assert end - start < 4 + 30
 
 
-def test_the_end_of_a_frame_is_known_before_it_has_come() -> None:
+def test_the_end_of_a_frame_is_known_before_it_has_arrived() -> None:
     assert frame_end(b"..." + sized(bytes(100)), 3, 7, bytes_max=100) == 107
     assert frame_end(b"\0\0\0", 0, 3, bytes_max=100) is None
     assert next_frame(sized(bytes(100)), 0, 104, bytes_max=100) == Frame(4, 104)
@@ -153,6 +149,6 @@ def test_the_end_of_a_frame_is_known_before_it_has_come() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 101, 2**31 - 1])
-def test_a_size_that_no_peer_sends_is_malformed_at_once(size: int) -> None:
-    with pytest.raises(Malformed, match=f"a frame of {size} bytes"):
+def test_a_size_that_no_peer_sends_is_malformed(size: int) -> None:
+    with pytest.raises(Malformed, match=f"frame of {size} bytes"):
         next_frame(size.to_bytes(4, "big", signed=True), 0, 4, bytes_max=100)

@@ -19,12 +19,16 @@ from cryptography.x509.oid import NameOID
 
 from penstock.link import blocking
 from penstock.link.operation import request_of
+from penstock.protocol.messages.security import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsRequest,
+    ScramUpsertion,
+)
 from tests.support.apache_kafka import ApacheKafka, free_port
 
 USER: Final = "ann"
 PASSWORD: Final = "secret"
 _SCRAM_SHA_512: Final = 2
-_UPSERT_CREDENTIALS: Final = 51
 _ROUNDS: Final = 4096
 _MODULES: Final = "org.apache.kafka.common.security"
 
@@ -84,15 +88,11 @@ def _listeners(node: ApacheKafka, scram: int, clear: int) -> list[str]:
 
 def _add_user(bootstrap: str) -> None:
     salt = b"salt"
-    user = {
-        "name": USER,
-        "mechanism": _SCRAM_SHA_512,
-        "iterations": _ROUNDS,
-        "salt": salt,
-        "salted_password": hashlib.pbkdf2_hmac("sha512", PASSWORD.encode(), salt, _ROUNDS),
-    }
+    salted = hashlib.pbkdf2_hmac("sha512", PASSWORD.encode(), salt, _ROUNDS)
+    user = ScramUpsertion(USER, _SCRAM_SHA_512, _ROUNDS, salt, salted)
+    body = AlterUserScramCredentialsRequest(upsertions=[user])
     with blocking.BlockingCluster(bootstrap) as cluster:
-        wish = request_of(_UPSERT_CREDENTIALS, upsertions=[user])
+        wish = request_of(ALTER_USER_SCRAM_CREDENTIALS, body)
         answer = cluster.run(lambda routes: routes.send_to_any(wish))
         assert answer.results[0].error_code == 0, answer
 

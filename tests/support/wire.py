@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from penstock.model import Millis
 from penstock.protocol.framing import response_has_tags, write_request_header
-from penstock.protocol.kio_codec import encode, fill, request_type, response_reader
 from penstock.protocol.records import KeyValue, Record, build_batch
+from tests.support.kio_messages import encode, fill_request, read_response
 
 SIZE: Final = Struct(">i")
 
@@ -66,8 +66,7 @@ class Wire:
         body = self.receive_frame()
         api_key, version = self._asked.pop(0)
         start = 4 + response_has_tags(api_key, version)
-        entity, _ = response_reader(api_key, version)(body, start)
-        return entity
+        return read_response(api_key, version, body[start:])
 
     def receive_frame(self) -> bytes:
         (size,) = SIZE.unpack(self._take(4))
@@ -166,7 +165,7 @@ def frame(
     **fields: Any,
 ) -> bytes:
     """A whole request frame."""
-    body = encode(fill(request_type(api_key, version), **fields))
+    body = encode(fill_request(api_key, version, **fields))
     header = write_request_header(
         api_key=api_key, api_version=version, correlation_id=correlation_id, client_id=client_id
     )

@@ -1,28 +1,30 @@
-"""docs/apis.md: what the broker serves, made from the table that serves it."""
+"""docs/apis.md: the APIs that the broker serves, generated from the table of handlers."""
 
 from penstock.broker.handler import ApiTable
-from penstock.protocol.kio_codec import api_name, known_versions
+from penstock.protocol.api import api_name, known_versions
 
 
 def apis_page(table: ApiTable) -> str:
-    """The page as Markdown: one row per API, and what Apache Kafka has beside it."""
+    """The page as Markdown: one row per API."""
     lines = [
         "# The APIs",
         "",
-        "What the broker serves, made from its table of handlers (`pytest --rewrite` writes this",
-        "page anew). A client is told these ranges and takes what both sides know; what is not",
-        "listed is not advertised. The last column is what the protocol's definitions know, Apache",
-        "Kafka 4.3's own.",
+        "What the broker serves, generated from its table of handlers (`pytest --rewrite`).",
+        "ApiVersions advertises these versions; an API that is not listed is not served.",
+        "*Defined* are the versions of Apache Kafka 4.3. *Permission* is the right that a client",
+        "will need once there are ACLs, in Kafka's terms: on a resource as a whole, or on each one",
+        "that the request names, where those that are denied are refused on their own.",
         "",
-        "| key | API | versions | known |",
-        "|---|---|---|---|",
+        "| key | API | versions | defined | permission |",
+        "|---|---|---|---|---|",
     ]
     for row in table.rows:
         least, most = row.advertised
         shown = f"{least}-{most}"
         if row.advertised != row.versions:
             shown += f" (served from {row.versions[0]})"
-        known = known_versions(row.api_key)
-        name = (api_name(row.api_key) or "").replace("_", " ")
-        lines.append(f"| {row.api_key} | {name} | {shown} | {known[0]}-{known[-1]} |")
+        known = known_versions(row.api)
+        name = (api_name(row.api) or "").replace("_", " ")
+        defined = f"{known[0]}-{known[-1]}"
+        lines.append(f"| {int(row.api)} | {name} | {shown} | {defined} | {row.allow} |")
     return "\n".join(lines) + "\n"

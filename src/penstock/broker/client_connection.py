@@ -17,12 +17,11 @@ import socket
 from collections import deque
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.broker.dispatch import refuse
-from penstock.broker.handler import Answered, Client, Context, Disconnect, Held
+from penstock.broker.handler import Client, Context, Disconnect, Held
 from penstock.broker.receive_buffer import Receiver
-from penstock.errors import Malformed, Refused
+from penstock.errors import Malformed
 from penstock.machine import Deferred
 from penstock.protocol.varint import Buffer
 
@@ -55,7 +54,7 @@ class _Pending:
 
     __slots__ = ("context", "deferred", "response")
 
-    def __init__(self, context: Context, deferred: Deferred[Answered] | None) -> None:
+    def __init__(self, context: Context, deferred: Deferred[Any] | None) -> None:
         self.context = context
         self.deferred = deferred
         self.response: list[Buffer] | None = None  # None: not known yet; empty: nothing to send
@@ -216,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._queue(response)
 
-    def _defer(self, context: Context, deferred: Deferred[Answered]) -> None:
+    def _defer(self, context: Context, deferred: Deferred[Any]) -> None:
         pending = _Pending(context, deferred)
         self._await_turn(pending)
         if isinstance(deferred, Held):
@@ -266,15 +265,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # Replies out.
 
-    def _on_resolved(self, pending: _Pending, result: Answered | Exception) -> None:
+    def _on_resolved(self, pending: _Pending, result: Any) -> None:
         """A deferred response is known: it leaves in its turn, several with one write."""
         if self.transport is None:
             return
         context = pending.context
         try:
-            if isinstance(result, Refused):
-                result = refuse(context, result)
-            elif isinstance(result, Exception):
+            if isinstance(result, Exception):
                 raise result
             pending.response = self._dispatcher.encode(context, result)
         except Exception as error:  # noqa: BLE001 - a request costs its connection, not the broker

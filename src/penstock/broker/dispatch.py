@@ -1,48 +1,31 @@
-"""From a frame to a handler and from an answer to bytes. Knows no socket.
+"""From a frame to a handler, and from a response to bytes. Knows no socket.
 
-Key and version choose a route; the route knows the reader of the body, the handler, and the shape
-of the response header. What no handler is there for ends the connection, except an ApiVersions
-that is too new: that is answered in version 0, as clients expect.
+A request is read, handled and written here once each: `begin` and `encode` are where a request of
+an API starts and ends. An API or version that is not served ends the connection, except an
+ApiVersions that is too new: that is answered in version 0, as clients expect.
 """
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-from collections.abc import Callable
-from datetime import timedelta
 from struct import Struct
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kio.static.protocol import Entity
-
-from penstock.broker.handler import (
-    Answer,
-    Answered,
-    Client,
-    Context,
-    Disconnect,
-    Packed,
-    RequestReader,
-    Response,
-    ResponseWriter,
-    deferred_from,
-)
-from penstock.broker.quotas import Kind
-from penstock.errors import Refused
-from penstock.machine import Deferred
+from penstock.broker.handler import Answer, Client, Context, Disconnect, Handler
+from penstock.broker.quotas import QuotaKind
+from penstock.errors import ErrorCode, Refused
+from penstock.protocol.api import Api, is_flexible_version
 from penstock.protocol.framing import (
-    API_VERSIONS,
-    ASKER_FROM,
-    is_flexible_version,
-    read_asker,
+    HEADER_TAIL_FROM,
+    read_header_tail,
     response_has_tags,
     response_start,
-    unsupported_api_versions,
 )
-from penstock.protocol.kio_codec import encode, fill, request_reader, response_reader, response_type
-from penstock.protocol.kio_schema import shapes_of
+from penstock.protocol.messages.api_versions import (
+    API_VERSIONS,
+    ApiVersionRange,
+    ApiVersionsResponse,
+)
 from penstock.protocol.varint import Buffer
 
 if TYPE_CHECKING:
@@ -54,137 +37,88 @@ _START: Final = Struct(
     "h"  # api_version
     "i"  # correlation_id
 )
-_MILLIS: Final = Struct(">i")
-_THROTTLE: Final = "throttle_time"
-_KEPT_BYTES_MAX: Final = 255  # what is sent must not fill our memory
+_CACHED_BYTES_MAX: Final = 255  # of a header, so that clients cannot fill the memory
 
 
-class Route(NamedTuple):
-    """How requests of one key and version are read, handled and answered."""
+class _Route(NamedTuple):
+    """The handler of one API and version."""
 
-    handle: Callable[[Context, Any], Answer]
-    read: RequestReader
+    row: Handler[Any, Any]
     is_flexible: bool  # the request header ends in tagged fields
     has_tags: bool  # the response header does
-    write: ResponseWriter | None
 
 
 class Dispatcher:
-    """Finds routes, calls handlers, encodes answers."""
+    """Finds routes, reads requests, calls handlers, writes responses."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._routes: dict[tuple[int, int], Route] = {}
+        self._routes: dict[tuple[int, int], _Route] = {}
 
-    def begin(
-        self, client: Client, frame: memoryview
-    ) -> tuple[Context, Answered | Deferred[Answered]]:
+    def begin(self, client: Client, frame: memoryview) -> tuple[Context, Answer[Any]]:
         """Read one request and let its handler take effect."""
         # A frame has eight bytes at least.
         api_key, api_version, correlation_id = _START.unpack_from(frame, 0)
         broker = self._broker
         route = self._routes.get((api_key, api_version)) or self._find_route(api_key, api_version)
         if route is None:
-            # Nothing more is read: how the header of an unknown version goes on is unknown too.
-            context = Context(broker, client, None, api_key, api_version, correlation_id)
-            return context, self._refuse_version(context)
-        handle, read, is_flexible, has_tags, write = route
-        packed, client_id, position = client.askers[is_flexible]
-        if frame[ASKER_FROM:position] != packed:  # another than the last time, as hardly ever
-            packed, client_id, position = asker = read_asker(frame, is_flexible)
-            if position <= _KEPT_BYTES_MAX:
-                client.askers[is_flexible] = asker
-        context = Context(
-            broker, client, client_id, api_key, api_version, correlation_id, has_tags, write
-        )
-        request, _ = read(frame, position)
+            return self._refuse_version(client, api_key, api_version, correlation_id)
+        row, is_flexible, has_tags = route
+        packed, client_id, position = client.header_tails[is_flexible]
+        if frame[HEADER_TAIL_FROM:position] != packed:  # rare: not the same as the last time
+            packed, client_id, position = tail = read_header_tail(frame, is_flexible)
+            if position <= _CACHED_BYTES_MAX:
+                client.header_tails[is_flexible] = tail
+        message = row.message
+        context = Context(broker, client, client_id, message, api_version, correlation_id, has_tags)
+        request = message.read_request(frame, position, api_version)
+        # `row.allow` is to be checked here, before anything takes effect.
+        is_timed = broker.quotas.limits_requests
+        began_s = perf_counter() if is_timed else 0.0
         try:
-            if broker.quotas.limits_requests:
-                answer = self._handle_timed(route, context, request)
-            else:
-                answer = handle(context, request)
+            answer = row.handle(context, request)
         except Refused as refusal:
-            return context, refuse(context, refusal)
-        return context, deferred_from(answer) if isinstance(answer, asyncio.Future) else answer
+            answer = message.refuse(request, refusal)
+        if is_timed:
+            self._charge_time(context, perf_counter() - began_s)
+        return context, answer
 
-    def encode(self, context: Context, answered: Answered) -> list[Buffer]:
-        """A whole response frame, in pieces; no piece when there is no response."""
-        if answered is None:
+    def encode(self, context: Context, response: Any) -> list[Buffer]:
+        """A whole response frame, in buffers; none when there is no response."""
+        if response is None:
             return []
-        body = _packed(context, answered)
+        body = context.message.write_response(response, context.api_version, context.throttle_ms)
         if isinstance(body, bytes):
             return [response_start(context.correlation_id, len(body), context.has_tags) + body]
         body_bytes = sum(map(len, body))
         return [response_start(context.correlation_id, body_bytes, context.has_tags), *body]
 
-    def _find_route(self, api_key: int, api_version: int) -> Route | None:
+    def _find_route(self, api_key: int, api_version: int) -> _Route | None:
         row = self._broker.api_table.find(api_key, api_version)
         if row is None:
             return None
-        reader = row.read(api_version) if row.read else request_reader(api_key, api_version)
-        route = Route(
-            row.handle,
-            reader,
+        route = _Route(
+            row,
             is_flexible_version(api_key, api_version),
             response_has_tags(api_key, api_version),
-            row.write,
         )
         self._routes[api_key, api_version] = route
         return route
 
-    def _refuse_version(self, context: Context) -> Answered:
-        if context.api_key != API_VERSIONS:
-            raise Disconnect(f"API {context.api_key} v{context.api_version} is not served")
-        return unsupported_api_versions(*self._broker.api_table.by_key[API_VERSIONS].advertised)
-
-    def _handle_timed(self, route: Route, context: Context, request: Any) -> Answer:
-        began_s = perf_counter()
-        answer = route.handle(context, request)
-        spent_ms = (perf_counter() - began_s) * 1000
-        throttle_ms = self._broker.quotas.charge(
-            Kind.REQUEST_MS, context.principal, context.client_id, spent_ms
+    def _refuse_version(
+        self, client: Client, api_key: int, api_version: int, correlation_id: int
+    ) -> tuple[Context, ApiVersionsResponse]:
+        """Nothing more is read: the rest of the header has an unknown form."""
+        if api_key != Api.API_VERSIONS:
+            raise Disconnect(f"API {api_key} v{api_version} is not served")
+        context = Context(self._broker, client, None, API_VERSIONS, 0, correlation_id, False)
+        served = self._broker.api_table.by_key[api_key].advertised
+        return context, ApiVersionsResponse(
+            ErrorCode.unsupported_version, [ApiVersionRange(api_key, *served)]
         )
-        if throttle_ms <= context.throttle_ms:
-            return answer
-        context.throttle_ms = throttle_ms
-        return _without_old_throttle(context, answer)
 
-
-def _packed(context: Context, answered: Entity | Response | Packed) -> Packed:
-    if isinstance(answered, bytes | list):
-        return answered
-    if isinstance(answered, tuple):
-        assert context.write is not None, "a typed response has a writer"
-        return context.write(answered, context.api_version, context.throttle_ms)
-    return encode(_throttled(answered, context.throttle_ms) if context.throttle_ms else answered)
-
-
-def _without_old_throttle(context: Context, answer: Answer) -> Answer:
-    """What was packed before its throttle was known, so that it can still be said in it."""
-    key, version = context.api_key, context.api_version
-    if isinstance(answer, bytes):
-        entity, _ = response_reader(key, version)(answer, 0)
-        return cast(Entity, entity)
-    if isinstance(answer, list) and shapes_of(response_type(key, version))[0].name == _THROTTLE:
-        # Records are not unpacked for it: the first piece starts with it.
-        answer[0] = _MILLIS.pack(context.throttle_ms) + bytes(answer[0][_MILLIS.size :])
-    return answer
-
-
-def refuse(context: Context, refusal: Refused) -> Answered:
-    """The response that carries a refusal at its top."""
-    kind = response_type(context.api_key, context.api_version)
-    if "error_code" not in kind.__dataclass_fields__:
-        raise Disconnect(f"API {context.api_key} has no place for {refusal}")
-    message = {}
-    if "error_message" in kind.__dataclass_fields__:  # some responses have it in no version
-        message = {"error_message": refusal.message}
-    entity: Entity = fill(kind, error_code=refusal.code, **message)
-    return entity
-
-
-def _throttled(answered: Entity, throttle_ms: int) -> Entity:
-    if _THROTTLE not in answered.__dataclass_fields__:
-        return answered
-    changes: dict[str, Any] = {_THROTTLE: timedelta(milliseconds=throttle_ms)}
-    return dataclasses.replace(answered, **changes)
+    def _charge_time(self, context: Context, spent_s: float) -> None:
+        throttle_ms = self._broker.quotas.charge(
+            QuotaKind.REQUEST_MS, context.principal, context.client_id, spent_s * 1000
+        )
+        context.throttle_ms = max(context.throttle_ms, throttle_ms)

@@ -1,9 +1,9 @@
-"""Fetch sessions: what a consumer watches, kept here so that it need not say it again every time.
+"""Fetch sessions: the partitions that a consumer fetches, so that it need not repeat them.
 
-A session belongs to whoever knows its id. Its partitions stay in the order in which they are
-served: one that gave records goes to the end, so that none starves behind a busy one. The cache is
-bounded: a new session takes the place of one that has been idle for long, or is not given, in which
-case the client is served without.
+Whoever sends the id of a session uses it. Its partitions are in the order in which they are served:
+one that returned records goes to the end, so that none starves behind a busy one. The number of
+sessions is limited: a new one replaces one that has been idle for long, or is not given, and the
+client is served without a session.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from penstock.broker.partition import Partition
 from penstock.errors import ErrorCode, Refused
 from penstock.model import Millis
 from penstock.protocol.fields import TopicKey
-from penstock.protocol.messages.fetch import WantedPartition
+from penstock.protocol.messages.fetch import FetchPartition
 
 NO_SESSION: Final = 0
-OPEN_EPOCH: Final = 0  # the client wants a session
-CLOSE_EPOCH: Final = -1  # the client wants none
-_EPOCH_LAST: Final = 2**31 - 1
+OPEN_EPOCH: Final = 0  # the client requests a session
+CLOSE_EPOCH: Final = -1  # the client wants no session
+_LAST_EPOCH: Final = 2**31 - 1
 
 
-class Wanted:
-    """One partition that a client fetches, and what it was last told of it."""
+class FetchPosition:
+    """One partition that a client fetches, and what the last response said of it."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -34,12 +34,12 @@ class Wanted:
         "last_fetched_epoch",
         "max_bytes",
         "partition",
-        "told_high_watermark",
-        "told_start_offset",
+        "sent_high_watermark",
+        "sent_start_offset",
         "topic",
     )
 
-    def __init__(self, topic: TopicKey, asked: WantedPartition) -> None:
+    def __init__(self, topic: TopicKey, requested: FetchPartition) -> None:
         self.topic = topic
         (
             self.index,
@@ -48,121 +48,130 @@ class Wanted:
             self.last_fetched_epoch,
             _,
             self.max_bytes,
-        ) = asked
-        self.partition: Partition | None = None  # found when last read
-        self.generation = -1  # of the table that it was found in
-        self.told_high_watermark = -1
-        self.told_start_offset = -1
+            _,
+            _,
+        ) = requested
+        self.partition: Partition | None = None  # as looked up when last read
+        self.generation = -1  # of the table in which it was looked up
+        self.sent_high_watermark = -1
+        self.sent_start_offset = -1
 
-    def ask(self, newer: Wanted) -> None:
-        """The client changed what it wants of this partition."""
+    def update(self, newer: FetchPosition) -> None:
+        """The client changed what it requests of this partition."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
 
-    def is_news(self, high_watermark: int, start_offset: int) -> bool:
-        """Whether the client must hear of this partition though it has no records; notes it."""
-        told = (self.told_high_watermark, self.told_start_offset)
-        self.told_high_watermark, self.told_start_offset = high_watermark, start_offset
-        return told != (high_watermark, start_offset)
+    def has_changed(self, high_watermark: int, start_offset: int) -> bool:
+        """Whether a response must include this partition without records; remembers the values."""
+        sent = (self.sent_high_watermark, self.sent_start_offset)
+        self.sent_high_watermark, self.sent_start_offset = high_watermark, start_offset
+        return sent != (high_watermark, start_offset)
 
 
-class Session:
-    """One client's watch list."""
+class FetchSession:
+    """The partitions of one client."""
 
-    __slots__ = ("by_id", "epoch", "session_id", "used_at", "wanted")
+    __slots__ = ("by_id", "epoch", "positions", "session_id", "used_at")
 
     def __init__(self, session_id: int, *, by_id: bool, now: Millis) -> None:
         self.session_id = session_id
         self.by_id = by_id
-        self.epoch = 1  # what the next incremental request must say
+        self.epoch = 1  # of the next incremental request
         self.used_at = now
-        self.wanted: dict[tuple[TopicKey, int], Wanted] = {}
+        self.positions: dict[tuple[TopicKey, int], FetchPosition] = {}
 
-    def change(self, wanted: Iterable[Wanted], forgotten: Iterable[tuple[TopicKey, int]]) -> None:
-        """Add, change and drop partitions."""
-        for partition in wanted:
-            key = (partition.topic, partition.index)
-            known = self.wanted.get(key)
+    def change(
+        self, positions: Iterable[FetchPosition], removed: Iterable[tuple[TopicKey, int]]
+    ) -> None:
+        """Add, change and remove partitions."""
+        for position in positions:
+            key = (position.topic, position.index)
+            known = self.positions.get(key)
             if known is None:
-                self.wanted[key] = partition
+                self.positions[key] = position
             else:
-                known.ask(partition)
-        for key in forgotten:
-            self.wanted.pop(key, None)
+                known.update(position)
+        for key in removed:
+            self.positions.pop(key, None)
 
-    def serve_last(self, wanted: Wanted) -> None:
-        """This one gave records: let the others go first next time."""
-        key = (wanted.topic, wanted.index)
-        if self.wanted.pop(key, None) is not None:
-            self.wanted[key] = wanted
+    def serve_last(self, position: FetchPosition) -> None:
+        """This one returned records: the others come first the next time."""
+        key = (position.topic, position.index)
+        if self.positions.pop(key, None) is not None:
+            self.positions[key] = position
 
 
-class Asked(NamedTuple):
-    """What one fetch is about: the partitions, and the session they belong to, if any."""
+class FetchPlan(NamedTuple):
+    """What one fetch is about: the partitions, and their session, if any."""
 
-    wanted: list[Wanted]
-    session: Session | None
+    positions: list[FetchPosition]
+    session: FetchSession | None
     is_incremental: bool
 
 
 class FetchSessions:
     """The sessions of this broker, least recently used first."""
 
-    def __init__(self, *, sessions_max: int, idle_ms: Millis, mint_id: Callable[[], int]) -> None:
-        self._sessions: dict[int, Session] = {}
+    def __init__(self, *, sessions_max: int, idle_ms: Millis, new_id: Callable[[], int]) -> None:
+        self._sessions: dict[int, FetchSession] = {}
         self._sessions_max = sessions_max
         self._idle_ms = idle_ms
-        self._mint_id = mint_id
+        self._new_id = new_id
         self.evicted = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def ask(
+    def plan(
         self,
         session_id: int,
         epoch: int,
-        wanted: list[Wanted],
-        forgotten: Iterable[tuple[TopicKey, int]],
+        positions: list[FetchPosition],
+        removed: Iterable[tuple[TopicKey, int]],
         *,
         by_id: bool,
         now: Millis,
-    ) -> Asked:
-        """Take a fetch in. Refused: the client must start over with a full one."""
+    ) -> FetchPlan:
+        """Apply a request to its session. Refused: the client must start over with a full one."""
         if epoch in (CLOSE_EPOCH, OPEN_EPOCH):
             self._sessions.pop(session_id, None)
             if epoch == CLOSE_EPOCH:
-                return Asked(wanted, None, False)
-            return Asked(wanted, self._open(wanted, by_id=by_id, now=now), False)
+                return FetchPlan(positions, None, False)
+            return FetchPlan(positions, self._open(positions, by_id=by_id, now=now), False)
         session = self._sessions.get(session_id)
         if session is None:
             raise Refused(ErrorCode.fetch_session_id_not_found, "no such fetch session")
         if session.by_id != by_id:
-            raise Refused(ErrorCode.fetch_session_topic_id_error, "names and ids are mixed")
+            raise Refused(
+                ErrorCode.fetch_session_topic_id_error, "topic names and topic ids are mixed"
+            )
         if session.epoch != epoch:
             raise Refused(
                 ErrorCode.invalid_fetch_session_epoch, f"the session is at {session.epoch}"
             )
-        session.epoch = 1 if epoch == _EPOCH_LAST else epoch + 1
+        session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         session.used_at = now
         self._sessions[session_id] = self._sessions.pop(session_id)  # now the most recent
-        session.change(wanted, forgotten)
-        return Asked(list(session.wanted.values()), session, True)
+        session.change(positions, removed)
+        return FetchPlan(list(session.positions.values()), session, True)
 
-    def _open(self, wanted: list[Wanted], *, by_id: bool, now: Millis) -> Session | None:
-        if not wanted or not self._make_room(now):
+    def _open(
+        self, positions: list[FetchPosition], *, by_id: bool, now: Millis
+    ) -> FetchSession | None:
+        if not positions or not self._has_capacity(now):
             return None
-        session_id = self._mint_id()
+        session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = self._mint_id()
-        session = Session(session_id, by_id=by_id, now=now)
-        session.change(wanted, ())
+            session_id = self._new_id()
+        session = FetchSession(session_id, by_id=by_id, now=now)
+        session.change(positions, ())
         self._sessions[session_id] = session
         return session
 
-    def _make_room(self, now: Millis) -> bool:
+    def _has_capacity(self, now: Millis) -> bool:
+        """Evicts the least recently used session, if that has been idle for long."""
         if len(self._sessions) < self._sessions_max:
             return True
         oldest = next(iter(self._sessions.values()))

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
-
-from kio.static.protocol import Entity
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from penstock.machine import Deferred
-from penstock.protocol.framing import NOBODY_YET
-from penstock.protocol.varint import Buffer
+from penstock.protocol.api import Api
+from penstock.protocol.framing import NO_HEADER
+from penstock.protocol.message import Message
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
+    from penstock.broker.permissions import Rule
 
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 DeferredT = TypeVar("DeferredT", bound=Deferred[Any])
-Packed: TypeAlias = bytes | list[Buffer]  # a whole response body, to follow the response header
-Response: TypeAlias = tuple[Any, ...]  # a typed message that the row's `write` packs
-Answered: TypeAlias = Entity | Packed | Response | None  # None: no response at all (acks=0)
 
 
-class Held(Deferred[Answered]):
+class Held(Deferred[ResponseT]):
     """A response whose request has not taken effect: the connection starts no other before.
 
     Used where a request must wait *before* it acts (records opened in a thread, a transaction
@@ -47,7 +47,7 @@ class Held(Deferred[Answered]):
             if self._on_release is not None:
                 self._on_release()
 
-    def resolve(self, result: Answered | Exception) -> None:
+    def resolve(self, result: ResponseT | Exception) -> None:
         """A response means that the request has taken effect."""
         self.release()
         super().resolve(result)
@@ -59,17 +59,21 @@ class Held(Deferred[Answered]):
             call()
 
 
-Answer: TypeAlias = "Answered | Deferred[Answered] | asyncio.Future[Any]"
+# None: no response at all (acks=0).
+Answer: TypeAlias = ResponseT | Deferred[ResponseT] | None
 
 
-def deferred_from(future: asyncio.Future[Any]) -> Deferred[Answered]:
-    """A deferred response that a future gives."""
-    return _resolved_by(future, Deferred(future.cancel))
+def deferred_from(work: Coroutine[Any, Any, ResponseT]) -> Deferred[ResponseT]:
+    """Run `work` in a task; its result is the response. Other requests start meanwhile."""
+    task = asyncio.get_running_loop().create_task(work)
+    return _resolved_by(task, Deferred[ResponseT](task.cancel))
 
 
-def hold(work: Callable[[Held], Coroutine[Any, Any, Answered]]) -> Held:
-    """Run `work` in a task; its result is the response unless it has resolved it itself."""
-    held = Held(lambda: task.cancel())
+def hold(
+    work: Callable[[Held[ResponseT]], Coroutine[Any, Any, ResponseT | None]],
+) -> Held[ResponseT]:
+    """Run `work` in a task; its result is the response. Other requests wait until it releases."""
+    held: Held[ResponseT] = Held(lambda: task.cancel())
     task = asyncio.get_running_loop().create_task(work(held))
     return _resolved_by(task, held)
 
@@ -101,24 +105,22 @@ def _resolved_by(future: asyncio.Future[Any], deferred: DeferredT) -> DeferredT:
 
 
 class Disconnect(Exception):
-    """The one thing that can be answered is the end of the connection; says why."""
+    """The only possible response is to close the connection; says why."""
 
 
-RequestReader: TypeAlias = Callable[[Any, int], tuple[Any, int]]
-# Takes the response, the version and the throttle time in milliseconds.
-ResponseWriter: TypeAlias = Callable[[Any, int, int], Packed]
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Client:
-    """Who is on the other side of a connection. The client id may differ by request."""
+    """The client of a connection. Its client id may differ by request."""
 
-    __slots__ = ("askers", "host", "listener", "port", "principal")
+    __slots__ = ("header_tails", "host", "listener", "port", "principal")
 
     def __init__(
         self, host: str, port: int, *, listener: str = "PLAINTEXT", principal: str = ANONYMOUS
     ) -> None:
-        self.askers = [NOBODY_YET, NOBODY_YET]  # of the last request: plain header, flexible one
+        # Of the last request: with a non-flexible header, with a flexible one.
+        self.header_tails = [NO_HEADER, NO_HEADER]
         self.host = host
         self.port = port
         self.listener = listener
@@ -129,18 +131,17 @@ class Client:
 
 
 class Context:
-    """One request: who asks, in which version, and the broker that answers."""
+    """One request: its client and version, and the broker that serves it."""
 
     __slots__ = (
-        "api_key",
         "api_version",
         "broker",
         "client",
         "client_id",
         "correlation_id",
         "has_tags",
+        "message",
         "throttle_ms",
-        "write",
     )
 
     def __init__(
@@ -148,60 +149,61 @@ class Context:
         broker: Broker,
         client: Client,
         client_id: str | None,
-        api_key: int,
+        message: Message[Any, Any],
         api_version: int,
         correlation_id: int,
-        has_tags: bool = False,
-        write: ResponseWriter | None = None,
+        has_tags: bool,
     ) -> None:
         self.broker = broker
         self.client = client
         self.client_id = client_id
-        self.api_key = api_key
+        self.message = message
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.has_tags = has_tags  # the header of its response ends in tagged fields
-        self.write = write  # packs a typed response
-        self.throttle_ms = 0  # set when a quota is charged: the connection is muted for this long
+        self.throttle_ms = 0  # set when a quota is charged: nothing is read for this long
 
     @property
     def principal(self) -> str:
-        """Who the client has proved to be."""
+        """The authenticated user of the client."""
         return self.client.principal
 
     @property
     def host(self) -> str:
-        """The address the client connects from."""
+        """The address that the client connects from."""
         return self.client.host
 
 
-class Handler(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[RequestT, ResponseT]):
     """One row of the table of what the broker serves."""
 
-    api_key: int
+    message: Message[RequestT, ResponseT]
     versions: tuple[int, int]  # inclusive; what is served
-    handle: Callable[[Context, Any], Answer]
-    read: Callable[[int], RequestReader] | None = None  # by version; None takes kio's reader
-    write: ResponseWriter | None = None  # of typed responses; None: the handler packs, or kio does
-    least_advertised: int | None = None  # where clients must be shown an older minimum than served
+    handle: Callable[[Context, RequestT], Answer[ResponseT]]
+    allow: Rule[RequestT]
+    advertised_from: int | None = None  # where clients must see an older minimum than is served
+
+    @property
+    def api(self) -> Api:
+        return self.message.api
 
     @property
     def advertised(self) -> tuple[int, int]:
         """The range that ApiVersions shows."""
-        least, most = self.versions
-        return (least if self.least_advertised is None else self.least_advertised, most)
+        first, last = self.versions
+        return (first if self.advertised_from is None else self.advertised_from, last)
 
 
 class ApiTable:
     """All handlers by API key."""
 
-    def __init__(self, rows: Sequence[Handler]) -> None:
-        self.rows = tuple(sorted(rows, key=lambda row: row.api_key))
-        self.by_key: dict[int, Handler] = {row.api_key: row for row in rows}
-        self.shown: dict[int, bytes] = {}  # the ApiVersions response, by its version
+    def __init__(self, rows: Sequence[Handler[Any, Any]]) -> None:
+        self.rows = tuple(sorted(rows, key=lambda row: row.api))
+        self.by_key: dict[int, Handler[Any, Any]] = {row.api: row for row in rows}
         assert len(self.by_key) == len(rows), "an API has two handlers"
 
-    def find(self, api_key: int, api_version: int) -> Handler | None:
+    def find(self, api_key: int, api_version: int) -> Handler[Any, Any] | None:
         """The handler of this key and version, if they are served."""
         row = self.by_key.get(api_key)
         if row is None or not row.versions[0] <= api_version <= row.versions[1]:

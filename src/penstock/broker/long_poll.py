@@ -1,32 +1,34 @@
-"""Fetches that wait: until enough can be read, until the timeout, or until a partition is gone.
+"""Fetches that wait: until there is enough to read, until a timeout, or until a partition is gone.
 
-A poll is notified of every advance of the partitions it watches. What it does then is scheduled,
-never done in the appender's stack: the produce that woke it is answered first, and several appends
-in one turn of the loop give one response.
+A poll is notified of every advance of its partitions. What it does then is scheduled, never done in
+the appender's stack: the produce that woke it is answered first, and several appends in one turn of
+the loop give one response.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
-from penstock.broker.handler import Answered
 from penstock.broker.partition import Partition
 from penstock.machine import Deferred
 from penstock.model import Offset
 
+ResponseT = TypeVar("ResponseT")
 
-class LongPoll:
+
+class LongPoll(Generic[ResponseT]):
     """One waiting fetch over some partitions. Ends once, by whichever comes first."""
 
     __slots__ = (
         "_deadline",
         "_end_offsets",
-        "_has_left",
+        "_is_scheduled",
         "_loop",
         "_missing_bytes",
         "_read",
-        "_scheduled",
+        "_stopped",
         "deferred",
     )
 
@@ -37,16 +39,16 @@ class LongPoll:
         committed_only: bool,
         missing_bytes: int,
         wait_s: float,
-        read: Callable[[], Answered],
+        read: Callable[[], ResponseT],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._missing_bytes = missing_bytes
         self._read = read
-        self._scheduled = False
-        self._has_left = False
-        self.deferred: Deferred[Answered] = Deferred(self._leave)  # when the client goes away
-        # Under read_committed an append inside an open transaction is no news: what counts is
-        # that the last stable offset moved beyond where it stood.
+        self._is_scheduled = False
+        self._stopped = False
+        self.deferred: Deferred[ResponseT] = Deferred(self._stop)  # when the client disconnects
+        # Under read_committed an append inside an open transaction does not count: only an
+        # advance of the last stable offset does.
         self._end_offsets: dict[Partition, Offset | None] = {}
         for partition in partitions:
             self._end_offsets[partition] = (
@@ -56,26 +58,26 @@ class LongPoll:
         self._deadline = self._loop.call_later(wait_s, self._end)
 
     def on_readable(self, partition: Partition, size_bytes: int) -> None:
-        """So many bytes more may be read from the partition."""
-        stable = self._end_offsets[partition]
-        if stable is not None:
-            if partition.log.last_stable_offset <= stable:
+        """This many more bytes can be read from the partition."""
+        stable_offset = self._end_offsets[partition]
+        if stable_offset is not None:
+            if partition.log.last_stable_offset <= stable_offset:
                 return
-            size_bytes = self._missing_bytes  # what lay behind the transaction counts as well
+            size_bytes = self._missing_bytes  # what was behind the transaction counts as well
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self.on_gone()
+            self.on_unavailable()
 
-    def on_gone(self) -> None:
-        """Answer at the next turn of the loop with what is there then."""
-        if not self._scheduled:
-            self._scheduled = True
+    def on_unavailable(self) -> None:
+        """Respond in the next turn of the loop with what there is then."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._end)
 
     def _end(self) -> None:
-        if self._has_left:
+        if self._stopped:
             return
-        self._leave()
+        self._stop()
         try:
             response = self._read()
         except Exception as error:  # noqa: BLE001 - handed on: the connection logs it and ends
@@ -83,8 +85,8 @@ class LongPoll:
         else:
             self.deferred.resolve(response)
 
-    def _leave(self) -> None:
-        self._has_left = True
+    def _stop(self) -> None:
+        self._stopped = True
         self._deadline.cancel()
         for partition in self._end_offsets:
             partition.polls.discard(self)

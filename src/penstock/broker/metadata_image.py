@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
@@ -54,6 +53,8 @@ from penstock.errors import ErrorCode, Refused
 from penstock.log.scan import DamagedLog
 from penstock.machine import CallerId, Deferred
 from penstock.model import Moment, NodeId, TopicId, TopicPartition
+from penstock.protocol.field_codecs import WrittenOnce
+from penstock.protocol.messages.metadata import MetadataTopic
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,10 @@ class ClusterController:
         self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         # Metadata's answer for each topic, by version and by whether operations were asked for
-        self.packed_topics: dict[tuple[int, bool], dict[str, bytes]] = defaultdict(dict)
+        self.described_topics: dict[bool, dict[str, WrittenOnce[MetadataTopic]]] = {
+            False: {},
+            True: {},
+        }
         self.topic_listeners: list[Callable[[str], None]] = []  # a topic came, changed or went
         # Partitions that the disk refused to open, and the loop's time of the next attempt
         self._offline: dict[TopicPartition, float] = {}
@@ -301,8 +305,8 @@ class ClusterController:
 
     def _follow_topic(self, name: str) -> None:
         topic = self.state.topics.get(name)
-        for packed in self.packed_topics.values():
-            packed.pop(name, None)
+        for described in self.described_topics.values():
+            described.pop(name, None)
         known = self._topics.pop(name, None)
         if known is not None:
             del self._topics_by_id[known.topic_id]

@@ -22,6 +22,7 @@ from penstock.log.producer_state import Origin
 from penstock.model import LeaderEpoch, Millis, NodeId, Offset, TopicId, TopicPartition
 from penstock.protocol.batch import BatchHeader, read_header
 from penstock.protocol.control_records import Marker
+from penstock.protocol.fields import LeaderAndEpoch
 from penstock.protocol.varint import WritableBuffer
 
 # Called with None when committed, else with the reason why it will not be.
@@ -37,13 +38,21 @@ class Leadership(NamedTuple):
     isr: tuple[NodeId, ...]
 
 
+class NotLeader(Refused):
+    """Another broker leads the partition, as far as this one knows: see `leader`."""
+
+    def __init__(self, leader: LeaderAndEpoch, message: str) -> None:
+        super().__init__(ErrorCode.not_leader_or_follower, message)
+        self.leader = leader
+
+
 class Poll(Protocol):
     """A fetch that waits for more to read from some partitions."""
 
     def on_readable(self, partition: Partition, size_bytes: int) -> None:
         """This many more bytes may be read from the partition."""
 
-    def on_gone(self) -> None:
+    def on_unavailable(self) -> None:
         """A partition was deleted or has another leader: respond now, with what is known."""
 
 
@@ -153,8 +162,8 @@ class Partition:
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a request that was meant for another leader, or made under another epoch."""
         if not self.is_leader:
-            raise Refused(
-                ErrorCode.not_leader_or_follower,
+            raise NotLeader(
+                LeaderAndEpoch(self.leadership.leader, self.leader_epoch),
                 f"this broker does not lead {self.topic_partition}; refresh the metadata",
             )
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
@@ -242,7 +251,7 @@ class Partition:
     def abandon(self) -> None:
         """Deleted, or led by another broker: respond to everything that waits."""
         for poll in tuple(self.polls):
-            poll.on_gone()
+            poll.on_unavailable()
         self._refuse_waiting(_leader_changed())
 
     def _refuse_waiting(self, refusal: Refused) -> None:

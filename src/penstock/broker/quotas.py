@@ -20,7 +20,7 @@ REQUEST_THROTTLE_MS_MAX: Final = 1000  # one slow request must not silence a cli
 BUCKETS_MAX: Final = 20_000  # beyond, the oldest is forgotten: its client starts with a full bucket
 
 
-class Kind(IntEnum):
+class QuotaKind(IntEnum):
     """What is limited."""
 
     PRODUCE_BYTES = 0
@@ -49,10 +49,10 @@ class Rates(NamedTuple):
 class _Bucket:
     __slots__ = ("rate", "throttle_ms_max", "tokens", "updated_s")
 
-    def __init__(self, kind: Kind, rate: float, now_s: float) -> None:
+    def __init__(self, kind: QuotaKind, rate: float, now_s: float) -> None:
         self.rate = rate
         self.throttle_ms_max = (
-            REQUEST_THROTTLE_MS_MAX if kind is Kind.REQUEST_MS else THROTTLE_MS_MAX
+            REQUEST_THROTTLE_MS_MAX if kind is QuotaKind.REQUEST_MS else THROTTLE_MS_MAX
         )
         self.tokens = rate * BURST_S
         self.updated_s = now_s
@@ -70,7 +70,7 @@ class _Bucket:
         return self.throttle_ms_max
 
 
-_BucketKey = tuple[Kind, str | None, str | None]
+_BucketKey = tuple[QuotaKind, str | None, str | None]
 
 
 class Quotas:
@@ -94,21 +94,21 @@ class Quotas:
             if found is None or found[0] != bucket.rate:
                 del self._buckets[key]
 
-    def charge(self, kind: Kind, principal: str, client_id: str | None, amount: float) -> int:
+    def charge(self, kind: QuotaKind, principal: str, client_id: str | None, amount: float) -> int:
         """Take tokens; the milliseconds for which the client is to be muted."""
         if not self._rates:
             return 0
         bucket = self._bucket(kind, principal, client_id)
         return 0 if bucket is None else bucket.take(amount, self._monotonic_s())
 
-    def burst(self, kind: Kind, principal: str, client_id: str | None) -> int | None:
+    def burst(self, kind: QuotaKind, principal: str, client_id: str | None) -> int | None:
         """The most that one request should take, if there is a quota."""
         if not self._rates:
             return None
         bucket = self._bucket(kind, principal, client_id)
         return None if bucket is None else max(int(bucket.rate * BURST_S), 1)
 
-    def _bucket(self, kind: Kind, principal: str, client_id: str | None) -> _Bucket | None:
+    def _bucket(self, kind: QuotaKind, principal: str, client_id: str | None) -> _Bucket | None:
         found = self._resolve(kind, principal.removeprefix("User:"), client_id or "")
         if found is None:
             return None
@@ -120,7 +120,9 @@ class Quotas:
             bucket = self._buckets[key] = _Bucket(kind, rate, self._monotonic_s())
         return bucket
 
-    def _resolve(self, kind: Kind, user: str, client_id: str) -> tuple[float, _BucketKey] | None:
+    def _resolve(
+        self, kind: QuotaKind, user: str, client_id: str
+    ) -> tuple[float, _BucketKey] | None:
         """The rate that holds, and the bucket it is shared in."""
         for entity in (
             QuotaEntity(user, client_id),

@@ -37,9 +37,12 @@ from penstock.link.settings import (
     read_bootstrap,
     tls_context,
 )
+from penstock.protocol.message import Message
 
 _SECOND_MS: Final = 1000
 T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 
 class AsyncLink(asyncio.BufferedProtocol):
@@ -103,11 +106,19 @@ class AsyncLink(asyncio.BufferedProtocol):
         """The cluster's finalized features."""
         return self._connection.features
 
-    async def call(self, api_key: int, /, *, timeout_ms: int | None = None, **fields: Any) -> Any:
-        """Send the fields of all versions; the response is the chosen version's message."""
-        return await self.send(request_of(api_key, **fields), timeout_ms=timeout_ms)
+    async def call(
+        self,
+        message: Message[RequestT, ResponseT],
+        body: RequestT,
+        *,
+        timeout_ms: int | None = None,
+    ) -> ResponseT:
+        """The response to a request in the newest version that both sides know."""
+        request = request_of(message, body)
+        response: ResponseT = await self.send(request, timeout_ms=timeout_ms)
+        return response
 
-    async def send(self, request: Request, *, timeout_ms: int | None = None) -> Any:
+    async def send(self, request: Request[Any], *, timeout_ms: int | None = None) -> Any:
         """Send a request and wait for its response; None if it has none."""
         await self.ready()
         future = self.start(request)
@@ -118,7 +129,7 @@ class AsyncLink(asyncio.BufferedProtocol):
         while not self._may_write.is_set():  # another task may have been faster
             await self._may_write.wait()
 
-    def start(self, request: Request) -> "asyncio.Future[Any]":
+    def start(self, request: Request[Any]) -> "asyncio.Future[Any]":
         """Send now; the future is the response."""
         if self._failure is not None:
             raise self._failure
@@ -136,7 +147,7 @@ class AsyncLink(asyncio.BufferedProtocol):
     async def response(
         self,
         future: "asyncio.Future[Any]",
-        request: Request,
+        request: Request[Any],
         *,
         timeout_ms: int | None = None,
     ) -> Any:

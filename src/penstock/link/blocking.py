@@ -45,12 +45,15 @@ from penstock.link.settings import (
     tls_context,
 )
 from penstock.model import Millis
+from penstock.protocol.message import Message
 from penstock.protocol.varint import Buffer
 
 _SECOND_MS: Final = 1000
 _PARTS_MAX: Final = 512  # in one system call, which accepts 1024
 _CLUSTERS_MAX: Final = 8
 T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 
 class BlockingLink:
@@ -120,16 +123,24 @@ class BlockingLink:
         """The cluster's finalized features."""
         return self._connection.features
 
-    def call(self, api_key: int, /, *, timeout_ms: int | None = None, **fields: Any) -> Any:
-        """Send the fields of all versions; the response is the chosen version's message."""
-        return self.send(request_of(api_key, **fields), timeout_ms=timeout_ms)
+    def call(
+        self,
+        message: Message[RequestT, ResponseT],
+        body: RequestT,
+        *,
+        timeout_ms: int | None = None,
+    ) -> ResponseT:
+        """The response to a request in the newest version that both sides know."""
+        request = request_of(message, body)
+        response: ResponseT = self.send(request, timeout_ms=timeout_ms)
+        return response
 
-    def send(self, request: Request, *, timeout_ms: int | None = None) -> Any:
+    def send(self, request: Request[Any], *, timeout_ms: int | None = None) -> Any:
         """Send a request and wait for its response; None if it has none."""
         number = self.start(request)
         return self.response(number, request, timeout_ms=timeout_ms)
 
-    def start(self, request: Request) -> int | None:
+    def start(self, request: Request[Any]) -> int | None:
         """Send now; the number of the response."""
         if self._failure is not None:
             raise self._failure
@@ -144,7 +155,7 @@ class BlockingLink:
         return outgoing.number
 
     def response(
-        self, number: int | None, request: Request, *, timeout_ms: int | None = None
+        self, number: int | None, request: Request[Any], *, timeout_ms: int | None = None
     ) -> Any:
         """Wait for the response to a request that was started."""
         if number is None:
@@ -188,7 +199,7 @@ class BlockingLink:
             if sent:
                 unsent[0] = unsent[0][sent:]
 
-    def _receive(self, deadline: Millis, limit_ms: int, request: Request) -> None:
+    def _receive(self, deadline: Millis, limit_ms: int, request: Request[Any]) -> None:
         """Read what has arrived, or wait for it."""
         if self._failure is not None:
             raise self._failure

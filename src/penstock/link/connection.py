@@ -17,7 +17,7 @@ from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.operation import Parts, Request, request_of
 from penstock.link.sasl import Login, converse
 from penstock.link.settings import Address, LinkSettings, UnreachableError
-from penstock.protocol.api import Api
+from penstock.protocol.api import Api, api_name
 from penstock.protocol.framing import (
     RESPONSE_BYTES_MIN,
     SIZE_BYTES,
@@ -26,8 +26,18 @@ from penstock.protocol.framing import (
     skip_tagged_fields,
     write_request_header,
 )
-from penstock.protocol.kio_codec import BodyReader, api_name, response_reader
-from penstock.protocol.varint import Buffer
+from penstock.protocol.message import Message
+from penstock.protocol.messages.api_versions import (
+    API_VERSIONS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from penstock.protocol.messages.security import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 
 _SHARED_BUFFER_BYTES: Final = 64 << 10
 
@@ -107,9 +117,8 @@ class Response(NamedTuple):
 
 class _Pending(NamedTuple):
     number: int
-    api_key: int
+    message: Message[Any, Any]
     version: int
-    read: BodyReader
 
 
 class Connection:
@@ -130,7 +139,7 @@ class Connection:
         """Requests without a response."""
         return len(self._pending)
 
-    def open(self, nonce: str = "") -> Generator[Request, Any, None]:
+    def open(self, nonce: str = "") -> Generator[Request[Any], Any, None]:
         """The requests before any other; each needs its response before the next.
 
         A login needs a nonce that was never used before.
@@ -139,7 +148,7 @@ class Connection:
         if self._login is not None:
             yield from self._log_in(self._login, nonce)
 
-    def _negotiate_versions(self) -> Generator[Request, Any, None]:
+    def _negotiate_versions(self) -> Generator[Request[Any], Any, None]:
         response = yield _versions_request(version=4)
         if response.error_code == ErrorCode.unsupported_version:
             newest = {row.api_key: row.max_version for row in response.api_keys}
@@ -152,11 +161,12 @@ class Connection:
         self._offered = {
             row.api_key: range(row.min_version, row.max_version + 1) for row in response.api_keys
         }
-        for row in getattr(response, "finalized_features", ()):
+        for row in response.finalized_features:
             self.features[row.name] = row.max_version_level
 
-    def _log_in(self, login: Login, nonce: str) -> Generator[Request, Any, None]:
-        response = yield request_of(Api.SASL_HANDSHAKE, version_min=1, mechanism=login.mechanism)
+    def _log_in(self, login: Login, nonce: str) -> Generator[Request[Any], Any, None]:
+        handshake = SaslHandshakeRequest(login.mechanism)
+        response = yield request_of(SASL_HANDSHAKE, handshake, version_min=1)
         if response.error_code != ErrorCode.none:
             raise Refused(
                 ErrorCode(response.error_code),
@@ -166,7 +176,7 @@ class Connection:
         conversation = converse(login, nonce)
         message = next(conversation)
         while True:
-            response = yield request_of(Api.SASL_AUTHENTICATE, auth_bytes=message)
+            response = yield request_of(SASL_AUTHENTICATE, SaslAuthenticateRequest(message))
             if response.error_code != ErrorCode.none:
                 raise Refused(
                     ErrorCode(response.error_code),
@@ -174,22 +184,22 @@ class Connection:
                     f" {response.error_message}",
                 )
             try:
-                message = conversation.send(bytes(response.auth_bytes))
+                message = conversation.send(response.auth_bytes)
             except StopIteration:
                 return
 
-    def version_of(self, request: Request) -> int:
+    def version_of(self, request: Request[Any]) -> int:
         """The newest version that the broker, this client and the request have in common."""
-        if request.api_key == Api.API_VERSIONS:
+        if request.api is Api.API_VERSIONS:
             return request.version_max
-        ours, theirs = request.versions, self._offered.get(request.api_key, range(0))
+        ours, theirs = request.versions, self._offered.get(request.api, range(0))
         first, stop = max(ours.start, theirs.start), min(ours.stop, theirs.stop)
         if first >= stop:
             raise Refused(ErrorCode.unsupported_version, self._no_version(request, ours, theirs))
         return stop - 1
 
-    def _no_version(self, request: Request, ours: range, theirs: range) -> str:
-        name = api_name(request.api_key) or f"API {request.api_key}"
+    def _no_version(self, request: Request[Any], ours: range, theirs: range) -> str:
+        name = api_name(request.api)
         needed = f"{ours.start} to {ours.stop - 1}" if ours else "no version"
         if not theirs:
             return f"broker {self.address} does not serve {name}; versions {needed} are needed"
@@ -198,14 +208,14 @@ class Connection:
             f" {needed} is needed: the broker is too old or too new"
         )
 
-    def write(self, request: Request) -> OutgoingRequest:
+    def write(self, request: Request[Any]) -> OutgoingRequest:
         """Give a request its version and number; requests must be sent in the order of calls."""
         version = self.version_of(request)
-        body = request.write(version)
+        body = request.message.write_request(request.body(version), version)
         number = self._number
         self._number = number + 1 if number < _NUMBER_MAX else 0
         header = write_request_header(
-            api_key=request.api_key,
+            api_key=request.api,
             api_version=version,
             correlation_id=number,
             client_id=self._client_id,
@@ -214,7 +224,7 @@ class Connection:
         start = _SIZE.pack(size) + header
         if not request.has_response:
             return OutgoingRequest(None, (start, *body))
-        self._pending.append(_Pending(number, request.api_key, version, request.reader(version)))
+        self._pending.append(_Pending(number, request.message, version))
         return OutgoingRequest(number, (start, *body))
 
     def buffer(self) -> memoryview:
@@ -236,9 +246,12 @@ class Connection:
         if number != pending.number:
             raise Malformed(f"response {number} where {pending.number} was due", 0)
         position = _CORRELATION.size
-        if response_has_tags(pending.api_key, pending.version):
+        message, version = pending.message, pending.version
+        if response_has_tags(message.api, version):
             position = skip_tagged_fields(frame, position, len(frame))
-        body, _ = pending.read(frame, position)
+        if message.api is Api.API_VERSIONS and _is_unsupported(frame, position):
+            version = 0  # the version of the response of a broker that does not know this one
+        body = message.read_response(frame, position, version)
         self._pending.popleft()
         return Response(number, body)
 
@@ -248,7 +261,7 @@ class Connection:
                 f"the server at {self.address} does not speak the Kafka protocol ({error.reason}):"
                 " check the port, and whether this listener requires TLS"
             )
-        request = f" to {api_name(self._pending[0].api_key)}" if self._pending else ""
+        request = f" to {api_name(self._pending[0].message.api)}" if self._pending else ""
         return f"broker {self.address} sent an invalid response{request}: {error.reason}"
 
     def lost(self, reason: str) -> str:
@@ -263,7 +276,7 @@ class Connection:
         pending = self._pending[0]
         return (
             f"broker {self.address} closed the connection ({reason}) before the response to"
-            f" {api_name(pending.api_key)} version {pending.version}"
+            f" {api_name(pending.message.api)} version {pending.version}"
         )
 
 
@@ -282,31 +295,19 @@ def cannot_connect(address: Address, error: OSError) -> UnreachableError:
     )
 
 
-def response_timeout(address: Address, request: Request, limit_ms: int) -> TimeoutError:
+def response_timeout(address: Address, request: Request[Any], limit_ms: int) -> TimeoutError:
     """The failure of a request without a response in time."""
-    name = api_name(request.api_key)
+    name = api_name(request.api)
     return TimeoutError(f"broker {address} did not respond to {name} in {limit_ms} ms")
 
 
-def _versions_request(*, version: int) -> Request:
-    request = request_of(
-        Api.API_VERSIONS,
-        client_software_name=_SOFTWARE,
-        client_software_version=_SOFTWARE_VERSION,
-    )
+def _versions_request(*, version: int) -> Request[ApiVersionsResponse]:
+    body = ApiVersionsRequest(_SOFTWARE, _SOFTWARE_VERSION)
+    return request_of(API_VERSIONS, body, version_max=version)
 
-    def reader(version: int) -> BodyReader:
-        newest = response_reader(Api.API_VERSIONS, version)
-        oldest = response_reader(Api.API_VERSIONS, 0)
 
-        def read(buffer: Buffer, position: int) -> tuple[Any, int]:
-            # A broker that does not know this version responds in version 0.
-            if len(buffer) - position >= _ERROR.size:
-                (code,) = _ERROR.unpack_from(buffer, position)
-                if code == ErrorCode.unsupported_version:
-                    return oldest(buffer, position)
-            return newest(buffer, position)
-
-        return read
-
-    return Request(int(Api.API_VERSIONS), request.write, reader, version_max=version)
+def _is_unsupported(frame: memoryview, position: int) -> bool:
+    if len(frame) - position < _ERROR.size:
+        return False
+    (code,) = _ERROR.unpack_from(frame, position)
+    return bool(code == ErrorCode.unsupported_version)

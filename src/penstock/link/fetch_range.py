@@ -7,33 +7,33 @@ created again, is refused, never skipped.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.offsets import EARLIEST, LATEST, Isolation, list_offsets
 from penstock.link.operation import (
     FAILURES,
+    VERSION_MAX,
     Emit,
     Pause,
     Receive,
     Request,
     Send,
     Steps,
-    request_of,
 )
 from penstock.link.routing import PartitionRoute, Routes, StreamOperation
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
-from penstock.protocol.api import Api
 from penstock.protocol.batch import HEADER_BYTES, check_stored_batch, iterate_headers, read_header
-from penstock.protocol.kio_codec import BodyReader
-from penstock.protocol.messages.fetch_response import (
-    LEAST_VERSION,
+from penstock.protocol.messages.fetch import (
+    FETCH,
+    FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
-    Aborted,
-    FetchAnswer,
+    AbortedTransaction,
     FetchedPartition,
-    read_fetch_answer,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
 )
 
 _EMPTY_RESPONSES_MAX: Final = 3  # though the log is longer: then the rest of the range is a gap
@@ -59,7 +59,7 @@ class Chunk:
     """Whole batches, and the state of the partition when the leader sent them."""
 
     records: memoryview
-    aborted: tuple[Aborted, ...]  # transactions whose records are to be skipped
+    aborted: tuple[AbortedTransaction, ...]  # transactions whose records are to be skipped
     start_offset: Offset  # as requested
     end_offset: Offset  # the next to request
     high_watermark: Offset
@@ -180,9 +180,9 @@ class _RangeReader:
         if code is not ErrorCode.none:
             raise Refused(code, f"fetch {self._partition} at offset {self._offset}: {code.name}")
         if row is None:
-            return _Empty(NO_OFFSET, False, response.throttle_ms)
+            return _Empty(NO_OFFSET, False, response.throttle_time_ms)
         try:
-            return self._take(row, response.throttle_ms)
+            return self._take(row, response.throttle_time_ms)
         except Malformed as error:
             raise Malformed(
                 f"{self._partition} at offset {self._offset}: {error.reason}", error.position
@@ -209,40 +209,36 @@ class _RangeReader:
                 return route
         raise TopicRecreated(topic)
 
-    def _request(self, leader_epoch: int) -> Request:
+    def _request(self, leader_epoch: int) -> Request[FetchResponse]:
         name, index = self._partition
-        row = {
-            "partition": index,
-            "current_leader_epoch": leader_epoch,
-            "fetch_offset": self._offset,
-            "partition_max_bytes": self._chunk_bytes,
-        }
-        fields = request_of(
-            Api.FETCH,
-            replica_id=-1,
-            max_wait=self._settings.wait_ms,
-            min_bytes=1,
-            max_bytes=self._chunk_bytes,
-            isolation_level=int(self._settings.isolation),
-            session_epoch=-1,
-            topics=[{"topic": name, "topic_id": self._topic_id, "partitions": [row]}],
-        )
-        version_max = fields.version_max if self._topic_id is not None else TOPIC_IDS_FROM - 1
-        return Request(fields.api_key, fields.write, _fetch_reader, LEAST_VERSION, version_max)
+        topic_id, chunk_bytes = self._topic_id, self._chunk_bytes
+        row = FetchPartition(index, leader_epoch, self._offset, partition_max_bytes=chunk_bytes)
+        isolation_level = int(self._settings.isolation)
+
+        def body(version: int) -> FetchRequest:
+            key = name if topic_id is None or version < TOPIC_IDS_FROM else topic_id.bytes
+            topics = [FetchTopic(key, [row])]
+            return FetchRequest(
+                self._settings.wait_ms, 1, chunk_bytes, isolation_level, topics=topics
+            )
+
+        version_max = VERSION_MAX if topic_id is not None else TOPIC_IDS_FROM - 1
+        return Request(FETCH, body, FLEXIBLE_FROM, version_max)
 
     def _take(self, row: FetchedPartition, throttle_ms: int) -> Chunk | _Empty:
         start = self._offset
-        records, following = self._whole_batches(row.records)
+        received = memoryview(row.records or b"")
+        records, following = self._whole_batches(received)
         committed = self._settings.isolation is Isolation.READ_COMMITTED
         available = row.last_stable_offset if committed else row.high_watermark
         if following == start:
-            is_gap = available >= self._end and not len(row.records)
+            is_gap = available >= self._end and not len(received)
             return _Empty(Offset(available), is_gap, throttle_ms)
         self._offset = min(following, self._end)
         self._empty_responses = 0
         return Chunk(
             records,
-            row.aborted,
+            tuple(row.aborted_transactions or ()),
             start,
             self._offset,
             Offset(row.high_watermark),
@@ -304,15 +300,12 @@ def _kind(isolation: Isolation) -> str:
 
 
 def _only_row(
-    response: FetchAnswer, partition: TopicPartition
+    response: FetchResponse, partition: TopicPartition
 ) -> tuple[ErrorCode, FetchedPartition | None]:
     if response.error_code:
-        return ErrorCode(response.error_code), None
-    for row in response.partitions:
-        if row.partition == partition.partition:
-            return ErrorCode(row.error_code), row
+        return response.error_code, None
+    for topic in response.topics:  # one was requested
+        for row in topic.partitions:
+            if row.partition == partition.partition:
+                return row.error_code, row
     return ErrorCode.none, None
-
-
-def _fetch_reader(version: int) -> BodyReader:
-    return partial(read_fetch_answer, version=version)

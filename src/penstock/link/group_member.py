@@ -11,16 +11,32 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.aio import AsyncCluster
 from penstock.link.operation import request_of
 from penstock.link.routing import CoordinatorKind
-from penstock.protocol.api import Api
+from penstock.protocol.message import Message
+from penstock.protocol.messages.classic_groups import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    GroupProtocol,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeavingMember,
+    MemberAssignment,
+    SyncGroupRequest,
+)
 
 logger: Final = logging.getLogger(__name__)
 
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 _SECOND_MS: Final = 1000
 _LEAVE_MS: Final = 2_000
 _RESPONSE_SLACK_MS: Final = 5_000  # the response to a join waits for the rebalance timeout
@@ -111,12 +127,9 @@ class GroupMember:
         await self._lose("left the group")
         if self._member_id and self._settings.instance_id is None:
             with suppress(OSError, Refused, Malformed):
-                await self._call(
-                    Api.LEAVE_GROUP,
-                    timeout_ms=_LEAVE_MS,
-                    member_id=self._member_id,
-                    members=[{"member_id": self._member_id, "reason": "the node is stopping"}],
-                )
+                leaving = LeavingMember(self._member_id, reason="the node is stopping")
+                body = LeaveGroupRequest(self._settings.group, [leaving])
+                await self._call(LEAVE_GROUP, body, timeout_ms=_LEAVE_MS)
         await self._cluster.close()
 
     async def _run(self) -> None:
@@ -147,51 +160,52 @@ class GroupMember:
     async def _join(self) -> tuple[GroupGeneration, float]:
         """The new generation, and until when it is valid without a heartbeat."""
         settings = self._settings
-        response = await self._call(
-            Api.JOIN_GROUP,
-            version_min=5,
-            timeout_ms=settings.rebalance_ms + _RESPONSE_SLACK_MS,
-            session_timeout=settings.session_ms,
-            rebalance_timeout=settings.rebalance_ms,
-            member_id=self._member_id,
-            group_instance_id=settings.instance_id,
-            protocol_type=settings.protocol_type,
-            protocols=[{"name": settings.protocol, "metadata": self._metadata()}],
+        body = JoinGroupRequest(
+            settings.group,
+            settings.session_ms,
+            self._member_id,
+            settings.protocol_type,
+            [GroupProtocol(settings.protocol, self._metadata())],
+            settings.rebalance_ms,
+            settings.instance_id,
         )
+        timeout_ms = settings.rebalance_ms + _RESPONSE_SLACK_MS
+        response = await self._call(JOIN_GROUP, body, version_min=5, timeout_ms=timeout_ms)
         if response.error_code == ErrorCode.member_id_required:
             self._member_id = response.member_id
             return await self._join()
-        self._accept(response, "join")
+        self._accept(response.error_code, "join")
         self._member_id = response.member_id
-        members = {row.member_id: bytes(row.metadata) for row in response.members}
+        members = {row.member_id: row.metadata for row in response.members}
         assignments = self._assign(members) if response.leader == response.member_id else {}
         return await self._sync(response, members, assignments)
 
     async def _sync(
-        self, joined: Any, members: Mapping[str, bytes], assignments: Mapping[str, bytes]
+        self,
+        joined: JoinGroupResponse,
+        members: Mapping[str, bytes],
+        assignments: Mapping[str, bytes],
     ) -> tuple[GroupGeneration, float]:
         # The session starts when this arrives at the broker, which is later than now.
         valid_until = asyncio.get_running_loop().time() + self._session_seconds
-        response = await self._call(
-            Api.SYNC_GROUP,
-            version_min=3,
-            timeout_ms=self._settings.rebalance_ms + _RESPONSE_SLACK_MS,
-            generation_id=joined.generation_id,
-            member_id=self._member_id,
-            group_instance_id=self._settings.instance_id,
-            protocol_type=self._settings.protocol_type,
-            protocol_name=joined.protocol_name,
-            assignments=[
-                {"member_id": member_id, "assignment": assignment}
-                for member_id, assignment in assignments.items()
-            ],
+        settings = self._settings
+        body = SyncGroupRequest(
+            settings.group,
+            joined.generation_id,
+            self._member_id,
+            settings.instance_id,
+            settings.protocol_type,
+            joined.protocol_name,
+            [MemberAssignment(*row) for row in assignments.items()],
         )
-        self._accept(response, "sync")
+        timeout_ms = settings.rebalance_ms + _RESPONSE_SLACK_MS
+        response = await self._call(SYNC_GROUP, body, version_min=3, timeout_ms=timeout_ms)
+        self._accept(response.error_code, "sync")
         generation = GroupGeneration(
             joined.generation_id,
             self._member_id,
             joined.leader,
-            bytes(response.assignment),
+            response.assignment,
             members,
         )
         return generation, valid_until
@@ -217,36 +231,41 @@ class GroupMember:
         """The broker's code; None if there was no response, which decides nothing yet."""
         try:
             async with asyncio.timeout(left_ms / _SECOND_MS):
-                response = await self._call(
-                    Api.HEARTBEAT,
-                    timeout_ms=min(left_ms, self._settings.heartbeat_ms),
-                    generation_id=generation.generation,
-                    member_id=generation.member_id,
-                    group_instance_id=self._settings.instance_id,
+                body = HeartbeatRequest(
+                    self._settings.group,
+                    generation.generation,
+                    generation.member_id,
+                    self._settings.instance_id,
                 )
+                timeout_ms = min(left_ms, self._settings.heartbeat_ms)
+                response = await self._call(HEARTBEAT, body, timeout_ms=timeout_ms)
         except OSError:
             return None
         except Refused as refusal:  # no coordinator at present
             return None if refusal.code.retriable else refusal.code
-        code = ErrorCode(response.error_code)
+        code = response.error_code
         if code in _MOVED or code is ErrorCode.coordinator_load_in_progress:
             self._on_error(code)
             return None
         return code
 
     async def _call(
-        self, api: Api, /, *, version_min: int = 0, timeout_ms: int, **fields: Any
-    ) -> Any:
+        self,
+        message: Message[RequestT, ResponseT],
+        body: RequestT,
+        *,
+        version_min: int = 0,
+        timeout_ms: int,
+    ) -> ResponseT:
         group = self._settings.group
-        request = request_of(api, version_min=version_min, group_id=group, **fields)
+        request = request_of(message, body, version_min=version_min)
         return await self._cluster.run(
             lambda routes: routes.send_to_coordinator(
                 CoordinatorKind.GROUP, group, request, timeout_ms
             )
         )
 
-    def _accept(self, response: Any, step: str) -> None:
-        code = ErrorCode(response.error_code)
+    def _accept(self, code: ErrorCode, step: str) -> None:
         if code is not ErrorCode.none:
             raise Refused(code, f"{step} group {self._settings.group}: {code.name}")
 

@@ -6,13 +6,31 @@ temporarily.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.operation import Request, Steps, request_of
 from penstock.link.routing import CoordinatorKind, Results, Routes, operation
 from penstock.model import LeaderEpoch, Millis, Offset, TopicPartition
-from penstock.protocol.api import Api
+from penstock.protocol.messages.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from penstock.protocol.messages.offsets import (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    OffsetFetchGroup,
+    OffsetFetchGroupResult,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+    PartitionError,
+)
 
 LATEST: Final = Millis(-1)  # instead of a time: the end, as far as the isolation allows reading
 EARLIEST: Final = Millis(-2)
@@ -53,7 +71,7 @@ def list_offsets(
 ) -> Steps[dict[TopicPartition, OffsetAt]]:
     """The first offset at or after a time (or EARLIEST, LATEST), for each partition."""
 
-    def write(partitions: Sequence[TopicPartition]) -> Request:
+    def write(partitions: Sequence[TopicPartition]) -> Request[ListOffsetsResponse]:
         return _offsets_request({one: times[one] for one in partitions}, isolation)
 
     return (yield from routes.for_each_leader("list offsets", times, write, _read_offsets))
@@ -95,27 +113,27 @@ def partitions_of(routes: Routes, topics: Iterable[str]) -> Steps[list[TopicPart
     ]
 
 
-def _offsets_request(times: Mapping[TopicPartition, Millis], isolation: Isolation) -> Request:
-    topics: dict[str, list[dict[str, int]]] = {}
+def _offsets_request(
+    times: Mapping[TopicPartition, Millis], isolation: Isolation
+) -> Request[ListOffsetsResponse]:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
     for (name, index), time in times.items():
-        topics.setdefault(name, []).append({"partition_index": index, "timestamp": time})
+        topics.setdefault(name, []).append(ListOffsetsPartition(index, time))
+    rows = [ListOffsetsTopic(*row) for row in topics.items()]
     return request_of(
-        Api.LIST_OFFSETS,
+        LIST_OFFSETS,
+        ListOffsetsRequest(rows, int(isolation), _TIMEOUT_MS),
         version_min=_MAX_TIMESTAMP_FROM if MAX_TIMESTAMP in times.values() else 2,
-        replica_id=-1,
-        isolation_level=int(isolation),
-        timeout=_TIMEOUT_MS,
-        topics=[{"name": name, "partitions": rows} for name, rows in topics.items()],
     )
 
 
-def _read_offsets(response: Any) -> Results[OffsetAt]:
+def _read_offsets(response: ListOffsetsResponse) -> Results[OffsetAt]:
     for topic in response.topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.name, row.partition_index)
-            code = ErrorCode(row.error_code)
+            code = row.error_code
             if code is ErrorCode.none:
-                epoch = LeaderEpoch(getattr(row, "leader_epoch", -1))
+                epoch = LeaderEpoch(row.leader_epoch)
                 yield partition, OffsetAt(Offset(row.offset), Millis(row.timestamp), epoch)
             else:
                 yield partition, Refused(code, f"list offsets of {partition}: {code.name}")
@@ -134,23 +152,18 @@ def committed_offsets(
     `require_stable` waits for open transactions that commit offsets.
     """
     topics = None if partitions is None else by_topic(partitions)
-    rows = (
-        None
-        if topics is None
-        else [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
-    )
+    rows = None if topics is None else [OffsetFetchTopic(*row) for row in topics.items()]
     request = request_of(
-        Api.OFFSET_FETCH,
+        OFFSET_FETCH,
+        OffsetFetchRequest([OffsetFetchGroup(group, rows)], require_stable),
         version_min=8,
         version_max=9,  # later ones name topics by id
-        groups=[{"group_id": group, "topics": rows}],
-        require_stable=require_stable,
     )
 
     def attempt() -> Steps[dict[TopicPartition, CommittedOffset]]:
         response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
         (row,) = response.groups
-        _accept(row, f"offsets of group {group}")
+        _accept(row.error_code, f"offsets of group {group}")
         return _committed(row, group)
 
     return (yield from _with_coordinator(routes, group, f"offsets of group {group}", attempt))
@@ -161,17 +174,14 @@ def commit_offsets(
     routes: Routes, group: str, offsets: Mapping[TopicPartition, Offset], *, metadata: str = ""
 ) -> Steps[None]:
     """Commit for a group without members: how a job publishes its progress."""
-    request = request_of(
-        Api.OFFSET_COMMIT,
-        version_min=2,
-        version_max=9,
-        group_id=group,
-        topics=offset_rows(offsets, metadata),
-    )
+    topics = [OffsetCommitTopic(*row) for row in offset_rows(offsets, metadata).items()]
+    body = OffsetCommitRequest(group, topics=topics)
+    request = request_of(OFFSET_COMMIT, body, version_min=2, version_max=9)
 
     def attempt() -> Steps[None]:
         response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
-        accept_rows(response, f"commit offsets of group {group}")
+        for topic, rows in response.topics:
+            accept_rows(f"commit offsets of group {group}", str(topic), rows)
 
     yield from _with_coordinator(routes, group, f"commit offsets of group {group}", attempt)
 
@@ -186,39 +196,34 @@ def _with_coordinator(
     )
 
 
-def offset_rows(offsets: Mapping[TopicPartition, Offset], metadata: str) -> list[dict[str, object]]:
-    """Offsets as commit requests contain them."""
-    rows: dict[str, list[dict[str, object]]] = {}
+def offset_rows(
+    offsets: Mapping[TopicPartition, Offset], metadata: str
+) -> dict[str, list[OffsetCommitPartition]]:
+    """Offsets by topic, as commit requests contain them."""
+    rows: dict[str, list[OffsetCommitPartition]] = {}
     for (name, index), offset in offsets.items():
-        rows.setdefault(name, []).append(
-            {
-                "partition_index": index,
-                "committed_offset": offset,
-                "committed_metadata": metadata,
-            }
-        )
-    return [{"name": name, "partitions": partitions} for name, partitions in rows.items()]
+        row = OffsetCommitPartition(index, offset, committed_metadata=metadata)
+        rows.setdefault(name, []).append(row)
+    return rows
 
 
-def accept_rows(response: Any, what: str) -> None:
-    """Raise the first refusal among a response's partitions."""
-    for topic in response.topics:
-        for row in topic.partitions:
-            _accept(row, f"{what} ({topic.name}-{row.partition_index})")
+def accept_rows(what: str, topic: str, rows: Iterable[PartitionError]) -> None:
+    """Raise the first refusal among the partitions of a topic."""
+    for index, code in rows:
+        _accept(code, f"{what} ({topic}-{index})")
 
 
-def _accept(row: Any, what: str) -> None:
-    code = ErrorCode(row.error_code)
+def _accept(code: ErrorCode, what: str) -> None:
     if code is not ErrorCode.none:
         raise Refused(code, f"{what}: {code.name}")
 
 
-def _committed(group_row: Any, group: str) -> dict[TopicPartition, CommittedOffset]:
+def _committed(result: OffsetFetchGroupResult, group: str) -> dict[TopicPartition, CommittedOffset]:
     committed = {}
-    for topic in group_row.topics:
+    for topic in result.topics:
         for row in topic.partitions:
-            partition = TopicPartition(topic.name, row.partition_index)
-            _accept(row, f"offset of group {group} for {partition}")
+            partition = TopicPartition(str(topic.topic), row.partition_index)
+            _accept(row.error_code, f"offset of group {group} for {partition}")
             if row.committed_offset >= 0:
                 offset = Offset(row.committed_offset)
                 committed[partition] = CommittedOffset(offset, row.metadata or "")

@@ -14,53 +14,49 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from penstock.errors import Malformed, Refused
 from penstock.link.settings import Address
-from penstock.protocol.kio_codec import (
-    BodyReader,
-    encode,
-    fill,
-    known_versions,
-    request_type,
-    response_reader,
-)
+from penstock.protocol.api import Api, known_versions
+from penstock.protocol.message import Message
 from penstock.protocol.varint import Buffer
 
 VERSION_MAX: Final = (1 << 15) - 1
 
 Parts: TypeAlias = Sequence[Buffer]  # to be sent one after the other
 T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 E = TypeVar("E", bound=Exception)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Generic[ResponseT]):
     """A request in any version from `version_min` to `version_max`."""
 
-    api_key: int
-    write: Callable[[int], Parts]  # the body in a version
-    reader: Callable[[int], BodyReader]
+    message: Message[Any, ResponseT]
+    body: Callable[[int], Any]  # the typed request, for a version
     version_min: int = 0
     version_max: int = VERSION_MAX
     has_response: bool = True  # a produce request with acks=0 has none
 
     @property
+    def api(self) -> Api:
+        return self.message.api
+
+    @property
     def versions(self) -> range:
         """Those that this client knows and the operation can use."""
-        known = known_versions(self.api_key)
+        known = known_versions(self.api)
         return range(max(known.start, self.version_min), min(known.stop, self.version_max + 1))
 
 
 def request_of(
-    api_key: int, /, *, version_min: int = 0, version_max: int = VERSION_MAX, **fields: Any
-) -> Request:
-    """A request from the fields of all its versions, as `kio_codec.fill` takes them."""
-
-    def write(version: int) -> Parts:
-        return (encode(fill(request_type(api_key, version), **fields)),)
-
-    def reader(version: int) -> BodyReader:
-        return response_reader(api_key, version)
-
-    return Request(int(api_key), write, reader, version_min, version_max)
+    message: Message[RequestT, ResponseT],
+    body: RequestT,
+    *,
+    version_min: int = 0,
+    version_max: int = VERSION_MAX,
+) -> Request[ResponseT]:
+    """A request whose body is the same in all versions."""
+    return Request(message, lambda version: body, version_min, version_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class Send:
     """Send a request to a broker; the outcome is a ticket. Never fails: Receive does."""
 
     address: Address
-    request: Request
+    request: Request[Any]
     timeout_ms: int | None = None  # None: by the settings
 
 
@@ -132,13 +128,16 @@ class BrokerRequest(NamedTuple):
     """A request and the broker that it is for."""
 
     address: Address
-    request: Request
+    request: Request[Any]
 
 
-def send(address: Address, request: Request, timeout_ms: int | None = None) -> Steps[Any]:
+def send(
+    address: Address, request: Request[ResponseT], timeout_ms: int | None = None
+) -> Steps[ResponseT]:
     """The response of one broker."""
     ticket = yield Send(address, request, timeout_ms)
-    return (yield Receive(ticket))
+    response: ResponseT = yield Receive(ticket)
+    return response
 
 
 def send_all(requests: Sequence[BrokerRequest]) -> Steps[list[Any]]:

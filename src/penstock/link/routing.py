@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
-from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.operation import (
@@ -23,9 +23,17 @@ from penstock.link.operation import (
 )
 from penstock.link.settings import Address, LinkSettings, UnreachableError
 from penstock.model import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
-from penstock.protocol.api import Api
+from penstock.protocol.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.protocol.messages.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataTopic,
+)
 
 T = TypeVar("T")
+ResponseT = TypeVar("ResponseT")
 P = ParamSpec("P")
 
 # Codes that may be temporary (a new topic, a byte that the network changed) or permanent (no such
@@ -103,7 +111,7 @@ class Routes:
 
     # Sending.
 
-    def send_to_any(self, request: Request) -> Steps[Any]:
+    def send_to_any(self, request: Request[ResponseT]) -> Steps[ResponseT]:
         """The response of the first broker that responds."""
         failures = []
         for address in self._candidates():
@@ -123,8 +131,12 @@ class Routes:
         return list(dict.fromkeys((*first, *self.brokers.values(), *self.bootstrap)))
 
     def send_to_coordinator(
-        self, kind: CoordinatorKind, key: str, request: Request, timeout_ms: int | None = None
-    ) -> Steps[Any]:
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        request: Request[ResponseT],
+        timeout_ms: int | None = None,
+    ) -> Steps[ResponseT]:
         """One attempt; a lost connection invalidates the coordinator."""
         address = yield from self.coordinator(kind, key)
         try:
@@ -137,8 +149,8 @@ class Routes:
         self,
         what: str,
         partitions: Iterable[TopicPartition],
-        write: Callable[[Sequence[TopicPartition]], Request],
-        read: Callable[[Any], Results[T]],
+        write: Callable[[Sequence[TopicPartition]], Request[ResponseT]],
+        read: Callable[[ResponseT], Results[T]],
     ) -> Steps[dict[TopicPartition, T]]:
         """The results of all partitions: one request per leader, retried for those that failed.
 
@@ -191,35 +203,36 @@ class Routes:
 
     def request_metadata(self, names: Sequence[str] | None) -> Steps[dict[str, TopicMetadata]]:
         """Request these topics, or all. Raises at the first that is refused."""
-        topics = None if names is None else [{"name": name} for name in names]
-        request = request_of(
-            Api.METADATA, version_min=1, topics=topics, allow_auto_topic_creation=False
-        )
-        response = yield from self.send_to_any(request)
+        topics = None if names is None else [MetadataRequestTopic(name) for name in names]
+        body = MetadataRequest(topics, allow_auto_topic_creation=False)
+        response = yield from self.send_to_any(request_of(METADATA, body, version_min=1))
         self._read_brokers(response)
         now = self.clock()
         metadata = {}
         for row in response.topics:
+            assert isinstance(row, MetadataTopic), "as read, topics are not shared"
             if row.error_code != ErrorCode.none:
                 raise _topic_refused(row, self._responsive)
-            metadata[row.name] = self.topics[row.name] = self._topic(row, now)
+            topic = self._topic(row, now)
+            metadata[topic.name] = self.topics[topic.name] = topic
         return metadata
 
-    def _read_brokers(self, response: Any) -> None:
+    def _read_brokers(self, response: MetadataResponse) -> None:
         self.brokers = {
             NodeId(row.node_id): Address(row.host, row.port) for row in response.brokers
         }
         self.controller = NodeId(response.controller_id)
-        self.cluster_id = getattr(response, "cluster_id", None)
+        self.cluster_id = response.cluster_id
 
-    def _topic(self, row: Any, now: Millis) -> TopicMetadata:
+    def _topic(self, row: MetadataTopic, now: Millis) -> TopicMetadata:
         leaders = {}
         for partition in row.partitions:
             leader = NodeId(partition.leader_id)
-            epoch = LeaderEpoch(getattr(partition, "leader_epoch", -1))
+            epoch = LeaderEpoch(partition.leader_epoch)
             address = self.brokers.get(leader)
             leaders[partition.partition_index] = PartitionLeader(leader, epoch, address)
-        return TopicMetadata(row.name, getattr(row, "topic_id", None), leaders, now)
+        topic_id = None if row.topic_id is None else TopicId(row.topic_id)
+        return TopicMetadata(row.name or "", topic_id, leaders, now)
 
     def routes_to(
         self, partitions: Iterable[TopicPartition]
@@ -256,20 +269,13 @@ class Routes:
         known = self.coordinators.get((kind, key))
         if known is not None:
             return known
-        response = yield from self.send_to_any(
-            request_of(
-                Api.FIND_COORDINATOR,
-                version_min=1,
-                key=key,
-                key_type=int(kind),
-                coordinator_keys=[key],
-            )
-        )
-        (row,) = getattr(response, "coordinators", (response,))
+        body = FindCoordinatorRequest([key], int(kind))
+        response = yield from self.send_to_any(request_of(FIND_COORDINATOR, body, version_min=1))
+        (row,) = response.coordinators
         if row.error_code != ErrorCode.none:
             subject = "group" if kind is CoordinatorKind.GROUP else "transactional id"
             raise Refused(
-                ErrorCode(row.error_code),
+                row.error_code,
                 f"no coordinator for {subject} {key}: {row.error_message}",
             )
         address = Address(row.host, row.port)
@@ -364,8 +370,8 @@ def operation(steps: Callable[Concatenate[Routes, P], Steps[T]]) -> Callable[P, 
     return prepared
 
 
-def _topic_refused(row: Any, broker: Address | None) -> Refused:
-    code = ErrorCode(row.error_code)
+def _topic_refused(row: MetadataTopic, broker: Address | None) -> Refused:
+    code = row.error_code
     hints = {
         ErrorCode.unknown_topic_or_partition: "it does not exist; check the name or create it",
         ErrorCode.invalid_topic_exception: "the name is invalid",

@@ -12,26 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
-from penstock.link.operation import Parts, Receive, Request, Send, Steps, worse
+from penstock.link.operation import Receive, Request, Send, Steps, worse
 from penstock.link.routing import Routes, operation
 from penstock.link.settings import Address
 from penstock.model import NO_OFFSET, Offset, TopicId, TopicPartition
-from penstock.protocol.api import Api
 from penstock.protocol.batch import read_header
 from penstock.protocol.fields import TopicKey
-from penstock.protocol.kio_codec import BodyReader
 from penstock.protocol.messages.produce import (
     ALL_IN_SYNC,
     FLEXIBLE_FROM,
+    PRODUCE,
     TOPIC_IDS_FROM,
     TRANSACTIONS_FROM,
-    PartitionData,
-    PartitionResult,
+    ProducedPartition,
+    ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    TopicData,
-    read_response,
-    write_request,
+    ProduceTopic,
 )
 from penstock.protocol.varint import Buffer
 
@@ -162,27 +159,27 @@ class _Sender:
             and in_flight[lane.partition] < (_IN_FLIGHT_MAX if lane.is_idempotent else 1)
         }
 
-    def _request(self, lanes: Sequence[_Lane], topic_ids: Mapping[str, TopicId | None]) -> Request:
-        topics: dict[str, list[PartitionData]] = {}
+    def _request(
+        self, lanes: Sequence[_Lane], topic_ids: Mapping[str, TopicId | None]
+    ) -> Request[ProduceResponse]:
+        topics: dict[str, list[ProducePartition]] = {}
         for lane in lanes:
             name, index = lane.partition
             batch = memoryview(lane.batches[lane.sent])
-            topics.setdefault(name, []).append(PartitionData(index, batch))
+            topics.setdefault(name, []).append(ProducePartition(index, batch))
 
-        def write(version: int) -> Parts:
+        def body(version: int) -> ProduceRequest:
             named = [
-                TopicData(_topic_key(name, topic_ids[name], version), partitions)
+                ProduceTopic(_topic_key(name, topic_ids[name], version), partitions)
                 for name, partitions in topics.items()
             ]
             timeout_ms = self._routes.settings.request_timeout_ms
-            request = ProduceRequest(self._transactional_id, self._acks, timeout_ms, named)
-            return write_request(request, version)
+            return ProduceRequest(self._transactional_id, self._acks, timeout_ms, named)
 
         has_ids = all(topic_ids[name] is not None for name in topics)
         return Request(
-            int(Api.PRODUCE),
-            write,
-            _reader,
+            PRODUCE,
+            body,
             version_min=FLEXIBLE_FROM if self._transactional_id is None else TRANSACTIONS_FROM,
             version_max=TOPIC_IDS_FROM if has_ids else TOPIC_IDS_FROM - 1,
             has_response=self._acks != 0,
@@ -218,14 +215,7 @@ def _topic_key(name: str, topic_id: TopicId | None, version: int) -> TopicKey:
     return topic_id.bytes
 
 
-def _reader(version: int) -> BodyReader:
-    return lambda frame, position: (
-        read_response(memoryview(frame), position, version),
-        len(frame),
-    )
-
-
-def _take_result(lane: _Lane, row: PartitionResult, address: Address) -> Refused | None:
+def _take_result(lane: _Lane, row: ProducedPartition, address: Address) -> Refused | None:
     """Behind a failed batch nothing counts: it is sent again."""
     if lane.has_failed:
         return None

@@ -6,15 +6,39 @@ response. A commit is done when its response has no error; any refusal means tha
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link.offsets import accept_rows, by_topic, offset_rows
 from penstock.link.operation import Request, Steps, request_of
 from penstock.link.routing import CoordinatorKind, Results, Routes, operation
-from penstock.model import Offset, ProducerEpoch, ProducerId, TopicPartition
-from penstock.protocol.api import Api
-from penstock.protocol.messages.transactions import TransactionState, read_states_answer
+from penstock.model import Millis, Offset, ProducerEpoch, ProducerId, TopicPartition
+from penstock.protocol.messages.transaction_admin import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    DescribedProducer,
+    DescribedTransaction,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+    DescribeTransactionsRequest,
+)
+from penstock.protocol.messages.transactions import (
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+    WRITE_TXN_MARKERS,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    MarkerTopic,
+    TransactionMarker,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 _PROTOCOL_2: Final = 5  # of EndTxn and TxnOffsetCommit
 _EXPECTED_PRODUCER_FROM: Final = 3  # InitProducerId with the producer that the client expects
@@ -34,6 +58,18 @@ class TransactionHandle(NamedTuple):
     transactional_id: str | None  # None: an idempotent producer outside any transaction
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+
+
+class TransactionDescription(NamedTuple):
+    """One transactional id, as its coordinator knows it."""
+
+    transactional_id: str
+    state: str  # Empty, Ongoing, PrepareCommit, CompleteCommit, …
+    timeout_ms: int
+    started_at: Millis | None
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: tuple[TopicPartition, ...]
 
 
 class PartitionProducer(NamedTuple):
@@ -59,19 +95,16 @@ def init_producer_id(
     With `previous`, the handle that this process used last (its transaction ended), it continues as
     the same producer, and is refused if another process took the id since (KIP-360).
     """
-    expected = {}
+    body = InitProducerIdRequest(transactional_id, timeout_ms)
     if previous is not None:
-        expected = {
-            "producer_id": previous.producer_id,
-            "producer_epoch": previous.producer_epoch,
-        }
+        body = body._replace(
+            producer_id=previous.producer_id, producer_epoch=previous.producer_epoch
+        )
     request = request_of(
-        Api.INIT_PRODUCER_ID,
+        INIT_PRODUCER_ID,
+        body,
         version_min=0 if previous is None else _EXPECTED_PRODUCER_FROM,
         version_max=5,  # later ones are for two-phase commit
-        transactional_id=transactional_id,
-        transaction_timeout=timeout_ms,
-        **expected,
     )
     what = "a producer id" + (f" for {transactional_id}" if transactional_id else "")
 
@@ -81,7 +114,7 @@ def init_producer_id(
         else:
             kind = CoordinatorKind.TRANSACTION
             response = yield from routes.send_to_coordinator(kind, transactional_id, request)
-        _accept(response, what)
+        _accept(response.error_code, what)
         return _handle(transactional_id, response)
 
     return (yield from routes.with_retries(what, attempt, _invalidating(routes, transactional_id)))
@@ -97,20 +130,18 @@ def add_offsets(
     metadata: str = "",
 ) -> Steps[None]:
     """Commit a group's offsets in the transaction: visible only when it commits."""
-    request = request_of(
-        Api.TXN_OFFSET_COMMIT,
-        version_min=_PROTOCOL_2,
-        transactional_id=handle.transactional_id,
-        group_id=group,
-        producer_id=handle.producer_id,
-        producer_epoch=handle.producer_epoch,
-        topics=offset_rows(offsets, metadata),
+    assert handle.transactional_id is not None, "a transaction has an id"
+    topics = [TxnOffsetCommitTopic(*row) for row in offset_rows(offsets, metadata).items()]
+    body = TxnOffsetCommitRequest(
+        handle.transactional_id, group, handle.producer_id, handle.producer_epoch, topics
     )
+    request = request_of(TXN_OFFSET_COMMIT, body, version_min=_PROTOCOL_2)
     what = f"offsets of group {group} in transaction {handle.transactional_id}"
 
     def attempt() -> Steps[None]:
         response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
-        accept_rows(response, what)
+        for topic, rows in response.topics:
+            accept_rows(what, topic, rows)
 
     def invalidate() -> None:
         routes.invalidate_coordinator(CoordinatorKind.GROUP, group)
@@ -127,45 +158,37 @@ def end_transaction(
     May be repeated with the same handle until it returns, by any process.
     """
     assert handle.transactional_id is not None, "a transaction has an id"
-    request = request_of(
-        Api.END_TXN,
-        version_min=_PROTOCOL_2,
-        transactional_id=handle.transactional_id,
-        producer_id=handle.producer_id,
-        producer_epoch=handle.producer_epoch,
-        committed=commit,
-    )
     transactional_id = handle.transactional_id
+    body = EndTxnRequest(transactional_id, handle.producer_id, handle.producer_epoch, commit)
+    request = request_of(END_TXN, body, version_min=_PROTOCOL_2)
     what = f"{'commit' if commit else 'abort'} of transaction {transactional_id}"
 
     def attempt() -> Steps[TransactionHandle]:
         kind = CoordinatorKind.TRANSACTION
         response = yield from routes.send_to_coordinator(kind, transactional_id, request)
-        _accept(response, what)
+        _accept(response.error_code, what)
         return _handle(transactional_id, response)
 
     return (yield from routes.with_retries(what, attempt, _invalidating(routes, transactional_id)))
 
 
 @operation
-def describe_transaction(routes: Routes, transactional_id: str) -> Steps[TransactionState | None]:
+def describe_transaction(
+    routes: Routes, transactional_id: str
+) -> Steps[TransactionDescription | None]:
     """The coordinator's last state of an id; None if it no longer knows it."""
-    fields = request_of(
-        Api.DESCRIBE_TRANSACTIONS, version_max=0, transactional_ids=[transactional_id]
-    )
-    request = Request(fields.api_key, fields.write, lambda _: read_states_answer, version_max=0)
+    request = request_of(DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest([transactional_id]))
     what = f"state of transaction {transactional_id}"
 
-    def attempt() -> Steps[TransactionState | None]:
+    def attempt() -> Steps[TransactionDescription | None]:
         kind = CoordinatorKind.TRANSACTION
-        (state,) = yield from routes.send_to_coordinator(kind, transactional_id, request)
-        code = ErrorCode(state.error_code)
-        if code is ErrorCode.transactional_id_not_found:
+        response = yield from routes.send_to_coordinator(kind, transactional_id, request)
+        (row,) = response.transaction_states
+        if row.error_code is ErrorCode.transactional_id_not_found:
             return None
-        if code is not ErrorCode.none:
-            raise Refused(code, f"{what}: {code.name}")
-        described: TransactionState = state
-        return described
+        if row.error_code is not ErrorCode.none:
+            raise Refused(row.error_code, f"{what}: {row.error_code.name}")
+        return _description(row)
 
     return (yield from routes.with_retries(what, attempt, _invalidating(routes, transactional_id)))
 
@@ -176,8 +199,9 @@ def describe_producers(
 ) -> Steps[dict[TopicPartition, list[PartitionProducer]]]:
     """The recent producers of these partitions, and which have a transaction open there."""
 
-    def write(some: Sequence[TopicPartition]) -> Request:
-        return request_of(Api.DESCRIBE_PRODUCERS, topics=_topic_rows(some))
+    def write(some: Sequence[TopicPartition]) -> Request[DescribeProducersResponse]:
+        topics = [DescribeProducersTopic(*row) for row in by_topic(some).items()]
+        return request_of(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics))
 
     return (
         yield from routes.for_each_leader("describe producers", partitions, write, _read_producers)
@@ -212,7 +236,7 @@ def write_markers(
     written here: check `describe_transaction` first.
     """
 
-    def write(some: Sequence[TopicPartition]) -> Request:
+    def write(some: Sequence[TopicPartition]) -> Request[WriteTxnMarkersResponse]:
         return _markers_request(ended, {one: unmarked[one] for one in some}, commit)
 
     yield from routes.for_each_leader("write markers", unmarked, write, _read_markers)
@@ -220,36 +244,36 @@ def write_markers(
 
 def _markers_request(
     ended: TransactionHandle, unmarked: Mapping[TopicPartition, PartitionProducer], commit: bool
-) -> Request:
+) -> Request[WriteTxnMarkersResponse]:
     markers = [
-        {
-            "producer_id": ended.producer_id,
-            "producer_epoch": ended.producer_epoch,
-            "transaction_result": commit,
-            "topics": _topic_rows([partition]),
-            "coordinator_epoch": max(0, producer.coordinator_epoch),
-        }
-        for partition, producer in unmarked.items()
+        TransactionMarker(
+            ended.producer_id,
+            ended.producer_epoch,
+            commit,
+            [MarkerTopic(name, [index])],
+            max(0, producer.coordinator_epoch),
+        )
+        for (name, index), producer in unmarked.items()
     ]
-    return request_of(Api.WRITE_TXN_MARKERS, version_max=1, markers=markers)
+    return request_of(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers), version_max=1)
 
 
-def _read_markers(response: Any) -> Results[bool]:
+def _read_markers(response: WriteTxnMarkersResponse) -> Results[bool]:
     for marker in response.markers:
         for topic in marker.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
-                code = ErrorCode(row.error_code)
+                code = row.error_code
                 is_written = code is ErrorCode.none
                 refusal = Refused(code, f"marker for {partition}: {code.name}")
                 yield partition, is_written or refusal
 
 
-def _read_producers(response: Any) -> Results[list[PartitionProducer]]:
+def _read_producers(response: DescribeProducersResponse) -> Results[list[PartitionProducer]]:
     for topic in response.topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.name, row.partition_index)
-            code = ErrorCode(row.error_code)
+            code = row.error_code
             if code is ErrorCode.none:
                 yield partition, [_producer(producer) for producer in row.active_producers]
             else:
@@ -257,7 +281,7 @@ def _read_producers(response: Any) -> Results[list[PartitionProducer]]:
                 yield partition, Refused(code, f"producers of {partition}: {reason}")
 
 
-def _producer(row: Any) -> PartitionProducer:
+def _producer(row: DescribedProducer) -> PartitionProducer:
     start = row.current_txn_start_offset
     return PartitionProducer(
         ProducerId(row.producer_id),
@@ -268,12 +292,22 @@ def _producer(row: Any) -> PartitionProducer:
     )
 
 
-def _topic_rows(partitions: Iterable[TopicPartition]) -> list[dict[str, object]]:
-    topics = by_topic(partitions)
-    return [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
+def _description(row: DescribedTransaction) -> TransactionDescription:
+    started_at = row.transaction_start_time_ms
+    return TransactionDescription(
+        row.transactional_id,
+        row.transaction_state,
+        row.transaction_timeout_ms,
+        Millis(started_at) if started_at >= 0 else None,
+        ProducerId(row.producer_id),
+        ProducerEpoch(row.producer_epoch),
+        tuple(TopicPartition(name, index) for name, indexes in row.topics for index in indexes),
+    )
 
 
-def _handle(transactional_id: str | None, response: Any) -> TransactionHandle:
+def _handle(
+    transactional_id: str | None, response: InitProducerIdResponse | EndTxnResponse
+) -> TransactionHandle:
     producer_id, epoch = ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)
     return TransactionHandle(transactional_id, producer_id, epoch)
 
@@ -286,7 +320,6 @@ def _invalidating(routes: Routes, transactional_id: str | None) -> Callable[[], 
     return invalidate
 
 
-def _accept(response: Any, what: str) -> None:
-    code = ErrorCode(response.error_code)
+def _accept(code: ErrorCode, what: str) -> None:
     if code is not ErrorCode.none:
         raise Refused(code, f"{what}: {_HINTS.get(code, code.name)}")

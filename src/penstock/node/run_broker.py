@@ -110,7 +110,7 @@ class RunningBroker:
             fetch_sessions=FetchSessions(
                 sessions_max=views.fetch_sessions_max,
                 idle_ms=FETCH_SESSION_IDLE_MS,
-                mint_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
+                new_id=lambda: secrets.randbelow(SESSION_IDS_END - 1) + 1,
             ),
         )
         self.transactions = self.broker.transactions = TransactionCoordinators(

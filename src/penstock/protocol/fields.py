@@ -1,10 +1,9 @@
-"""Fields of messages that are read and written by hand, in the protocol's two encodings.
+"""Fields of messages in the protocol's two encodings, and structures that several APIs share.
 
 Non-flexible versions put fixed-width lengths in front of strings and arrays; flexible ones use
-varints of the length plus one, and end each structure in tagged fields. A codec asks once which
-encoding its version has. Readers take a frame and a position and return the value and the next
-position; lengths and counts are checked against the bytes that are there before anything is made
-of them.
+varints of the length plus one, and end each structure in tagged fields. Readers take a frame and a
+position and return the value and the next position; lengths and counts are checked against the
+bytes of the frame before anything is made of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,8 @@ from struct import error as StructError
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.errors import Malformed
-from penstock.protocol.framing import is_flexible_version, skip_tagged_fields
+from penstock.protocol.api import is_flexible_version
+from penstock.protocol.framing import skip_tagged_fields
 from penstock.protocol.varint import read_unsigned_varint, unsigned_varint
 
 TopicKey: TypeAlias = str | bytes  # a name, or the 16 bytes of an id
@@ -28,7 +28,7 @@ _LENGTH_32: Final = Struct(">i")
 _INTS: Final = tuple(Struct(f">{count}i") for count in range(33))
 
 
-class Node(NamedTuple):
+class NodeEndpoint(NamedTuple):
     """The address of a broker, for clients that must connect to another one."""
 
     node_id: int
@@ -58,6 +58,7 @@ class Encoding:
     # Reading.
     read_nullable_string: Callable[[memoryview, int], tuple[str | None, int]]
     read_count: Callable[[memoryview, int], tuple[int, int]]
+    read_nullable_count: Callable[[memoryview, int], tuple[int, int]]  # unchecked; -1: null
     read_nullable_bytes: Callable[[memoryview, int], tuple[memoryview | None, int]]
     skip_tags: Callable[[memoryview, int, int], int]
 
@@ -93,7 +94,7 @@ def read_topic_id(frame: memoryview, position: int) -> tuple[bytes, int]:
     """The 16 bytes of an id."""
     following = position + TOPIC_ID_BYTES
     if following > len(frame):
-        raise Malformed("a topic id is cut short", position)
+        raise Malformed("a topic id is truncated", position)
     return bytes(frame[position:following]), following
 
 
@@ -102,6 +103,8 @@ def read_topic_id(frame: memoryview, position: int) -> tuple[bytes, int]:
 
 def tagged(*fields: tuple[int, bytes]) -> bytes:
     """The tagged fields at the end of a flexible structure, in rising order of their tags."""
+    if not fields:
+        return b"\0"
     parts = [unsigned_varint(len(fields))]
     for tag, content in fields:
         parts += (unsigned_varint(tag), unsigned_varint(len(content)), content)
@@ -122,7 +125,7 @@ def leader_field(tag: int, leader: LeaderAndEpoch) -> tuple[int, bytes]:
     return tag, _LEADER.pack(leader.leader_id, leader.leader_epoch)
 
 
-def nodes_field(tag: int, nodes: Sequence[Node]) -> tuple[int, bytes]:
+def nodes_field(tag: int, nodes: Sequence[NodeEndpoint]) -> tuple[int, bytes]:
     """`node_endpoints` as a tagged field."""
     parts = [unsigned_varint(len(nodes) + 1)]
     for node in nodes:
@@ -155,6 +158,11 @@ def _read_compact_count(frame: memoryview, position: int) -> tuple[int, int]:
     return _checked_count(count - 1, frame, position), position
 
 
+def _read_nullable_compact_count(frame: memoryview, position: int) -> tuple[int, int]:
+    count, position = read_unsigned_varint(frame, position, len(frame))
+    return count - 1, position
+
+
 def _read_compact_bytes(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
     size, position = read_unsigned_varint(frame, position, len(frame))
     return (None, position) if size == 0 else _read_view(frame, position, size - 1)
@@ -180,6 +188,13 @@ def _read_fixed_count(frame: memoryview, position: int) -> tuple[int, int]:
     return _checked_count(count, frame, position), position
 
 
+def _read_nullable_fixed_count(frame: memoryview, position: int) -> tuple[int, int]:
+    count, position = _read_length(_LENGTH_32, frame, position)
+    if count < -1:
+        raise Malformed(f"an array of {count} entries", position)
+    return count, position
+
+
 def _read_fixed_bytes(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
     size, position = _read_length(_LENGTH_32, frame, position)
     return (None, position) if size == -1 else _read_view(frame, position, size)
@@ -196,7 +211,7 @@ def _read_length(layout: Struct, frame: memoryview, position: int) -> tuple[int,
     try:
         (length,) = layout.unpack_from(frame, position)
     except StructError as error:
-        raise Malformed("a length is cut short", position) from error
+        raise Malformed("a length is truncated", position) from error
     return length, position + layout.size
 
 
@@ -231,6 +246,7 @@ NON_FLEXIBLE: Final = Encoding(
     no_tags=b"",
     read_nullable_string=_read_fixed_string,
     read_count=_read_fixed_count,
+    read_nullable_count=_read_nullable_fixed_count,
     read_nullable_bytes=_read_fixed_bytes,
     skip_tags=_no_tags_to_skip,
 )
@@ -243,6 +259,7 @@ FLEXIBLE: Final = Encoding(
     no_tags=b"\0",
     read_nullable_string=_read_compact_string,
     read_count=_read_compact_count,
+    read_nullable_count=_read_nullable_compact_count,
     read_nullable_bytes=_read_compact_bytes,
     skip_tags=skip_tagged_fields,
 )

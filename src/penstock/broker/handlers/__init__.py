@@ -1,4 +1,4 @@
-"""The table of what the broker serves: each module of this room ends in its rows, joined here."""
+"""The table of what the broker serves: each module here ends in its rows, joined below."""
 
 from typing import Final
 
@@ -11,6 +11,7 @@ from penstock.broker.handlers import (
     consumer_groups,
     fetch,
     find_coordinator,
+    group_admin,
     list_offsets,
     metadata,
     offsets,
@@ -31,6 +32,7 @@ API_TABLE: Final = ApiTable(
         *consumer_groups.HANDLERS,
         *fetch.HANDLERS,
         *find_coordinator.HANDLERS,
+        *group_admin.HANDLERS,
         *list_offsets.HANDLERS,
         *metadata.HANDLERS,
         *offsets.HANDLERS,

@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 
-Topics, brokers and groups live with the controller; log levels live in this process.
+Settings of topics, brokers and groups are the controller's; log levels are this process's own.
 """
 
 from __future__ import annotations
@@ -9,40 +9,48 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kio.static.protocol import Entity
-
+from penstock.broker.described_configs import described_configs
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.replies import (
-    controller_of,
-    error_fields,
-    respond,
-    when_controller_decided,
-)
 from penstock.broker.metadata_image import ClusterController
-from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
-from penstock.config.key_rows import Key, UpdateMode, ValueType
-from penstock.config.resolve import (
-    ChangeKind,
-    ConfigChange,
-    ConfigSource,
-    Layers,
-    effective_setting,
-    settings_by_precedence,
+from penstock.broker.permissions import (
+    AllOf,
+    Operation,
+    Permission,
+    on_cluster,
+    on_each_group,
+    on_each_topic,
 )
+from penstock.broker.replies import controller_of, controller_refusal, error_of, when_replied
+from penstock.config.broker_keys import BROKER_KEYS, GROUP_KEYS
+from penstock.config.key_rows import Key, ValueType
+from penstock.config.resolve import ChangeKind, ConfigChange, ConfigSource, Layers
 from penstock.config.topic_keys import TOPIC_KEYS
 from penstock.coordination.controller.commands import AlterConfigs, ResourceChange
 from penstock.coordination.controller.decide_topics import check_topic_name
 from penstock.coordination.controller.events import ConfigScope
 from penstock.errors import ErrorCode, Refused
 from penstock.model import NodeId
+from penstock.protocol.messages.configs import (
+    ALTER_CONFIGS,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlteredConfigs,
+    ConfigsToDescribe,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribedConfig,
+    DescribedConfigs,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListedConfigResource,
+)
 
-DESCRIBE_CONFIGS: Final = 32
-ALTER_CONFIGS: Final = 33
-INCREMENTAL_ALTER_CONFIGS: Final = 44
-LIST_CONFIG_RESOURCES: Final = 74
-
-BROKER_LOGGER: Final = 8  # a resource type beside those of ConfigScope
-CLIENT_METRICS: Final = 16
 LOGGER_ROOT: Final = "penstock"
 _LEVELS: Final = {
     "FATAL": logging.CRITICAL,
@@ -54,65 +62,30 @@ _LEVELS: Final = {
 }
 
 
-def described_configs(
-    keys: Mapping[str, Key],
-    own: Mapping[str, str],
-    source: ConfigSource,
-    layers: Layers,
-    *,
-    wanted: Sequence[str] | None = None,
-    with_synonyms: bool = False,
-    with_documentation: bool = False,
-) -> list[dict[str, Any]]:
-    """The rows of DescribeConfigs: every key, or those wanted."""
-    rows = []
-    for key in keys.values():
-        if wanted is not None and key.name not in wanted:
-            continue
-        setting = effective_setting(key, own, source, layers)
-        synonyms = settings_by_precedence(key, own, source, layers) if with_synonyms else ()
-        rows.append(
-            {
-                "name": key.name,
-                "value": None if key.sensitive else setting.value,
-                "read_only": source is ConfigSource.STATIC_BROKER
-                and key.update_mode is UpdateMode.READ_ONLY,
-                "config_source": setting.source,
-                "is_sensitive": key.sensitive,
-                "synonyms": [] if key.sensitive else [_synonym(each) for each in synonyms],
-                "config_type": key.value_type,
-                "documentation": key.doc if with_documentation else None,
-            }
-        )
-    return rows
-
-
-def _synonym(setting: Any) -> dict[str, Any]:
-    return {"name": setting.name, "value": setting.value, "source": setting.source}
-
-
-def describe_configs(context: Context, request: Any) -> Answer:
+def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """The settings of each resource, or why it has none."""
     cluster = controller_of(context)
     results = []
     for resource in request.resources:
-        named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        kind, name, _ = resource
         try:
             rows = _described(cluster, resource, request)
-            results.append({**named, **error_fields(None), "configs": rows})
+            results.append(DescribedConfigs(kind, name, configs=rows))
         except Refused as refusal:
-            results.append({**named, **error_fields(refusal), "configs": []})
-    return respond(context, results=results)
+            results.append(DescribedConfigs(kind, name, *error_of(refusal)))
+    return DescribeConfigsResponse(results)
 
 
-def _described(cluster: ClusterController, resource: Any, request: Any) -> list[dict[str, Any]]:
-    wanted = resource.configuration_keys or None  # as in Kafka: no names are all names
-    if resource.resource_type == BROKER_LOGGER:
-        _check_broker(cluster, resource.resource_name, default_allowed=False)
-        return _described_loggers(wanted)
-    scope = _scope(resource.resource_type)
+def _described(
+    cluster: ClusterController, resource: ConfigsToDescribe, request: DescribeConfigsRequest
+) -> list[DescribedConfig]:
+    requested = resource.configuration_keys or None  # as in Kafka: no names are all names
     name = resource.resource_name
-    keys, own, source = _looked_up(cluster, scope, name)
+    if resource.resource_type == BROKER_LOGGER:
+        _check_broker(cluster, name, default_allowed=False)
+        return _described_loggers(requested)
+    scope = _scope(resource.resource_type)
+    keys, own, source = _keys_and_overrides(cluster, scope, name)
     layers = cluster.layers
     if scope is ConfigScope.BROKER and not name:  # only what was set for all brokers
         keys = {key: keys[key] for key in layers.defaults if key in keys}
@@ -122,13 +95,13 @@ def _described(cluster: ClusterController, resource: Any, request: Any) -> list[
         own,
         source,
         layers,
-        wanted=wanted,
+        requested=requested,
         with_synonyms=request.include_synonyms,
-        with_documentation=getattr(request, "include_documentation", False),
+        with_documentation=request.include_documentation,
     )
 
 
-def _looked_up(
+def _keys_and_overrides(
     cluster: ClusterController, scope: ConfigScope, name: str
 ) -> tuple[Mapping[str, Key], Mapping[str, str], ConfigSource]:
     match scope:
@@ -139,7 +112,7 @@ def _looked_up(
             return TOPIC_KEYS, cluster.state.overrides(scope, name), ConfigSource.TOPIC
         case ConfigScope.GROUP:
             if not name:
-                raise Refused(ErrorCode.invalid_request, "a group has a name")
+                raise Refused(ErrorCode.invalid_request, "the name of the group is empty")
             return GROUP_KEYS, cluster.state.overrides(scope, name), ConfigSource.GROUP
         case ConfigScope.BROKER:
             _check_broker(cluster, name, default_allowed=True)
@@ -162,24 +135,21 @@ def _check_broker(cluster: ClusterController, name: str, *, default_allowed: boo
     if NodeId(int(name)) != cluster.node_id:
         raise Refused(
             ErrorCode.invalid_request,
-            f"broker {name} was asked for, and this is broker {cluster.node_id}",
+            f"this is broker {cluster.node_id}; send the request to broker {name}",
         )
 
 
-def _described_loggers(wanted: Sequence[str] | None) -> list[dict[str, Any]]:
-    known = [LOGGER_ROOT, *sorted(_loggers())]
+def _described_loggers(requested: Sequence[str] | None) -> list[DescribedConfig]:
     return [
-        {
-            "name": name,
-            "value": _level_name(logging.getLogger(name).getEffectiveLevel()),
-            "read_only": False,
-            "config_source": ConfigSource.BROKER_LOGGER,
-            "is_sensitive": False,
-            "synonyms": [],
-            "config_type": ValueType.STRING,
-        }
-        for name in known
-        if wanted is None or name in wanted
+        DescribedConfig(
+            name,
+            _level_name(logging.getLogger(name).getEffectiveLevel()),
+            read_only=False,
+            config_source=ConfigSource.BROKER_LOGGER,
+            config_type=ValueType.STRING,
+        )
+        for name in (LOGGER_ROOT, *sorted(_loggers()))
+        if requested is None or name in requested
     ]
 
 
@@ -192,23 +162,23 @@ def _level_name(level: int) -> str:
     return next((name for name, value in _LEVELS.items() if level >= value), "DEBUG")
 
 
-def incremental_alter_configs(context: Context, request: Any) -> Answer:
-    """Set, take away, add to or subtract from single keys."""
-    resources = [
-        (
-            resource.resource_type,
-            resource.resource_name,
-            tuple(
-                (config.name, config.config_operation, config.value) for config in resource.configs
-            ),
-        )
+_Changes = tuple[tuple[str, int, str | None], ...]  # key, operation, value
+_Resource = tuple[int, str, _Changes]
+
+
+def incremental_alter_configs(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> Answer[AlterConfigsResponse]:
+    """Set or delete single keys, append to lists or subtract from them."""
+    resources: list[_Resource] = [
+        (resource.resource_type, resource.resource_name, tuple(resource.configs))
         for resource in request.resources
     ]
-    return _altered(context, request, resources, replace=False)
+    return _alter(context, resources, replace=False, validate_only=request.validate_only)
 
 
-def alter_configs(context: Context, request: Any) -> Answer:
-    """Replace all a resource sets: what is not named goes back to its default."""
+def alter_configs(context: Context, request: AlterConfigsRequest) -> Answer[AlterConfigsResponse]:
+    """Replace all settings of a resource: keys that are not given get their default."""
     resources = [
         (
             resource.resource_type,
@@ -217,58 +187,53 @@ def alter_configs(context: Context, request: Any) -> Answer:
         )
         for resource in request.resources
     ]
-    return _altered(context, request, resources, replace=True)
+    return _alter(context, resources, replace=True, validate_only=request.validate_only)
 
 
-_Resource = tuple[int, str, tuple[tuple[str, int, str | None], ...]]
-
-
-def _altered(
-    context: Context, request: Any, resources: Sequence[_Resource], *, replace: bool
-) -> Answer:
+def _alter(
+    context: Context, resources: Sequence[_Resource], *, replace: bool, validate_only: bool
+) -> Answer[AlterConfigsResponse]:
     cluster = controller_of(context)
     results: list[Refused | None] = [None] * len(resources)
-    commands: list[ResourceChange] = []
-    places: list[int] = []  # of the commands among the results
-    for place, (resource_type, name, changes) in enumerate(resources):
+    changes: list[ResourceChange] = []
+    indexes: list[int] = []  # of the changes among the results
+    for index, (resource_type, name, operations) in enumerate(resources):
         try:
             if resource_type == BROKER_LOGGER:
                 _check_broker(cluster, name, default_allowed=False)
-                _alter_loggers(changes, validate_only=request.validate_only)
-                continue
-            commands.append(_resource_change(resource_type, name, changes, replace=replace))
-            places.append(place)
+                _alter_loggers(operations, validate_only=validate_only)
+            else:
+                changes.append(_change(resource_type, name, operations, replace=replace))
+                indexes.append(index)
         except Refused as refusal:
-            results[place] = refusal
+            results[index] = refusal
 
-    def answer(decisions: Sequence[Refused | None]) -> Entity:
-        for place, decision in zip(places, decisions, strict=True):
-            results[place] = decision
-        return respond(context, responses=[
-            {"resource_type": kind, "resource_name": name, **error_fields(result)}
-            for (kind, name, _), result in zip(resources, results, strict=True)
-        ])  # fmt: skip
+    def respond(decided: Any) -> AlterConfigsResponse:
+        """Log levels have changed, whatever the controller replies."""
+        if isinstance(decided, Refused):
+            decided = [controller_refusal(decided)] * len(changes)
+        for index, result in zip(indexes, decided, strict=True):
+            results[index] = result
+        return AlterConfigsResponse(
+            [
+                AlteredConfigs(resource_type, name, *error_of(result))
+                for (resource_type, name, _), result in zip(resources, results, strict=True)
+            ]
+        )
 
     decided = cluster.submit(
-        lambda caller: AlterConfigs(caller, tuple(commands), validate_only=request.validate_only)
+        lambda caller: AlterConfigs(caller, tuple(changes), validate_only=validate_only)
     )
-    return when_controller_decided(
-        decided, answer, lambda refusal: answer([refusal] * len(commands))
-    )
+    return when_replied(decided, respond)
 
 
-def _resource_change(
-    resource_type: int,
-    name: str,
-    changes: tuple[tuple[str, int, str | None], ...],
-    *,
-    replace: bool,
+def _change(
+    resource_type: int, name: str, operations: _Changes, *, replace: bool
 ) -> ResourceChange:
-    scope = _scope(resource_type)
     return ResourceChange(
-        scope,
+        _scope(resource_type),
         name,
-        tuple(ConfigChange(key, _change_kind(kind), value) for key, kind, value in changes),
+        tuple(ConfigChange(key, _change_kind(kind), value) for key, kind, value in operations),
         replace=replace,
     )
 
@@ -277,14 +242,12 @@ def _change_kind(kind: int) -> ChangeKind:
     try:
         return ChangeKind(kind)
     except ValueError:
-        raise Refused(ErrorCode.invalid_request, f"there is no change of kind {kind}") from None
+        raise Refused(ErrorCode.invalid_request, f"there is no operation {kind}") from None
 
 
-def _alter_loggers(
-    changes: tuple[tuple[str, int, str | None], ...], *, validate_only: bool
-) -> None:
+def _alter_loggers(operations: _Changes, *, validate_only: bool) -> None:
     levels: dict[str, int] = {}
-    for name, kind, value in changes:
+    for name, kind, value in operations:
         if name != LOGGER_ROOT and name not in _loggers():
             raise Refused(ErrorCode.invalid_config, f"there is no logger {name}")
         if kind == ChangeKind.DELETE:
@@ -300,36 +263,63 @@ def _alter_loggers(
             logging.getLogger(name).setLevel(level)
 
 
-def list_config_resources(context: Context, request: Any) -> Answer:
-    """What has settings: topics and brokers always, groups that set something."""
+def list_config_resources(
+    context: Context, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """All resources with settings: topics and brokers always, groups that have overrides."""
     cluster = controller_of(context)
     groups = [name for scope, name in cluster.state.configs if scope is ConfigScope.GROUP]
-    found = {
+    names: dict[int, list[str]] = {
         ConfigScope.TOPIC: sorted(topic.name for topic in cluster.topics()),
         ConfigScope.BROKER: [str(endpoint.node_id) for endpoint in cluster.brokers()],
         BROKER_LOGGER: [str(endpoint.node_id) for endpoint in cluster.brokers()],
         CLIENT_METRICS: [],
         ConfigScope.GROUP: sorted(groups),
     }
-    # version 0 knows only client metrics, of which there are none
-    asked = getattr(request, "resource_types", (CLIENT_METRICS,)) or tuple(found)
-    unknown = [kind for kind in asked if kind not in found]
-    if unknown:
-        return respond(context, error_code=ErrorCode.unsupported_version)
-    return respond(
-        context,
-        error_code=ErrorCode.none,
+    resource_types = dict.fromkeys(request.resource_types or names)
+    for resource_type in resource_types:
+        if resource_type not in names:
+            raise Refused(
+                ErrorCode.unsupported_version, f"there are no resources of type {resource_type}"
+            )
+    return ListConfigResourcesResponse(
         config_resources=[
-            {"resource_name": name, "resource_type": kind}
-            for kind in dict.fromkeys(asked)
-            for name in found[kind]
-        ],
+            ListedConfigResource(name, resource_type)
+            for resource_type in resource_types
+            for name in names[resource_type]
+        ]
     )
 
 
+def _on_each_resource(operation: Operation) -> AllOf[Any]:
+    """Each kind of resource that the request names: brokers count as the cluster."""
+    on_brokers: Permission[Any] = on_cluster(operation)
+    return AllOf(on_brokers, on_each_topic(operation), on_each_group(operation))
+
+
 HANDLERS = (
-    Handler(DESCRIBE_CONFIGS, versions=(1, 4), handle=describe_configs),
-    Handler(ALTER_CONFIGS, versions=(0, 2), handle=alter_configs),
-    Handler(INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), handle=incremental_alter_configs),
-    Handler(LIST_CONFIG_RESOURCES, versions=(0, 1), handle=list_config_resources),
+    Handler(
+        DESCRIBE_CONFIGS,
+        versions=(1, 4),
+        handle=describe_configs,
+        allow=_on_each_resource(Operation.DESCRIBE_CONFIGS),
+    ),
+    Handler(
+        ALTER_CONFIGS,
+        versions=(0, 2),
+        handle=alter_configs,
+        allow=_on_each_resource(Operation.ALTER_CONFIGS),
+    ),
+    Handler(
+        INCREMENTAL_ALTER_CONFIGS,
+        versions=(0, 1),
+        handle=incremental_alter_configs,
+        allow=_on_each_resource(Operation.ALTER_CONFIGS),
+    ),
+    Handler(
+        LIST_CONFIG_RESOURCES,
+        versions=(0, 1),
+        handle=list_config_resources,
+        allow=on_cluster(Operation.DESCRIBE_CONFIGS),
+    ),
 )

@@ -1,39 +1,51 @@
-"""ListOffsets: where a log begins, where it ends, and where a time is in it.
+"""ListOffsets: the start of a log, its end, and the offset of a time.
 
-To find a time one batch must be opened. Small plain ones are opened at once; any other in a thread,
-while the loop goes on: then the log is asked anew for each batch, for it may have changed.
+To find a time a batch must be opened. Small uncompressed batches are opened immediately; others in
+a thread, while other requests are served: then the log is searched again for each batch, because it
+may have changed.
 
-OffsetForLeaderEpoch: where a leader's writing ended, so that a reader can see a cut-off tail.
+OffsetForLeaderEpoch: where a leader epoch ended, so that a reader can detect a truncated log.
 """
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from penstock.broker.handler import Answer, Context, Handler
+from penstock.broker.handler import Answer, Context, Handler, deferred_from
 from penstock.broker.opening import memory_to_open
 from penstock.broker.partition import Partition
+from penstock.broker.partition_lookup import find_leader
+from penstock.broker.permissions import AnyOf, Operation, on_cluster, on_each_topic
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.partition_log import PartitionLog
 from penstock.log.time_lookup import Candidate, Found, find_candidate, newest_timestamp
 from penstock.model import NO_OFFSET, LeaderEpoch, Millis, Offset
-from penstock.protocol.kio_codec import fill, response_type
-from penstock.protocol.messages.list_offsets import PartitionAnswer, TopicAnswer, pack_list_offsets
+from penstock.protocol.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    LIST_OFFSETS,
+    MAX_TIMESTAMP,
+    OFFSET_FOR_LEADER_EPOCH,
+    READ_COMMITTED,
+    LeaderEpochEnd,
+    LeaderEpochEndTopic,
+    LeaderEpochPartition,
+    ListedOffset,
+    ListedOffsetsTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from penstock.protocol.records import OPENED_BYTES_MAX
 
-LIST_OFFSETS: Final = 2
-READ_COMMITTED: Final = 1
-OPENED_AT_ONCE_BYTES: Final = 8 << 10
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4  # without tiering, the start of the log
-LATEST_TIERED: Final = -5
-EARLIEST_PENDING_UPLOAD: Final = -6
-_SINCE: Final = {  # the first version in which a special timestamp may be asked
+OPENED_ON_LOOP_BYTES: Final = 8 << 10
+_SINCE: Final = {  # the first version with each special timestamp
     LATEST: 1,
     EARLIEST: 1,
     MAX_TIMESTAMP: 7,
@@ -44,109 +56,108 @@ _SINCE: Final = {  # the first version in which a special timestamp may be asked
 
 
 class _Search(NamedTuple):
-    """A time to be found, from the batch that may have it on."""
+    """A time to be searched for, from the first batch that may have it."""
 
     partition: Partition
     partition_index: int
     candidate: Candidate
 
 
-_Row = PartitionAnswer | _Search
+_Row = ListedOffset | _Search
 _Topics = list[tuple[str, list[_Row]]]
 
 
-def list_offsets(context: Context, request: Any) -> Answer:
-    """One offset for each partition asked."""
-    committed_only = getattr(request, "isolation_level", 0) == READ_COMMITTED
+def list_offsets(context: Context, request: ListOffsetsRequest) -> Answer[ListOffsetsResponse]:
+    """One offset for each partition."""
+    committed_only = request.isolation_level == READ_COMMITTED
     topics: _Topics = [
         (
             topic.name,
-            [_answer(context, topic.name, asked, committed_only) for asked in topic.partitions],
+            [_look_up(context, topic.name, row, committed_only) for row in topic.partitions],
         )
         for topic in request.topics
     ]
     if any(isinstance(row, _Search) for _, rows in topics for row in rows):
-        return asyncio.get_running_loop().create_task(_search_all(context, topics))
-    return _pack(context, topics)
+        return deferred_from(_search_all(context, topics))
+    return _response(topics)
 
 
-def _pack(context: Context, topics: _Topics) -> bytes:
-    answers = [
-        TopicAnswer(name, [row for row in rows if isinstance(row, PartitionAnswer)])
-        for name, rows in topics
-    ]
-    return pack_list_offsets(context.api_version, answers, throttle_ms=context.throttle_ms)
+def _response(topics: _Topics) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        [
+            ListedOffsetsTopic(name, [row for row in rows if isinstance(row, ListedOffset)])
+            for name, rows in topics
+        ]
+    )
 
 
-async def _search_all(context: Context, topics: _Topics) -> bytes:
-    found: _Topics = [
-        (name, [await _search(context, row) if isinstance(row, _Search) else row for row in rows])
-        for name, rows in topics
-    ]
-    return _pack(context, found)
+async def _search_all(context: Context, topics: _Topics) -> ListOffsetsResponse:
+    return _response(
+        [
+            (
+                name,
+                [await _search(context, row) if isinstance(row, _Search) else row for row in rows],
+            )
+            for name, rows in topics
+        ]
+    )
 
 
-async def _search(context: Context, search: _Search) -> PartitionAnswer:
+async def _search(context: Context, search: _Search) -> ListedOffset:
     try:
-        return await _open_until_found(context, search)
+        return await _open_batches(context, search)
     except Refused as refusal:
-        return PartitionAnswer(search.partition_index, refusal.code)
+        return ListedOffset(search.partition_index, refusal.code)
 
 
-async def _open_until_found(context: Context, search: _Search) -> PartitionAnswer:
-    """Open one batch after the other in a thread; nearly always the first has it."""
+async def _open_batches(context: Context, search: _Search) -> ListedOffset:
+    """Open one batch after the other in a thread; nearly always the first has the time."""
     candidate: Candidate | None = search.candidate
     while candidate is not None:
         work = partial(candidate.open, context.broker.inspector.find_time)
-        found = await context.broker.opening.run(_memory_to_open(candidate), work)
-        if found is not None:
-            return _found(search.partition_index, found)
+        match = await context.broker.opening.run(_memory_to_open(candidate), work)
+        if match is not None:
+            return _listed(search.partition_index, match)
         candidate = _candidate(
             search.partition.log,
             candidate.timestamp,
             start_offset=candidate.header.end_offset,
             end_offset=candidate.end_offset,
         )
-    return PartitionAnswer(search.partition_index)
+    return ListedOffset(search.partition_index)
 
 
 def _memory_to_open(candidate: Candidate) -> int:
     try:
         return memory_to_open(candidate.batch, candidate.header, OPENED_BYTES_MAX)
     except Malformed:
-        return 0  # to open it fails at once, and says why
+        return 0  # opening it will fail with the reason
 
 
-def _answer(context: Context, topic: str, asked: Any, committed_only: bool) -> _Row:
+def _look_up(context: Context, topic: str, row: ListOffsetsPartition, committed_only: bool) -> _Row:
+    index, timestamp, leader_epoch = row
     try:
-        partition = context.broker.partitions.find(topic, asked.partition_index)
-        if partition is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, "no such partition here")
-        partition.check_leader(getattr(asked, "current_leader_epoch", -1))
-        return _find(
-            partition, asked.partition_index, asked.timestamp, committed_only, context.api_version
-        )
+        partition = find_leader(context.broker, topic, index, leader_epoch)
+        if timestamp < 0 and context.api_version < _SINCE.get(timestamp, context.api_version + 1):
+            raise Refused(ErrorCode.unsupported_version, f"timestamp {timestamp} is not defined")
+        return _find(partition, index, timestamp, committed_only)
     except Refused as refusal:
-        return PartitionAnswer(asked.partition_index, refusal.code)
+        return ListedOffset(index, refusal.code)
 
 
-def _find(
-    partition: Partition, index: int, timestamp: int, committed_only: bool, version: int
-) -> _Row:
+def _find(partition: Partition, index: int, timestamp: int, committed_only: bool) -> _Row:
     log = partition.log
-    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
-        raise Refused(ErrorCode.unsupported_version, f"timestamp {timestamp} is not known")
     end_offset = log.last_stable_offset if committed_only else log.high_watermark
     if timestamp == LATEST:
-        return _place(partition, index, end_offset)
+        return _end_of_log(partition, index, end_offset)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return _place(partition, index, log.start_offset)
+        return _end_of_log(partition, index, log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return PartitionAnswer(index, 0, -1, NO_OFFSET, -1)
+        return ListedOffset(index, ErrorCode.none, -1, NO_OFFSET, -1)
     if timestamp == MAX_TIMESTAMP:
         newest = newest_timestamp(log.segments)
         if newest is None:
-            return PartitionAnswer(index)
+            return ListedOffset(index)
         return _find_time(partition, index, newest, log.end_offset)
     return _find_time(partition, index, Millis(timestamp), end_offset)
 
@@ -158,12 +169,12 @@ def _find_time(partition: Partition, index: int, timestamp: Millis, end_offset: 
             partition.log, timestamp, start_offset=start_offset, end_offset=end_offset
         )
         if candidate is None:
-            return PartitionAnswer(index)
-        if candidate.header.codec or len(candidate.batch) > OPENED_AT_ONCE_BYTES:
+            return ListedOffset(index)
+        if candidate.header.codec or len(candidate.batch) > OPENED_ON_LOOP_BYTES:
             return _Search(partition, index, candidate)
-        found = candidate.open()
-        if found is not None:
-            return _found(index, found)
+        match = candidate.open()
+        if match is not None:
+            return _listed(index, match)
         start_offset = candidate.header.end_offset
 
 
@@ -173,64 +184,57 @@ def _candidate(
     return find_candidate(log.segments, timestamp, max(start_offset, log.start_offset), end_offset)
 
 
-def _found(index: int, found: Found) -> PartitionAnswer:
-    return PartitionAnswer(index, 0, found.timestamp, found.offset, found.leader_epoch)
+def _listed(index: int, match: Found) -> ListedOffset:
+    return ListedOffset(index, ErrorCode.none, match.timestamp, match.offset, match.leader_epoch)
 
 
-def _place(partition: Partition, index: int, offset: Offset) -> PartitionAnswer:
-    """An end of the log, with the epoch that wrote there, or the leader's own at the end."""
+def _end_of_log(partition: Partition, index: int, offset: Offset) -> ListedOffset:
+    """Either end of the log, with the epoch that wrote there, or the leader's own at the end."""
     log = partition.log
     epoch = partition.leader_epoch if offset >= log.end_offset else log.epochs.epoch_at(offset)
-    return PartitionAnswer(index, 0, -1, offset, epoch)
+    return ListedOffset(index, ErrorCode.none, -1, offset, epoch)
 
 
-OFFSET_FOR_LEADER_EPOCH: Final = 23
+# OffsetForLeaderEpoch.
 
 
-def offset_for_leader_epoch(context: Context, request: Any) -> Answer:
-    """The end of each epoch asked for."""
-    entity: Answer = fill(
-        response_type(OFFSET_FOR_LEADER_EPOCH, context.api_version),
-        topics=[
-            {
-                "topic": topic.topic,
-                "partitions": [
-                    _epoch_end(context, topic.topic, asked) for asked in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ],
+def offset_for_leader_epoch(
+    context: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """The end of each requested epoch."""
+    return OffsetForLeaderEpochResponse(
+        [
+            LeaderEpochEndTopic(topic, [_epoch_end(context, topic, row) for row in partitions])
+            for topic, partitions in request.topics
+        ]
     )
-    return entity
 
 
-def _epoch_end(context: Context, topic: str, asked: Any) -> dict[str, Any]:
+def _epoch_end(context: Context, topic: str, row: LeaderEpochPartition) -> LeaderEpochEnd:
+    index, leader_epoch, current_leader_epoch = row
     try:
-        partition = context.broker.partitions.find(topic, asked.partition)
-        if partition is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, "no such partition here")
-        partition.check_leader(asked.current_leader_epoch)
-        log = partition.log
-        end = log.epochs.end_offset_for(LeaderEpoch(asked.leader_epoch), log.end_offset)
-        if asked.leader_epoch == partition.leader_epoch:
-            # The leader has not written in its own epoch yet: it ends where the log does.
-            end = end._replace(epoch=partition.leader_epoch, end_offset=log.end_offset)
+        partition = find_leader(context.broker, topic, index, current_leader_epoch)
     except Refused as refusal:
-        return {
-            "partition": asked.partition,
-            "error_code": refusal.code,
-            "leader_epoch": -1,
-            "end_offset": -1,
-        }
-    return {
-        "partition": asked.partition,
-        "error_code": ErrorCode.none,
-        "leader_epoch": end.epoch,
-        "end_offset": end.end_offset,
-    }
+        return LeaderEpochEnd(index, refusal.code)
+    log = partition.log
+    if leader_epoch == partition.leader_epoch:
+        # The leader may not have written in its epoch yet: it ends where the log does.
+        return LeaderEpochEnd(index, ErrorCode.none, leader_epoch, log.end_offset)
+    end = log.epochs.end_offset_for(LeaderEpoch(leader_epoch), log.end_offset)
+    return LeaderEpochEnd(index, ErrorCode.none, end.epoch, end.end_offset)
 
 
 HANDLERS = (
-    Handler(LIST_OFFSETS, versions=(1, 11), handle=list_offsets),
-    Handler(OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), handle=offset_for_leader_epoch),
+    Handler(
+        LIST_OFFSETS,
+        versions=(1, 11),
+        handle=list_offsets,
+        allow=on_each_topic(Operation.DESCRIBE),
+    ),
+    Handler(
+        OFFSET_FOR_LEADER_EPOCH,
+        versions=(2, 4),
+        handle=offset_for_leader_epoch,
+        allow=AnyOf(on_cluster(Operation.CLUSTER_ACTION), on_each_topic(Operation.DESCRIBE)),
+    ),
 )

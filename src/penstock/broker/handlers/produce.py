@@ -15,19 +15,18 @@ from penstock.broker import admission
 from penstock.broker.admission import RefusedRecords
 from penstock.broker.handler import (
     Answer,
-    Answered,
     Context,
     Disconnect,
     Handler,
     Held,
-    RequestReader,
     hold,
     result_of,
 )
 from penstock.broker.metadata_image import INTERNAL_TOPICS
 from penstock.broker.partition import Partition
-from penstock.broker.partitions import HostedTopic
-from penstock.broker.quotas import Kind
+from penstock.broker.partition_lookup import current_leader, endpoints_of, find_partition
+from penstock.broker.permissions import AllOf, Operation, on_each_topic, on_transactional_id
+from penstock.broker.quotas import QuotaKind
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import LeaderEpoch, Millis, Offset, ProducerEpoch, ProducerId
@@ -37,16 +36,16 @@ from penstock.protocol.messages.produce import (
     ALL_IN_SYNC,
     PRODUCE,
     TRANSACTIONS_FROM,
-    PartitionResult,
+    ProducedPartition,
+    ProducedTopic,
     ProduceRequest,
     ProduceResponse,
-    TopicResult,
-    read_request,
-    write_response,
+    RecordError,
 )
 
-ABORTABLE_FROM: Final = 11  # older clients know no TRANSACTION_ABORTABLE
+ABORTABLE_FROM: Final = 11  # TRANSACTION_ABORTABLE
 VERIFY_TRIES_MAX: Final = 3
+_NONE: Final = ErrorCode.none
 
 _RETRIED: Final = frozenset(
     (
@@ -82,12 +81,18 @@ class _Write:
         self.index = index
         self.end_offset = Offset(0)
         self.markers_seen = -1
-        self.result: PartitionResult | None = None
+        self.result: ProducedPartition | None = None
 
     def admit(
         self, partition: Partition, records: memoryview | None, acks: int, now: Millis
     ) -> bool:
-        """Check all that the header says. False: open the records or verify the transaction."""
+        """Check everything but the records. False: open them, or verify the transaction."""
+        if not -1 <= acks <= 1:
+            raise Refused(ErrorCode.invalid_required_acks, f"acks={acks} is not one of -1, 0, 1")
+        if partition.topic_partition.topic in INTERNAL_TOPICS:
+            raise Refused(
+                ErrorCode.invalid_topic_exception, "clients cannot write to internal topics"
+            )
         if not partition.is_leader:
             partition.check_leader(-1)
         if acks == ALL_IN_SYNC and not partition.has_min_insync:
@@ -123,8 +128,8 @@ class _Write:
             self.batch, self.header, now=now, epoch=self.leader_epoch
         )
         self.result = tuple.__new__(
-            PartitionResult,
-            (self.index, 0, base_offset, append_time, log_start_offset, (), None, None),
+            ProducedPartition,
+            (self.index, _NONE, base_offset, append_time, log_start_offset, (), None, None),
         )
         return self.end_offset <= partition.log.high_watermark
 
@@ -133,18 +138,19 @@ class _Write:
         if isinstance(error, OSError):
             error = Refused(ErrorCode.kafka_storage_error, f"the log: {error.strerror}")
         indexes = error.indexes if isinstance(error, RefusedRecords) else ()
-        self.result = PartitionResult(
+        self.result = ProducedPartition(
             self.index,
             error.code,
-            record_errors=[(int(index), error.message) for index in indexes],
+            record_errors=[RecordError(int(index), error.message) for index in indexes],
             error_message=error.message,
+            current_leader=current_leader(error),
         )
 
 
 _Writes = list[tuple[TopicKey, list[_Write]]]
 
 
-def produce(context: Context, request: ProduceRequest) -> Answer:
+def produce(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
     """The one loop: each partition is appended, refused, or held."""
     broker, acks = context.broker, request.acks
     now = broker.clock()
@@ -152,12 +158,11 @@ def produce(context: Context, request: ProduceRequest) -> Answer:
     held: list[_Write] = []
     uncommitted: list[_Write] = []
     for key, partitions in request.topics:
-        topic = broker.partitions.topic(key)
         row: list[_Write] = []
         for index, records in partitions:
             row.append(write := _Write(index))
             try:
-                partition = _find_partition(topic, key, index, acks)
+                partition = find_partition(broker, key, index)
                 if not write.admit(partition, records, acks, now):
                     held.append(write)
                 elif not write.append(now):
@@ -172,8 +177,8 @@ def produce(context: Context, request: ProduceRequest) -> Answer:
             write.batch = bytearray(write.batch)  # the connection's buffer will be used again
         return hold(partial(_append_held, context, request, writes, held, uncommitted, now))
     if uncommitted or acks == 0:
-        return _answer(request, writes, uncommitted)
-    return _response(writes)
+        return _answer(context, request, writes, uncommitted)
+    return _response(context, writes)
 
 
 def _charge(context: Context, request: ProduceRequest) -> int:
@@ -181,34 +186,17 @@ def _charge(context: Context, request: ProduceRequest) -> int:
         len(data.records or b"") for topic in request.topics for data in topic.partitions
     )
     return context.broker.quotas.charge(
-        Kind.PRODUCE_BYTES, context.principal, context.client_id, size_bytes
+        QuotaKind.PRODUCE_BYTES, context.principal, context.client_id, size_bytes
     )
-
-
-def _find_partition(topic: HostedTopic | None, key: TopicKey, index: int, acks: int) -> Partition:
-    if not -1 <= acks <= 1:
-        raise Refused(ErrorCode.invalid_required_acks, f"acks={acks} is not one of -1, 0, 1")
-    if topic is None:
-        if isinstance(key, bytes):
-            raise Refused(ErrorCode.unknown_topic_id, "no topic has this id")
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {key}")
-    if topic.name in INTERNAL_TOPICS:
-        raise Refused(ErrorCode.invalid_topic_exception, "clients cannot write to internal topics")
-    partition = topic.partitions.get(index)
-    if partition is None:
-        raise Refused(
-            ErrorCode.unknown_topic_or_partition, f"topic {topic.name} has no partition {index}"
-        )
-    return partition
 
 
 # Responses.
 
 
 def _answer(
-    request: ProduceRequest, writes: _Writes, uncommitted: list[_Write]
-) -> Answered | Deferred[Answered]:
-    """The response: now if everything is as safe as the client wants it, else when it is."""
+    context: Context, request: ProduceRequest, writes: _Writes, uncommitted: list[_Write]
+) -> Answer[ProduceResponse]:
+    """The response: now if everything is as safe as `acks` says, else when it is."""
     if request.acks == 0:
         _disconnect_if_refused(writes)
         return None
@@ -217,19 +205,27 @@ def _answer(
         for write in uncommitted
         if request.acks == ALL_IN_SYNC or write.partition.waits_for_flush
     ]
-    return _Waiting(request, writes, late).deferred if late else _response(writes)
+    return _Waiting(context, request, writes, late).deferred if late else _response(context, writes)
 
 
-def _response(writes: _Writes) -> ProduceResponse:
+def _response(context: Context, writes: _Writes) -> ProduceResponse:
     topics = []
+    leaders = []
     for key, row in writes:
-        results = [write.result for write in row]
-        topics.append(tuple.__new__(TopicResult, (key, results)))
-    return tuple.__new__(ProduceResponse, (topics, ()))
+        results = []
+        for write in row:
+            result = write.result
+            assert result is not None, "every partition has its result"
+            results.append(result)
+            if result.current_leader is not None:
+                leaders.append(result.current_leader)
+        topics.append(tuple.__new__(ProducedTopic, (key, results)))
+    endpoints = endpoints_of(context.broker.cluster, leaders) if leaders else ()
+    return tuple.__new__(ProduceResponse, (topics, endpoints))
 
 
 def _disconnect_if_refused(writes: _Writes) -> None:
-    """There is no response with acks=0: the end of the connection says that something failed."""
+    """There is no response with acks=0: closing the connection reports the failure."""
     for _, row in writes:
         for write in row:
             result = write.result
@@ -243,10 +239,13 @@ def _disconnect_if_refused(writes: _Writes) -> None:
 class _Waiting:
     """A request whose appends are not committed yet: one timer, no task and no future."""
 
-    __slots__ = ("_left", "_timer", "_writes", "deferred")
+    __slots__ = ("_context", "_left", "_timer", "_writes", "deferred")
 
-    def __init__(self, request: ProduceRequest, writes: _Writes, late: list[_Write]) -> None:
-        self.deferred: Deferred[Answered] = Deferred(self._on_cancel)
+    def __init__(
+        self, context: Context, request: ProduceRequest, writes: _Writes, late: list[_Write]
+    ) -> None:
+        self.deferred: Deferred[ProduceResponse] = Deferred(self._on_cancel)
+        self._context = context
         self._writes = writes
         self._left = set(late)
         timeout_s = max(request.timeout_ms, 0) / 1000
@@ -278,7 +277,7 @@ class _Waiting:
 
     def _finish(self) -> None:
         self._timer.cancel()
-        self.deferred.resolve(_response(self._writes))
+        self.deferred.resolve(_response(self._context, self._writes))
 
     def _on_cancel(self) -> None:
         self._timer.cancel()
@@ -294,8 +293,8 @@ async def _append_held(
     held: list[_Write],
     uncommitted: list[_Write],
     now: Millis,
-    answer: Held,
-) -> Answered:
+    held_response: Held[ProduceResponse],
+) -> ProduceResponse | None:
     for write in held:
         if write.must_open:
             await _open(context, write, now)
@@ -308,8 +307,10 @@ async def _append_held(
                     uncommitted.append(write)
             except (Refused, OSError) as error:
                 write.refuse(error)
-    answer.release()
-    response: Answered = await result_of(_answer(request, writes, uncommitted))
+    held_response.release()
+    response: ProduceResponse | None = await result_of(
+        _answer(context, request, writes, uncommitted)
+    )
     return response
 
 
@@ -384,18 +385,13 @@ def _as_producer_sees(refusal: Refused, api_version: int) -> Refused:
     return Refused(code, refusal.message)
 
 
-def _reader(version: int) -> RequestReader:
-    return lambda frame, position: (read_request(frame, position, version), len(frame))
-
-
 HANDLERS = (
     Handler(
         PRODUCE,
         versions=(3, 13),
         handle=produce,
-        read=_reader,
-        write=write_response,
-        # librdkafka before 2 judges what a broker can do by the least version it sees.
-        least_advertised=0,
+        allow=AllOf(on_transactional_id(Operation.WRITE), on_each_topic(Operation.WRITE)),
+        # librdkafka before 2 derives what a broker can do from the lowest version it sees.
+        advertised_from=0,
     ),
 )

@@ -1,82 +1,151 @@
-"""ACLs, credentials and tokens on a broker without an authoriser: answered, and refused.
+"""ACLs, credentials and tokens on a broker without an authorizer: served, and refused.
 
-The codes are those of Apache Kafka without an authoriser, which clients and tools know.
+The error codes are those of Apache Kafka without an authorizer, which clients and tools know.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
 
-from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.replies import error_fields, respond
+from penstock.broker.handler import Context, Handler
+from penstock.broker.permissions import (
+    ANYONE,
+    PER_ITEM,
+    Operation,
+    Permission,
+    ResourceType,
+    on_cluster,
+)
+from penstock.broker.replies import error_of
 from penstock.errors import ErrorCode, Refused
+from penstock.protocol.messages.delegation_tokens import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from penstock.protocol.messages.security import (
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_ACLS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    AclFilter,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsResponse,
+    DescribedScramUser,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 
-DESCRIBE_ACLS: Final = 29
-CREATE_ACLS: Final = 30
-DELETE_ACLS: Final = 31
-CREATE_DELEGATION_TOKEN: Final = 38
-RENEW_DELEGATION_TOKEN: Final = 39
-EXPIRE_DELEGATION_TOKEN: Final = 40
-DESCRIBE_DELEGATION_TOKEN: Final = 41
-DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 
-_NO_ACLS: Final = {
-    "error_code": ErrorCode.security_disabled,
-    "error_message": "this broker has no authoriser: everybody may do everything",
-}
-_NO_TOKENS: Final = {"error_code": ErrorCode.delegation_token_auth_disabled}
+def _no_acls() -> Refused:
+    return Refused(
+        ErrorCode.security_disabled, "this broker has no authorizer: all requests are allowed"
+    )
 
 
-def describe_acls(context: Context, request: Any) -> Answer:
-    """There are none to describe."""
-    return respond(context, **_NO_ACLS)
+def describe_acls(context: Context, request: AclFilter) -> DescribeAclsResponse:
+    """There are none."""
+    raise _no_acls()
 
 
-def create_acls(context: Context, request: Any) -> Answer:
-    """None can be made."""
-    return respond(context, results=[_NO_ACLS for _ in request.creations])
+def create_acls(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    """None can be created."""
+    raise _no_acls()
 
 
-def delete_acls(context: Context, request: Any) -> Answer:
+def delete_acls(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """None can be deleted."""
-    return respond(context, filter_results=[_NO_ACLS for _ in request.filters])
+    raise _no_acls()
 
 
-def refuse_token(context: Context, request: Any) -> Answer:
-    """Tokens need a secret key, which this broker has not."""
-    return respond(context, **_NO_TOKENS)
+_NO_TOKENS = "delegation tokens need a secret key, which this broker does not have"
 
 
-def refuse_to_describe_tokens(context: Context, request: Any) -> Answer:
-    """Whoever has not proved who he is may not even ask; nobody can prove it here."""
-    return respond(context, error_code=ErrorCode.delegation_token_request_not_allowed)
+def create_delegation_token(
+    context: Context, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    """Tokens are disabled."""
+    raise Refused(ErrorCode.delegation_token_auth_disabled, _NO_TOKENS)
 
 
-def describe_user_scram_credentials(context: Context, request: Any) -> Answer:
-    """Nobody has any: of all users that is an empty list, of a named one it is "not found"."""
-    asked = Counter(user.name for user in request.users or ())
-    none = Refused(ErrorCode.resource_not_found, "the user has no credentials here")
-    twice = Refused(ErrorCode.duplicate_resource, "the user is asked for twice")
-    return respond(
-        context,
-        error_code=ErrorCode.none,
+def renew_delegation_token(
+    context: Context, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    """Tokens are disabled."""
+    raise Refused(ErrorCode.delegation_token_auth_disabled, _NO_TOKENS)
+
+
+def expire_delegation_token(
+    context: Context, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    """Tokens are disabled."""
+    raise Refused(ErrorCode.delegation_token_auth_disabled, _NO_TOKENS)
+
+
+def describe_delegation_token(
+    context: Context, request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
+    """Only authenticated clients may describe tokens, and there is no authentication yet."""
+    raise Refused(
+        ErrorCode.delegation_token_request_not_allowed, "the connection is not authenticated"
+    )
+
+
+def describe_user_scram_credentials(
+    context: Context, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """No user has credentials: an empty list for all users, "not found" for each named one."""
+    counts = Counter(user.name for user in request.users or ())
+    unknown = Refused(ErrorCode.resource_not_found, "the user has no credentials")
+    twice = Refused(ErrorCode.duplicate_resource, "the user is given twice")
+    return DescribeUserScramCredentialsResponse(
         results=[
-            {"user": user, **error_fields(none if count == 1 else twice)}
-            for user, count in asked.items()
-        ],
+            DescribedScramUser(user, *error_of(unknown if count == 1 else twice))
+            for user, count in counts.items()
+        ]
     )
 
 
 HANDLERS = (
-    Handler(DESCRIBE_ACLS, versions=(1, 3), handle=describe_acls),
-    Handler(CREATE_ACLS, versions=(1, 3), handle=create_acls),
-    Handler(DELETE_ACLS, versions=(1, 3), handle=delete_acls),
-    Handler(CREATE_DELEGATION_TOKEN, versions=(1, 3), handle=refuse_token),
-    Handler(RENEW_DELEGATION_TOKEN, versions=(1, 2), handle=refuse_token),
-    Handler(EXPIRE_DELEGATION_TOKEN, versions=(1, 2), handle=refuse_token),
-    Handler(DESCRIBE_DELEGATION_TOKEN, versions=(1, 3), handle=refuse_to_describe_tokens),
     Handler(
-        DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), handle=describe_user_scram_credentials
+        DESCRIBE_ACLS,
+        versions=(1, 3),
+        handle=describe_acls,
+        allow=on_cluster(Operation.DESCRIBE),
+    ),
+    Handler(CREATE_ACLS, versions=(1, 3), handle=create_acls, allow=on_cluster(Operation.ALTER)),
+    Handler(DELETE_ACLS, versions=(1, 3), handle=delete_acls, allow=on_cluster(Operation.ALTER)),
+    Handler(
+        CREATE_DELEGATION_TOKEN,
+        versions=(1, 3),
+        handle=create_delegation_token,
+        allow=Permission(Operation.CREATE_TOKENS, ResourceType.USER, PER_ITEM),
+    ),
+    # The owner and the renewers of a token may do this; no ACL is needed.
+    Handler(RENEW_DELEGATION_TOKEN, versions=(1, 2), handle=renew_delegation_token, allow=ANYONE),
+    Handler(EXPIRE_DELEGATION_TOKEN, versions=(1, 2), handle=expire_delegation_token, allow=ANYONE),
+    Handler(
+        DESCRIBE_DELEGATION_TOKEN,
+        versions=(1, 3),
+        handle=describe_delegation_token,
+        allow=Permission(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, PER_ITEM),
+    ),
+    Handler(
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        versions=(0, 0),
+        handle=describe_user_scram_credentials,
+        allow=on_cluster(Operation.DESCRIBE),
     ),
 )

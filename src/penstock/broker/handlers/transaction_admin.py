@@ -1,110 +1,124 @@
-"""What operators ask about transactions, and WriteTxnMarkers, by which they end a stuck one.
+"""Transactions for operators: DescribeTransactions, ListTransactions, DescribeProducers.
 
-DescribeProducers: who writes to a partition, and whose transaction is open there.
+WriteTxnMarkers is how coordinators end a transaction in a partition, and operators a stuck one.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import re2
-from kio.static.protocol import Entity
 
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.replies import when_all
+from penstock.broker.partition_lookup import find_leader
+from penstock.broker.permissions import (
+    PER_ITEM,
+    AnyOf,
+    Operation,
+    Permission,
+    ResourceType,
+    on_cluster,
+    on_each_topic,
+)
+from penstock.broker.replies import code_of, when_all
 from penstock.broker.transaction_markers import write_marker
 from penstock.coordination.transactions import Transaction, TransactionFilter, known_states
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Deferred
 from penstock.model import Millis, ProducerEpoch, ProducerId
 from penstock.protocol.control_records import Marker
-from penstock.protocol.kio_codec import fill, response_type
+from penstock.protocol.messages.offsets import PartitionError
+from penstock.protocol.messages.transaction_admin import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    DescribedProducer,
+    DescribedProducers,
+    DescribedProducersTopic,
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from penstock.protocol.messages.transactions import (
+    WRITE_TXN_MARKERS,
+    MarkerResult,
+    MarkerTopicResult,
+    TransactionMarker,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
-WRITE_TXN_MARKERS: Final = 27
-DESCRIBE_TRANSACTIONS: Final = 65
-LIST_TRANSACTIONS: Final = 66
 
+def describe_transactions(
+    context: Context, request: DescribeTransactionsRequest
+) -> Answer[DescribeTransactionsResponse]:
+    """The last state of each requested transactional id."""
+    ids = request.transactional_ids
 
-def describe_transactions(context: Context, request: Any) -> Answer:
-    """The last state of each transactional id asked for."""
-    asked: list[str] = list(request.transactional_ids)
-    decided = [context.broker.transactions.describe(name) for name in asked]
-
-    def answer(results: list[Any]) -> Any:
-        return fill(
-            response_type(DESCRIBE_TRANSACTIONS, context.api_version),
-            throttle_time=context.throttle_ms,
-            transaction_states=[
-                _state_row(transactional_id, result)
-                for transactional_id, result in zip(asked, results, strict=True)
-            ],
+    def respond(results: list[Any]) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            [_described(*row) for row in zip(ids, results, strict=True)]
         )
 
-    return when_all(decided, answer)
+    return when_all([context.broker.transactions.describe(name) for name in ids], respond)
 
 
-def _state_row(transactional_id: str, result: Transaction | Refused) -> dict[str, Any]:
+def _described(transactional_id: str, result: Transaction | Refused) -> DescribedTransaction:
     if isinstance(result, Refused):
-        return {"transactional_id": transactional_id, "error_code": result.code}
+        return DescribedTransaction(transactional_id, result.code, transaction_start_time_ms=0)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(result.partitions):
         by_topic.setdefault(topic, []).append(partition)
-    return {
-        "transactional_id": transactional_id,
-        "transaction_state": result.state.title,
-        "transaction_timeout": int(result.timeout_ms),
-        "transaction_start_time": int(result.started_at),
-        "producer_id": result.producer_id,
-        "producer_epoch": result.producer_epoch,
-        "topics": [{"topic": topic, "partitions": found} for topic, found in by_topic.items()],
-    }
+    return DescribedTransaction(
+        transactional_id,
+        transaction_state=result.state.title,
+        transaction_timeout_ms=result.timeout_ms,
+        transaction_start_time_ms=result.started_at,
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
+        topics=[DescribedTransactionTopic(*row) for row in by_topic.items()],
+    )
 
 
-def list_transactions(context: Context, request: Any) -> Answer:
+def list_transactions(
+    context: Context, request: ListTransactionsRequest
+) -> Answer[ListTransactionsResponse]:
     """All transactional ids of this broker that pass the filters."""
     states, unknown = known_states(request.state_filters)
-    try:
-        wanted = TransactionFilter(
-            states=states,
-            has_unknown_states=bool(unknown),
-            producer_ids=frozenset(request.producer_id_filters),
-            longer_than_ms=Millis(getattr(request, "duration_filter", -1)),
-            matches_id=_pattern(getattr(request, "transactional_id_pattern", None)),
-        )
-    except Refused as refusal:
-        return _listed(context, unknown, error_code=refusal.code)
+    filters = TransactionFilter(
+        states=states,
+        has_unknown_states=bool(unknown),
+        producer_ids=frozenset(map(ProducerId, request.producer_id_filters)),
+        longer_than_ms=Millis(request.duration_filter),
+        matches_id=_id_matcher(request.transactional_id_pattern),
+    )
 
-    def answer(results: list[Any]) -> Any:
+    def respond(results: list[Any]) -> ListTransactionsResponse:
         if any(isinstance(result, Refused) for result in results):
-            return _listed(context, unknown, error_code=ErrorCode.coordinator_load_in_progress)
+            return ListTransactionsResponse(ErrorCode.coordinator_load_in_progress, unknown)
         now = context.broker.clock()
         rows = [
-            {
-                "transactional_id": transaction.transactional_id,
-                "producer_id": transaction.producer_id,
-                "transaction_state": transaction.state.title,
-            }
+            ListedTransaction(
+                transaction.transactional_id, transaction.producer_id, transaction.state.title
+            )
             for transactions in results
             for transaction in transactions
-            if wanted.admits(transaction, now)
+            if filters.admits(transaction, now)
         ]
-        return _listed(context, unknown, transaction_states=rows)
+        return ListTransactionsResponse(ErrorCode.none, unknown, rows)
 
-    return when_all(context.broker.transactions.list_transactions(), answer)
-
-
-def _listed(context: Context, unknown: tuple[str, ...], **fields: Any) -> Entity:
-    listed: Entity = fill(
-        response_type(LIST_TRANSACTIONS, context.api_version),
-        throttle_time=context.throttle_ms,
-        unknown_state_filters=unknown,
-        **fields,
-    )
-    return listed
+    return when_all(context.broker.transactions.list_transactions(), respond)
 
 
-def _pattern(pattern: str | None) -> Any:
-    """A predicate that the whole transactional id must satisfy; None asks for nothing."""
+def _id_matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    """Whether a whole transactional id matches; None: all do."""
     if not pattern:
         return None
     try:
@@ -114,56 +128,55 @@ def _pattern(pattern: str | None) -> Any:
     return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
 
 
-def write_txn_markers(context: Context, request: Any) -> Answer:
-    """Write outcomes to partitions led here, each for itself."""
-    targets = [
-        (marker, topic, index)
-        for marker in request.markers
-        for topic in marker.topics
-        for index in topic.partition_indexes
-    ]
-    decided = [_write(context, marker, topic.name, index) for marker, topic, index in targets]
+# Markers.
 
-    def answer(results: list[Any]) -> Any:
-        codes = iter(results)
-        return fill(
-            response_type(WRITE_TXN_MARKERS, context.api_version),
-            markers=[
-                {
-                    "producer_id": marker.producer_id,
-                    "topics": [
-                        {
-                            "name": topic.name,
-                            "partitions": [
-                                {"partition_index": index, "error_code": _code_of(next(codes))}
-                                for index in topic.partition_indexes
-                            ],
-                        }
-                        for topic in marker.topics
+
+def write_txn_markers(
+    context: Context, request: WriteTxnMarkersRequest
+) -> Answer[WriteTxnMarkersResponse]:
+    """Write the end of transactions to partitions led here, each on its own."""
+    decided = [
+        _write(context, marker, topic, index)
+        for marker in request.markers
+        for topic, indexes in marker.topics
+        for index in indexes
+    ]
+
+    def respond(results: list[Any]) -> WriteTxnMarkersResponse:
+        codes = map(code_of, results)
+        return WriteTxnMarkersResponse(
+            [
+                MarkerResult(
+                    marker.producer_id,
+                    [
+                        MarkerTopicResult(
+                            topic, [PartitionError(index, next(codes)) for index in indexes]
+                        )
+                        for topic, indexes in marker.topics
                     ],
-                }
+                )
                 for marker in request.markers
-            ],
+            ]
         )
 
-    return when_all(decided, answer)
+    return when_all(decided, respond)
 
 
-def _write(context: Context, wanted: Any, topic: str, index: int) -> object:
+def _write(context: Context, marker: TransactionMarker, topic: str, index: int) -> object:
     """None or a Refused, or a Deferred of that."""
-    marker = Marker(
-        ProducerId(wanted.producer_id),
-        ProducerEpoch(wanted.producer_epoch),
-        wanted.transaction_result,
-        wanted.coordinator_epoch,
-    )
-    partition = context.broker.partitions.find(topic, index)
     written: Deferred[object] = Deferred()
     try:
-        if partition is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, "not on this broker")
-        partition.check_leader(-1)
-        write_marker(partition, marker, context.broker.clock(), written.resolve)
+        write_marker(
+            find_leader(context.broker, topic, index),
+            Marker(
+                ProducerId(marker.producer_id),
+                ProducerEpoch(marker.producer_epoch),
+                marker.transaction_result,
+                marker.coordinator_epoch,
+            ),
+            context.broker.clock(),
+            written.resolve,
+        )
     except Refused as refusal:
         return refusal
     except OSError as error:
@@ -171,64 +184,67 @@ def _write(context: Context, wanted: Any, topic: str, index: int) -> object:
     return written
 
 
-def _code_of(result: Any) -> ErrorCode:
-    return result.code if isinstance(result, Refused) else ErrorCode.none
+# Producers.
 
 
-DESCRIBE_PRODUCERS: Final = 61
-
-
-def describe_producers(context: Context, request: Any) -> Answer:
-    """The producers that each partition remembers."""
-    entity: Answer = fill(
-        response_type(DESCRIBE_PRODUCERS, context.api_version),
-        topics=[
-            {
-                "name": topic.name,
-                "partitions": [
-                    _answer(context, topic.name, index) for index in topic.partition_indexes
-                ],
-            }
-            for topic in request.topics
-        ],
+def describe_producers(
+    context: Context, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """The producers that each partition remembers, and their open transactions."""
+    return DescribeProducersResponse(
+        [
+            DescribedProducersTopic(
+                topic, [_producers_of(context, topic, index) for index in indexes]
+            )
+            for topic, indexes in request.topics
+        ]
     )
-    return entity
 
 
-def _answer(context: Context, topic: str, index: int) -> dict[str, Any]:
+def _producers_of(context: Context, topic: str, index: int) -> DescribedProducers:
     try:
-        partition = context.broker.partitions.find(topic, index)
-        if partition is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, "no such partition here")
-        partition.check_leader(-1)
+        partition = find_leader(context.broker, topic, index)
     except Refused as refusal:
-        return {
-            "partition_index": index,
-            "error_code": refusal.code,
-            "error_message": refusal.message,
-            "active_producers": [],
-        }
-    return {
-        "partition_index": index,
-        "error_code": ErrorCode.none,
-        "error_message": None,
-        "active_producers": [
-            {
-                "producer_id": producer.producer_id,
-                "producer_epoch": producer.producer_epoch,
-                "last_sequence": producer.last_sequence,
-                "last_timestamp": producer.last_timestamp,
-                "coordinator_epoch": producer.coordinator_epoch,
-                "current_txn_start_offset": producer.current_txn_start_offset,
-            }
+        return DescribedProducers(index, refusal.code, refusal.message)
+    return DescribedProducers(
+        index,
+        active_producers=[
+            DescribedProducer(
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.current_txn_start_offset,
+            )
             for producer in partition.log.producers.active()
         ],
-    }
+    )
 
 
 HANDLERS = (
-    Handler(WRITE_TXN_MARKERS, versions=(1, 2), handle=write_txn_markers),
-    Handler(DESCRIBE_TRANSACTIONS, versions=(0, 0), handle=describe_transactions),
-    Handler(LIST_TRANSACTIONS, versions=(0, 2), handle=list_transactions),
-    Handler(DESCRIBE_PRODUCERS, versions=(0, 0), handle=describe_producers),
+    Handler(
+        WRITE_TXN_MARKERS,
+        versions=(1, 2),
+        handle=write_txn_markers,
+        allow=AnyOf(on_cluster(Operation.ALTER), on_cluster(Operation.CLUSTER_ACTION)),
+    ),
+    Handler(
+        DESCRIBE_TRANSACTIONS,
+        versions=(0, 0),
+        handle=describe_transactions,
+        allow=Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, PER_ITEM),
+    ),
+    Handler(
+        LIST_TRANSACTIONS,
+        versions=(0, 2),
+        handle=list_transactions,
+        allow=Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, PER_ITEM),
+    ),
+    Handler(
+        DESCRIBE_PRODUCERS,
+        versions=(0, 0),
+        handle=describe_producers,
+        allow=on_each_topic(Operation.READ),
+    ),
 )

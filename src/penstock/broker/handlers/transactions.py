@@ -1,18 +1,28 @@
-"""What transactional producers ask: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
+"""Transactional producers: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
 
-Codes are translated here for older versions of a request; the coordinator knows only the newest.
+Error codes are translated here for older versions of a request; the coordinator knows only the
+newest.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
-
-from kio.static.protocol import Entity
 
 from penstock.broker.coordinators import partition_of
 from penstock.broker.handler import Answer, Context, Handler
-from penstock.broker.handlers.replies import controller_of, when_all, when_decided
+from penstock.broker.permissions import (
+    AllOf,
+    AnyOf,
+    Operation,
+    Permission,
+    ResourceType,
+    on_cluster,
+    on_each_topic,
+    on_group,
+    on_transactional_id,
+)
+from penstock.broker.replies import controller_of, when_all, when_replied
 from penstock.coordination.transactions import IfMissing, MissingPartitions, ProducerIdentity
 from penstock.errors import ErrorCode, Refused
 from penstock.model import (
@@ -23,129 +33,87 @@ from penstock.model import (
     ProducerId,
     TopicPartition,
 )
-from penstock.protocol.kio_codec import fill, response_type
-
-INIT_PRODUCER_ID: Final = 22
-ADD_PARTITIONS_TO_TXN: Final = 24
-ADD_OFFSETS_TO_TXN: Final = 25
-END_TXN: Final = 26
+from penstock.protocol.api import Api
+from penstock.protocol.messages.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    AddedPartition,
+    AddedPartitions,
+    AddedTopic,
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TransactionPartitions,
+)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_KNOWS_FENCED_FROM: Final = {  # PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
-    INIT_PRODUCER_ID: 4,
-    ADD_PARTITIONS_TO_TXN: 2,
-    ADD_OFFSETS_TO_TXN: 2,
-    END_TXN: 2,
+_PRODUCER_FENCED_FROM: Final = {  # before, INVALID_PRODUCER_EPOCH
+    Api.INIT_PRODUCER_ID: 4,
+    Api.ADD_PARTITIONS_TO_TXN: 2,
+    Api.ADD_OFFSETS_TO_TXN: 2,
+    Api.END_TXN: 2,
 }
-_BATCHES_FROM: Final = 4  # AddPartitionsToTxn asks for several transactions, as brokers do
-_KNOWS_ABORTABLE_FROM: Final = 5  # AddPartitionsToTxn: TRANSACTION_ABORTABLE
+_VERSION_2_FROM: Final = 4  # AddPartitionsToTxn: sent by brokers for transaction protocol 2
+_ABORTABLE_FROM: Final = 5  # AddPartitionsToTxn: TRANSACTION_ABORTABLE
 _RAISES_EPOCH_FROM: Final = 5  # EndTxn
 
 
-def init_producer_id(context: Context, request: Any) -> Answer:
-    """A producer id and epoch: fresh for an idempotent producer, kept by its id for others."""
+def init_producer_id(
+    context: Context, request: InitProducerIdRequest
+) -> Answer[InitProducerIdResponse]:
+    """A producer id and epoch: new for an idempotent producer, stored by id for others."""
     transactions = context.broker.transactions
-
-    def answer(producer: ProducerIdentity) -> Entity:
-        return _filled(
-            context, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+    expected = _expected(request)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(
+            producer_id=transactions.producer_ids.take(), producer_epoch=0
         )
-
-    def refuse(refusal: Refused) -> Entity:
-        return _filled(
-            context,
-            error_code=_code(context, refusal),
-            producer_id=NO_PRODUCER,
-            producer_epoch=NO_PRODUCER_EPOCH,
-        )
-
-    try:
-        expected = _expected(request)
-        if request.transactional_id is None:
-            return answer(ProducerIdentity(transactions.producer_ids.take(), ProducerEpoch(0)))
-    except Refused as refusal:
-        return refuse(refusal)
-    timeout_ms = Millis(request.transaction_timeout // _MILLISECOND)
+    timeout_ms = Millis(request.transaction_timeout_ms)
     decided = transactions.init_producer(request.transactional_id, timeout_ms, expected)
-    return when_decided(decided, answer, refuse)
+
+    def respond(result: ProducerIdentity | Refused) -> InitProducerIdResponse:
+        if isinstance(result, Refused):
+            return InitProducerIdResponse(_code(context, result))
+        return InitProducerIdResponse(ErrorCode.none, result.producer_id, result.producer_epoch)
+
+    return when_replied(decided, respond)
 
 
-def _expected(request: Any) -> ProducerIdentity | None:
-    """Who the producer believes to be, which it can say from version 3 on."""
-    producer_id = getattr(request, "producer_id", NO_PRODUCER)
-    producer_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
+def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
+    """The producer that the client had before, which it sends from version 3 on."""
+    producer_id, producer_epoch = request.producer_id, request.producer_epoch
     if (producer_id, producer_epoch) == (NO_PRODUCER, NO_PRODUCER_EPOCH):
         return None
     if producer_id == NO_PRODUCER or producer_epoch == NO_PRODUCER_EPOCH:
-        raise Refused(ErrorCode.invalid_request, "a producer id goes with its epoch")
+        raise Refused(ErrorCode.invalid_request, "give both a producer id and its epoch")
     return ProducerIdentity(ProducerId(producer_id), ProducerEpoch(producer_epoch))
 
 
-class _Addition(NamedTuple):
-    """Partitions that a transaction should have, whichever version asks."""
-
-    transactional_id: str
-    producer: ProducerIdentity
-    topics: Any
-    if_missing: IfMissing
-    client_version: int
+# Partitions.
 
 
-def add_partitions_to_txn(context: Context, request: Any) -> Answer:
-    """Put partitions into a transaction; from version 4 into several, or only check."""
-    additions = _additions(context, request)
+def add_partitions_to_txn(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> Answer[AddPartitionsToTxnResponse]:
+    """Add partitions to transactions, or verify that they are in them."""
 
-    def answer(results: list[Any]) -> Entity:
-        rows = [
-            _by_partition(context, addition.topics, result)
-            for addition, result in zip(additions, results, strict=True)
-        ]
-        if context.api_version < _BATCHES_FROM:
-            return _filled(context, results_by_topic_v3_and_below=rows[0])
-        return _filled(
-            context,
-            results_by_transaction=[
-                {"transactional_id": addition.transactional_id, "topic_results": topics}
-                for addition, topics in zip(additions, rows, strict=True)
-            ],
+    def respond(results: list[Any]) -> AddPartitionsToTxnResponse:
+        return AddPartitionsToTxnResponse(
+            [
+                _added(context, transaction, result)
+                for transaction, result in zip(request.transactions, results, strict=True)
+            ]
         )
 
-    return when_all([_ask_to_add(context, addition) for addition in additions], answer)
-
-
-def _additions(context: Context, request: Any) -> list[_Addition]:
-    if context.api_version < _BATCHES_FROM:
-        producer = ProducerIdentity(
-            request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
-        )
-        topics = request.v3_and_below_topics
-        transactional_id = request.v3_and_below_transactional_id
-        return [_Addition(transactional_id, producer, topics, IfMissing.ADD, client_version=0)]
-    return [
-        _Addition(
-            entry.transactional_id,
-            ProducerIdentity(entry.producer_id, entry.producer_epoch),
-            entry.topics,
-            IfMissing.REFUSE if entry.verify_only else IfMissing.ADD,
-            client_version=2,
-        )
-        for entry in request.transactions
-    ]
-
-
-def _ask_to_add(context: Context, addition: _Addition) -> object:
-    wanted = _partitions_of(addition.topics)
-    unknown = frozenset(target for target in wanted if not _exists(context, target))
-    if unknown:
-        return _Unknown(unknown)
-    return context.broker.transactions.add_partitions(
-        addition.transactional_id,
-        addition.producer,
-        wanted,
-        if_missing=addition.if_missing,
-        client_version=addition.client_version,
-    )
+    decided = [_add(context, transaction) for transaction in request.transactions]
+    return when_all(decided, respond)
 
 
 class _Unknown(NamedTuple):
@@ -154,8 +122,26 @@ class _Unknown(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-def _partitions_of(topics: Any) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+def _add(context: Context, transaction: TransactionPartitions) -> object:
+    partitions = [
+        TopicPartition(name, index) for name, indexes in transaction.topics for index in indexes
+    ]
+    unknown = frozenset(target for target in partitions if not _exists(context, target))
+    if unknown:
+        return _Unknown(unknown)
+    return context.broker.transactions.add_partitions(
+        transaction.transactional_id,
+        _producer(transaction),
+        partitions,
+        if_missing=IfMissing.REFUSE if transaction.verify_only else IfMissing.ADD,
+        client_version=2 if context.api_version >= _VERSION_2_FROM else 0,
+    )
+
+
+def _producer(
+    request: TransactionPartitions | AddOffsetsToTxnRequest | EndTxnRequest,
+) -> ProducerIdentity:
+    return ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
 
 
 def _exists(context: Context, target: TopicPartition) -> bool:
@@ -163,37 +149,37 @@ def _exists(context: Context, target: TopicPartition) -> bool:
     return topic is not None and 0 <= target.partition < len(topic.partitions)
 
 
-def _by_partition(context: Context, topics: Any, result: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic.name,
-            "results_by_partition": [
-                {
-                    "partition_index": index,
-                    "partition_error_code": _partition_code(
-                        context, TopicPartition(topic.name, index), result
-                    ),
-                }
-                for index in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+def _added(context: Context, transaction: TransactionPartitions, result: object) -> AddedPartitions:
+    return AddedPartitions(
+        transaction.transactional_id,
+        [
+            AddedTopic(
+                name,
+                [
+                    AddedPartition(
+                        index, _partition_code(context, TopicPartition(name, index), result)
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in transaction.topics
+        ],
+    )
 
 
-def _partition_code(context: Context, target: TopicPartition, result: Any) -> ErrorCode:
+def _partition_code(context: Context, target: TopicPartition, result: object) -> ErrorCode:
     match result:
         case Refused():
             return _code(context, result)
-        case _Unknown():
-            is_unknown = target in result.partitions
+        case _Unknown(partitions):
+            is_unknown = target in partitions
             return (
                 ErrorCode.unknown_topic_or_partition
                 if is_unknown
                 else ErrorCode.operation_not_attempted
             )
         case MissingPartitions(partitions) if target in partitions:
-            knows_abortable = context.api_version >= _KNOWS_ABORTABLE_FROM
+            knows_abortable = context.api_version >= _ABORTABLE_FROM
             return (
                 ErrorCode.transaction_abortable if knows_abortable else ErrorCode.invalid_txn_state
             )
@@ -201,63 +187,90 @@ def _partition_code(context: Context, target: TopicPartition, result: Any) -> Er
             return ErrorCode.none
 
 
-def add_offsets_to_txn(context: Context, request: Any) -> Answer:
-    """Put the partition that keeps a group's offsets into the transaction."""
-    made = controller_of(context).make_internal_topic(OFFSETS_TOPIC)
+# Offsets, and the end.
+
+
+def add_offsets_to_txn(
+    context: Context, request: AddOffsetsToTxnRequest
+) -> Answer[AddOffsetsToTxnResponse]:
+    """Add the partition with a group's offsets to the transaction."""
+    created = controller_of(context).make_internal_topic(OFFSETS_TOPIC)
     offsets = context.broker.cluster.topic(OFFSETS_TOPIC)
-    if made is not None or offsets is None:
-        return _filled(context, error_code=ErrorCode.coordinator_not_available)
+    if created is not None or offsets is None:
+        raise Refused(ErrorCode.coordinator_not_available, "its topic is being created; retry")
     target = TopicPartition(OFFSETS_TOPIC, partition_of(request.group_id, len(offsets.partitions)))
     decided = context.broker.transactions.add_partitions(
-        request.transactional_id,
-        ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
-        (target,),
+        request.transactional_id, _producer(request), (target,)
     )
-    return when_decided(
-        decided,
-        lambda added: _filled(context),
-        lambda refusal: _filled(context, error_code=_code(context, refusal)),
-    )
+    return when_replied(decided, lambda result: AddOffsetsToTxnResponse(_code_of(context, result)))
 
 
-def end_txn(context: Context, request: Any) -> Answer:
+def end_txn(context: Context, request: EndTxnRequest) -> Answer[EndTxnResponse]:
     """Commit or abort. From version 5 on each end raises the producer's epoch."""
     decided = context.broker.transactions.end(
         request.transactional_id,
-        ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+        _producer(request),
         commit=request.committed,
         raises_epoch=context.api_version >= _RAISES_EPOCH_FROM,
     )
-    return when_decided(
-        decided,
-        lambda producer: _filled(
-            context, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
-        ),
-        lambda refusal: _filled(context, error_code=_code(context, refusal)),
-    )
+
+    def respond(result: ProducerIdentity | Refused) -> EndTxnResponse:
+        if isinstance(result, Refused):
+            return EndTxnResponse(_code(context, result))
+        return EndTxnResponse(ErrorCode.none, result.producer_id, result.producer_epoch)
+
+    return when_replied(decided, respond)
 
 
-def _filled(context: Context, **fields: Any) -> Entity:
-    filled: Entity = fill(
-        response_type(context.api_key, context.api_version),
-        throttle_time=context.throttle_ms,
-        **fields,
-    )
-    return filled
+def _code_of(context: Context, result: object) -> ErrorCode:
+    return _code(context, result) if isinstance(result, Refused) else ErrorCode.none
 
 
 def _code(context: Context, refusal: Refused) -> ErrorCode:
-    if (
-        refusal.code == ErrorCode.producer_fenced
-        and context.api_version < _KNOWS_FENCED_FROM[context.api_key]
-    ):
+    known_from = _PRODUCER_FENCED_FROM[context.message.api]
+    if refusal.code == ErrorCode.producer_fenced and context.api_version < known_from:
         return ErrorCode.invalid_producer_epoch
     return refusal.code
 
 
+def _transactional_ids(request: AddPartitionsToTxnRequest) -> Sequence[str]:
+    return [transaction.transactional_id for transaction in request.transactions]
+
+
 HANDLERS = (
-    Handler(INIT_PRODUCER_ID, versions=(0, 5), handle=init_producer_id),
-    Handler(ADD_PARTITIONS_TO_TXN, versions=(0, 5), handle=add_partitions_to_txn),
-    Handler(ADD_OFFSETS_TO_TXN, versions=(0, 4), handle=add_offsets_to_txn),
-    Handler(END_TXN, versions=(0, 5), handle=end_txn),
+    Handler(
+        INIT_PRODUCER_ID,
+        versions=(0, 5),
+        handle=init_producer_id,
+        # An idempotent producer without a transactional id needs one of the other two.
+        allow=AnyOf(
+            on_transactional_id(Operation.WRITE),
+            on_cluster(Operation.IDEMPOTENT_WRITE),
+            on_each_topic(Operation.WRITE),
+        ),
+    ),
+    Handler(
+        ADD_PARTITIONS_TO_TXN,
+        versions=(0, 5),
+        handle=add_partitions_to_txn,
+        allow=AnyOf(
+            on_cluster(Operation.CLUSTER_ACTION),
+            AllOf(
+                Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, _transactional_ids),
+                on_each_topic(Operation.WRITE),
+            ),
+        ),
+    ),
+    Handler(
+        ADD_OFFSETS_TO_TXN,
+        versions=(0, 4),
+        handle=add_offsets_to_txn,
+        allow=AllOf(on_transactional_id(Operation.WRITE), on_group(Operation.READ)),
+    ),
+    Handler(
+        END_TXN,
+        versions=(0, 5),
+        handle=end_txn,
+        allow=on_transactional_id(Operation.WRITE),
+    ),
 )

@@ -1,122 +1,166 @@
-"""The answer to JoinGroup, versions 0 to 9.
-
-The answer to SyncGroup, versions 0 to 5.
-
-The answer to Heartbeat, versions 0 to 4.
-"""
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.protocol.fields import encoding_of
+from penstock.errors import ErrorCode, Refused
+from penstock.protocol.api import Api
+from penstock.protocol.bind import Older, bind
 
-JOIN_GROUP: Final = 11
-_JOIN_THROTTLE_FROM: Final = 2
-_INSTANCES_FROM: Final = 5
-_TYPE_FROM: Final = 7  # and a protocol may be null
-_SKIP_FROM: Final = 9
-
-_THROTTLE: Final = Struct(">i")
-_START: Final = Struct(
-    ">"
-    "h"  # error_code
-    "i"  # generation
-)
-_SKIP: Final = Struct(">?")
+# JoinGroup.
 
 
-class MemberAnswer(NamedTuple):
-    """A member, as the leader is told of it."""
+class GroupProtocol(NamedTuple):
+    """An assignment protocol that a member supports, and its metadata for it."""
 
-    member_id: str
-    instance_id: str | None
+    name: str
     metadata: bytes
 
 
-class JoinAnswer(NamedTuple):
-    """The outcome of a join. Only the leader is told of the members."""
-
-    error_code: int
+class JoinGroupRequest(NamedTuple):
+    group_id: str
+    session_timeout_ms: int
     member_id: str
-    generation: int = -1
+    protocol_type: str
+    protocols: Sequence[GroupProtocol]
+    rebalance_timeout_ms: int = -1  # as the session timeout
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class JoinGroupMember(NamedTuple):
+    """A member, as the leader learns of it."""
+
+    member_id: str
+    metadata: bytes
+    group_instance_id: str | None = None
+
+
+class JoinGroupResponse(NamedTuple):
+    """Only the leader gets the members."""
+
+    error_code: ErrorCode
+    member_id: str = ""
+    generation_id: int = -1
     protocol_type: str | None = None
-    protocol: str | None = None
+    protocol_name: str | None = None
     leader: str = ""
     skip_assignment: bool = False
-    members: Sequence[MemberAnswer] = ()
+    members: Sequence[JoinGroupMember] = ()
 
 
-def pack_join_group(version: int, joined: JoinAnswer, *, throttle_ms: int = 0) -> bytes:
-    """The body."""
-    encoding = encoding_of(JOIN_GROUP, version)
-    string = encoding.string
-    parts = [_THROTTLE.pack(throttle_ms)] if version >= _JOIN_THROTTLE_FROM else []
-    parts.append(_START.pack(joined.error_code, joined.generation))
-    if version >= _TYPE_FROM:
-        parts += (string(joined.protocol_type), string(joined.protocol))
-    else:  # an absent protocol cannot be said; the empty one is what clients know
-        parts.append(string(joined.protocol or ""))
-    parts.append(string(joined.leader))
-    if version >= _SKIP_FROM:
-        parts.append(_SKIP.pack(joined.skip_assignment))
-    parts += (string(joined.member_id), encoding.count(len(joined.members)))
-    for member in joined.members:
-        parts.append(string(member.member_id))
-        if version >= _INSTANCES_FROM:
-            parts.append(string(member.instance_id))
-        parts += (encoding.size(len(member.metadata)), member.metadata, encoding.no_tags)
-    parts.append(encoding.no_tags)
-    return b"".join(parts)
+def _refuse_join(request: JoinGroupRequest, refusal: Refused) -> JoinGroupResponse:
+    return JoinGroupResponse(refusal.code, request.member_id)
 
 
-SYNC_GROUP: Final = 14
-_SYNC_THROTTLE_FROM: Final = 1
-_PROTOCOL_FROM: Final = 5
-
-_ERROR_CODE: Final = Struct(">h")
-
-
-def pack_sync_group(
-    version: int,
-    error_code: int,
-    assignment: bytes = b"",
-    *,
-    protocol_type: str | None = None,
-    protocol: str | None = None,
-    throttle_ms: int = 0,
-) -> bytes:
-    """The body."""
-    encoding = encoding_of(SYNC_GROUP, version)
-    parts = [_THROTTLE.pack(throttle_ms)] if version >= _SYNC_THROTTLE_FROM else []
-    parts.append(_ERROR_CODE.pack(error_code))
-    if version >= _PROTOCOL_FROM:
-        parts += (encoding.string(protocol_type), encoding.string(protocol))
-    parts += (encoding.size(len(assignment)), assignment, encoding.no_tags)
-    return b"".join(parts)
-
-
-_HEARTBEAT_THROTTLE_FROM: Final = 1
-_FLEXIBLE_FROM: Final = 4
-
-_HEARTBEAT_0: Final = Struct(">h")  # error_code
-_HEARTBEAT_1: Final = Struct(
-    ">"
-    "i"  # throttle_ms
-    "h"  # error_code
-)
-_HEARTBEAT_4: Final = Struct(
-    ">"
-    "i"  # throttle_ms
-    "h"  # error_code
-    "x"  # no tagged fields
+JOIN_GROUP: Final = bind(
+    Api.JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    refuse=_refuse_join,
+    older_response=Older(
+        6,
+        JoinGroupResponse,
+        lambda old: old,
+        # no null there: clients know an empty name
+        lambda new: new._replace(protocol_name=new.protocol_name or ""),
+    ),
 )
 
+# SyncGroup.
 
-def pack_heartbeat(version: int, error_code: int, *, throttle_ms: int = 0) -> bytes:
-    """The body."""
-    if version >= _FLEXIBLE_FROM:
-        return _HEARTBEAT_4.pack(throttle_ms, error_code)
-    if version >= _HEARTBEAT_THROTTLE_FROM:
-        return _HEARTBEAT_1.pack(throttle_ms, error_code)
-    return _HEARTBEAT_0.pack(error_code)
+
+class MemberAssignment(NamedTuple):
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroupRequest(NamedTuple):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Sequence[MemberAssignment] = ()
+
+
+class SyncGroupResponse(NamedTuple):
+    error_code: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+SYNC_GROUP: Final = bind(Api.SYNC_GROUP, SyncGroupRequest, SyncGroupResponse)
+
+# Heartbeat.
+
+
+class HeartbeatRequest(NamedTuple):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+class HeartbeatResponse(NamedTuple):
+    error_code: ErrorCode = ErrorCode.none
+
+
+HEARTBEAT: Final = bind(Api.HEARTBEAT, HeartbeatRequest, HeartbeatResponse)
+
+# LeaveGroup.
+
+
+class LeavingMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class LeaveGroupRequest(NamedTuple):
+    group_id: str
+    members: Sequence[LeavingMember]  # exactly one before version 3
+
+
+class _LeaveOneMember(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+class LeftMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    error_code: ErrorCode = ErrorCode.none
+
+
+class LeaveGroupResponse(NamedTuple):
+    error_code: ErrorCode = ErrorCode.none
+    members: Sequence[LeftMember] = ()
+
+
+class _LeaveOneResponse(NamedTuple):
+    error_code: ErrorCode
+
+
+def _downgrade_left(new: LeaveGroupResponse) -> _LeaveOneResponse:
+    """The one member's error is the response's."""
+    errors = [new.error_code, *(member.error_code for member in new.members)]
+    return _LeaveOneResponse(next((code for code in errors if code), ErrorCode.none))
+
+
+LEAVE_GROUP: Final = bind(
+    Api.LEAVE_GROUP,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    older_request=Older(
+        2,
+        _LeaveOneMember,
+        lambda old: LeaveGroupRequest(old.group_id, (LeavingMember(old.member_id),)),
+        lambda new: _LeaveOneMember(new.group_id, new.members[0].member_id),
+    ),
+    older_response=Older(
+        2, _LeaveOneResponse, lambda old: LeaveGroupResponse(old.error_code), _downgrade_left
+    ),
+)

@@ -1,39 +1,181 @@
-"""The fetch request, flexible versions (12 and up), read by hand: a consumer sends little else.
+"""Fetch: slices of logs, for consumers and for replicas.
 
-Checks bounds and makes plain tuples; `from_entity` brings what kio reads of older versions into the
-same shape.
-
-The answer to Fetch, versions 4 to 18: small pieces of our own between the log's own bytes.
-
-Record bytes are passed through as the views they came as and are never copied; the pieces are to
-be written one after the other. An incremental session's answer is one with fewer partitions.
+Records are passed through as views: those of a request's frame when a response is read, those of
+the log when one is written. A response body is a list of buffers, to be sent one after the other.
+Requests of flexible versions without tagged fields, and all responses, are packed by hand; the
+schemas' codecs do the rest.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+from uuid import UUID
 
-from penstock.errors import Malformed
+from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.model import Offset, ProducerId
+from penstock.protocol.api import Api
+from penstock.protocol.bind import Older, WireName, bind
 from penstock.protocol.fields import (
     FLEXIBLE,
-    NO_TOPIC_ID,
     Encoding,
     LeaderAndEpoch,
-    Node,
+    NodeEndpoint,
     TopicKey,
     encoding_of,
     leader_field,
     nodes_field,
     tagged,
 )
-from penstock.protocol.framing import skip_tagged_fields
+from penstock.protocol.messages.quorum import SnapshotId
 from penstock.protocol.varint import Buffer
 
+READ_COMMITTED: Final = 1  # isolation level
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
-_NO_REPLICA_FROM: Final = 15  # a replica says so in a tagged field since
+SESSIONS_FROM: Final = 7
+INT_64_MAX: Final = (1 << 63) - 1
+CONSUMER: Final = -1  # no replica
 
+# Requests.
+
+
+class FetchPartition(NamedTuple):
+    """One partition to fetch from."""
+
+    partition: int
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1  # of a replica
+    partition_max_bytes: int = 0
+    replica_directory_id: UUID | None = None
+    high_watermark: int = INT_64_MAX  # as far as the replica knows
+
+
+class FetchTopic(NamedTuple):
+    """By name, or by id from version 13 on."""
+
+    topic: Annotated[TopicKey, WireName("topic_id", "topic")]
+    partitions: Sequence[FetchPartition]
+
+
+class ForgottenTopic(NamedTuple):
+    """Partitions that leave the session."""
+
+    topic: Annotated[TopicKey, WireName("topic_id", "topic")]
+    partitions: Sequence[int]
+
+
+class FetchingReplica(NamedTuple):
+    """The broker that fetches as a replica."""
+
+    replica_id: int = CONSUMER
+    replica_epoch: int = -1
+
+
+class FetchRequest(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1  # no session
+    topics: Sequence[FetchTopic] = ()
+    forgotten_topics: Annotated[Sequence[ForgottenTopic], WireName("forgotten_topics_data")] = ()
+    rack_id: str = ""
+    cluster_id: str | None = None
+    replica: Annotated[FetchingReplica, WireName("replica_state")] = FetchingReplica()
+
+
+class _OlderFetchRequest(NamedTuple):
+    """Up to version 14, where a replica has only its id."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1
+    topics: Sequence[FetchTopic] = ()
+    forgotten_topics: Annotated[Sequence[ForgottenTopic], WireName("forgotten_topics_data")] = ()
+    rack_id: str = ""
+    cluster_id: str | None = None
+    replica_id: int = CONSUMER
+
+
+# Responses.
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records in the fetched range do not count."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends in the leader's log: a replica that diverged truncates to there."""
+
+    epoch: int  # the largest that both logs may share
+    end_offset: int
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of a response; after an error, all but the code keep their defaults."""
+
+    partition: Annotated[int, WireName("partition_index")]
+    error_code: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer | None = b""
+    # None unless the client reads committed records only.
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    preferred_read_replica: int = -1  # -1: fetch from this broker
+    diverging_epoch: EpochEnd | None = None
+    current_leader: LeaderAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
+
+
+class FetchedTopic(NamedTuple):
+    topic: Annotated[TopicKey, WireName("topic_id", "topic")]
+    partitions: Sequence[FetchedPartition]
+
+
+class FetchResponse(NamedTuple):
+    error_code: ErrorCode = ErrorCode.none
+    session_id: int = 0  # none
+    topics: Annotated[Sequence[FetchedTopic], WireName("responses")] = ()
+    node_endpoints: Sequence[NodeEndpoint] = ()  # those that any `current_leader` names
+    throttle_time_ms: int = 0  # as read
+
+
+def _refuse(request: FetchRequest, refusal: Refused) -> FetchResponse:
+    topics = [
+        FetchedTopic(topic, [FetchedPartition(row.partition, refusal.code) for row in partitions])
+        for topic, partitions in request.topics
+    ]
+    return FetchResponse(refusal.code, topics=topics)
+
+
+_BOUND: Final = bind(
+    Api.FETCH,
+    FetchRequest,
+    FetchResponse,
+    refuse=_refuse,
+    older_request=Older(
+        14,
+        _OlderFetchRequest,
+        lambda old: tuple.__new__(FetchRequest, (*old[:-1], FetchingReplica(old.replica_id))),
+        lambda new: tuple.__new__(_OlderFetchRequest, (*new[:-1], new.replica.replica_id)),
+    ),
+)
+
+# Reading requests.
+
+_REPLICA_ID_UNTIL: Final = 14  # later ones have it in a tagged field
 _REPLICA: Final = Struct(">i")
 _START: Final = Struct(
     ">"
@@ -52,138 +194,92 @@ _PARTITION: Final = Struct(
     "i"  # last_fetched_epoch
     "q"  # log_start_offset  of a replica
     "i"  # partition_max_bytes
+    "B"  # tagged fields     0: none
 )
-_INT_32: Final = Struct(">i")
+_NO_PARTITION_TAGS: Final = (None, INT_64_MAX)
 
 
-class WantedPartition(NamedTuple):
-    """One partition of a fetch."""
-
-    partition: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
+class _HasTags(Exception):
+    """A request with tagged fields: the schemas' codec reads those."""
 
 
-class FetchRequest(NamedTuple):
-    """A fetch of any version."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
-    topics: list[tuple[TopicKey, list[WantedPartition]]]
-    forgotten: list[tuple[TopicKey, list[int]]]
+def _read_request(frame: memoryview, position: int, version: int) -> FetchRequest:
+    if version >= FLEXIBLE_FROM:
+        try:
+            return _read_consumer_request(frame, position, version)
+        except _HasTags:
+            pass
+        except StructError as error:  # cheaper than a length check before every number
+            raise Malformed("the fetch request is truncated", len(frame)) from error
+    return _BOUND.read_request(frame, position, version)
 
 
-def read_fetch_request(frame: memoryview, position: int, version: int) -> tuple[FetchRequest, int]:
-    """The request whose body starts at `position` and ends with the frame."""
+def _read_consumer_request(frame: memoryview, position: int, version: int) -> FetchRequest:
     by_id = version >= TOPIC_IDS_FROM
-    try:
-        if version < _NO_REPLICA_FROM:
-            position += _REPLICA.size
-        start = _START.unpack_from(frame, position)
-        topics, position = _read_topics(frame, position + _START.size, by_id)
-        forgotten, position = _read_forgotten(frame, position, by_id)
-        _, position = FLEXIBLE.read_string(frame, position)  # rack_id
-        position = skip_tagged_fields(frame, position, len(frame))
-    except StructError as error:  # a number of fixed size does not fit: cheaper than asking first
-        raise Malformed("a fetch request is cut short", len(frame)) from error
-    if position != len(frame):
-        raise Malformed(f"{len(frame) - position} bytes are left after the request", position)
-    return tuple.__new__(FetchRequest, (*start, topics, forgotten)), position
-
-
-def from_entity(request: Any) -> FetchRequest:
-    """What kio read of a version before 12."""
-    return FetchRequest(
-        int(request.max_wait.total_seconds() * 1000),
-        request.min_bytes,
-        request.max_bytes,
-        request.isolation_level,
-        getattr(request, "session_id", 0),
-        getattr(request, "session_epoch", -1),
-        [
-            (
-                topic.topic,
-                [
-                    WantedPartition(
-                        asked.partition,
-                        getattr(asked, "current_leader_epoch", -1),
-                        asked.fetch_offset,
-                        -1,
-                        -1,
-                        asked.partition_max_bytes,
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-        [
-            (topic.topic, list(topic.partitions))
-            for topic in getattr(request, "forgotten_topics_data", ())
-        ],
-    )
+    replica = FetchingReplica()
+    if version <= _REPLICA_ID_UNTIL:
+        replica = FetchingReplica(*_REPLICA.unpack_from(frame, position))
+        position += _REPLICA.size
+    start = _START.unpack_from(frame, position)
+    topics, position = _read_topics(frame, position + _START.size, by_id)
+    forgotten, position = _read_forgotten(frame, position, by_id)
+    rack_id, position = FLEXIBLE.read_string(frame, position)
+    _skip_no_tags(frame, position)
+    return tuple.__new__(FetchRequest, (*start, topics, forgotten, rack_id, None, replica))
 
 
 def _read_topics(
     frame: memoryview, position: int, by_id: bool
-) -> tuple[list[tuple[TopicKey, list[WantedPartition]]], int]:
-    end = len(frame)
+) -> tuple[tuple[FetchTopic, ...], int]:
     count, position = FLEXIBLE.read_count(frame, position)
-    topics: list[tuple[TopicKey, list[WantedPartition]]] = []
+    topics = []
     for _ in range(count):
         topic, position = FLEXIBLE.read_topic(frame, position, by_id)
         partition_count, position = FLEXIBLE.read_count(frame, position)
         partitions = []
         for _ in range(partition_count):
-            partitions.append(
-                tuple.__new__(WantedPartition, _PARTITION.unpack_from(frame, position))
-            )
+            *fields, tags = _PARTITION.unpack_from(frame, position)
+            if tags:
+                raise _HasTags
+            partitions.append(tuple.__new__(FetchPartition, (*fields, *_NO_PARTITION_TAGS)))
             position += _PARTITION.size
-            if position < end and frame[position] == 0:  # no tagged fields: as good as always
-                position += 1
-            else:
-                position = skip_tagged_fields(frame, position, end)
-        position = skip_tagged_fields(frame, position, end)
-        topics.append((topic, partitions))
-    return topics, position
+        position = _skip_no_tags(frame, position)
+        topics.append(tuple.__new__(FetchTopic, (topic, tuple(partitions))))
+    return tuple(topics), position
 
 
 def _read_forgotten(
     frame: memoryview, position: int, by_id: bool
-) -> tuple[list[tuple[TopicKey, list[int]]], int]:
+) -> tuple[tuple[ForgottenTopic, ...], int]:
     count, position = FLEXIBLE.read_count(frame, position)
-    topics: list[tuple[TopicKey, list[int]]] = []
+    topics = []
     for _ in range(count):
         topic, position = FLEXIBLE.read_topic(frame, position, by_id)
         partition_count, position = FLEXIBLE.read_count(frame, position)
-        partitions = [
-            _INT_32.unpack_from(frame, position + index * _INT_32.size)[0]
-            for index in range(partition_count)
-        ]
-        position += partition_count * _INT_32.size
-        position = skip_tagged_fields(frame, position, len(frame))
-        topics.append((topic, partitions))
-    return topics, position
+        layout = Struct(f">{partition_count}i")
+        topics.append(ForgottenTopic(topic, layout.unpack_from(frame, position)))
+        position = _skip_no_tags(frame, position + layout.size)
+    return tuple(topics), position
 
 
-FETCH: Final = 1
+def _skip_no_tags(frame: memoryview, position: int) -> int:
+    if position >= len(frame):
+        raise Malformed("the fetch request is truncated", position)
+    if frame[position]:
+        raise _HasTags
+    return position + 1
+
+
+# Writing responses.
+
 _LOG_START_FROM: Final = 5
-_SESSIONS_FROM: Final = 7
 _PREFERRED_REPLICA_FROM: Final = 11
-_TOPIC_IDS_FROM: Final = 13
 _NODES_FROM: Final = 16
 
 _THROTTLE: Final = Struct(">i")
 _SESSION: Final = Struct(
     ">"
-    "h"  # error_code  of the whole answer
+    "h"  # error_code  of the whole response
     "i"  # session_id  0: none
 )
 _PARTITION_4: Final = Struct(
@@ -209,7 +305,7 @@ _PARTITION_12: Final = Struct(  # flexible, and no aborted transactions: what mo
     "q"  # last_stable_offset
     "q"  # log_start_offset
     "B"  # aborted_transactions    0: null, 1: none
-    "i"  # preferred_read_replica  -1: fetch here
+    "i"  # preferred_read_replica  -1: fetch from this broker
 )
 _NO_RECORDS_NOR_TAGS: Final = b"\x01\x00"  # flexible
 _ABORTED: Final = Struct(
@@ -220,78 +316,43 @@ _ABORTED: Final = Struct(
 _PREFERRED_REPLICA: Final = Struct(">i")
 _DIVERGING: Final = Struct(
     ">"
-    "i"  # epoch       the largest that both logs may share
-    "q"  # end_offset  of that epoch here
+    "i"  # epoch
+    "q"  # end_offset
     "x"  # no tagged fields
 )
+_SNAPSHOT: Final = Struct(
+    ">"
+    "q"  # end_offset
+    "i"  # epoch
+    "x"  # no tagged fields
+)
+_NO_TAGGED_FIELDS: Final = (None, None, None)  # the last three of a FetchedPartition
 
 
-class EpochEnd(NamedTuple):
-    """Where a leader epoch ends here: what a replica that diverged must cut back to."""
-
-    epoch: int
-    end_offset: int
-
-
-class PartitionAnswer(NamedTuple):
-    """One partition's news; after an error all but the code stay as they are here."""
-
-    partition: int
-    error_code: int = 0
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    records: Buffer = b""
-    # Producer id and first offset; None unless the client reads committed records only.
-    aborted: Sequence[tuple[int, int]] | None = None
-    preferred_read_replica: int = -1
-    diverging_epoch: EpochEnd | None = None
-    current_leader: LeaderAndEpoch | None = None
-
-
-_NO_TAGGED_FIELDS: Final = (None, None)  # the last two of a PartitionAnswer
-
-
-class TopicAnswer(NamedTuple):
-    """The partitions of one topic, which was asked for by name, or by id from version 13 on."""
-
-    name: str
-    partitions: Sequence[PartitionAnswer]
-    topic_id: bytes = NO_TOPIC_ID
-
-
-def pack_fetch(
-    version: int,
-    topics: Sequence[TopicAnswer],
-    *,
-    throttle_ms: int = 0,
-    error_code: int = 0,
-    session_id: int = 0,
-    nodes: Sequence[Node] = (),
-) -> list[Buffer]:
-    """The body in pieces. `nodes` are those that any `current_leader` names."""
-    encoding = encoding_of(FETCH, version)
+def _write_response(response: FetchResponse, version: int, throttle_ms: int) -> list[Buffer]:
+    error_code, session_id, topics, nodes, _ = response
+    encoding = encoding_of(Api.FETCH, version)
     is_flexible = encoding.is_flexible
     pieces: list[Buffer] = []
     own = bytearray(_THROTTLE.pack(throttle_ms))
-    if version >= _SESSIONS_FROM:
+    if version >= SESSIONS_FROM:
         own += _SESSION.pack(error_code, session_id)
     own += encoding.count(len(topics))
-    for topic in topics:
-        own += topic.topic_id if version >= _TOPIC_IDS_FROM else encoding.string(topic.name)
-        own += encoding.count(len(topic.partitions))
-        for answer in topic.partitions:
-            own += _pack_partition(version, encoding, answer)
-            records = answer.records
+    for topic, partitions in topics:
+        own += encoding.topic(topic)
+        own += encoding.count(len(partitions))
+        for row in partitions:
+            own += _write_partition(version, encoding, row)
+            records = row.records
             if records:
                 own += encoding.size(len(records))
                 pieces += (own, records)
-                own = bytearray(_pack_tags(encoding, answer))
-            elif is_flexible and answer[-2:] == _NO_TAGGED_FIELDS:
+                own = bytearray(_write_tags(encoding, row))
+            elif is_flexible and records is not None and row[-3:] == _NO_TAGGED_FIELDS:
                 own += _NO_RECORDS_NOR_TAGS
             else:
-                own += encoding.size(0)
-                own += _pack_tags(encoding, answer)
+                own += encoding.size(-1 if records is None else 0)
+                own += _write_tags(encoding, row)
         own += encoding.no_tags
     own += tagged(nodes_field(0, nodes)) if nodes and version >= _NODES_FROM else encoding.no_tags
     if own:
@@ -299,35 +360,40 @@ def pack_fetch(
     return pieces
 
 
-def _pack_partition(version: int, encoding: Encoding, answer: PartitionAnswer) -> bytes:
+def _write_partition(version: int, encoding: Encoding, row: FetchedPartition) -> bytes:
     """Everything up to the size of the records."""
-    aborted = answer.aborted
+    aborted = row.aborted_transactions
     if encoding.is_flexible and not aborted:
-        return _PARTITION_12.pack(*answer[:5], aborted is not None, answer.preferred_read_replica)
+        return _PARTITION_12.pack(*row[:5], aborted is not None, row.preferred_read_replica)
     if version >= _LOG_START_FROM:
-        fixed = _PARTITION_5.pack(*answer[:5])
+        fixed = _PARTITION_5.pack(*row[:5])
     else:
-        fixed = _PARTITION_4.pack(*answer[:4])
-    listed = encoding.null_array if aborted is None else _pack_aborted(encoding, aborted)
+        fixed = _PARTITION_4.pack(*row[:4])
+    listed = encoding.null_array if aborted is None else _write_aborted(encoding, aborted)
     if version < _PREFERRED_REPLICA_FROM:
         return fixed + listed
-    return fixed + listed + _PREFERRED_REPLICA.pack(answer.preferred_read_replica)
+    return fixed + listed + _PREFERRED_REPLICA.pack(row.preferred_read_replica)
 
 
-def _pack_aborted(encoding: Encoding, aborted: Sequence[tuple[int, int]]) -> bytes:
+def _write_aborted(encoding: Encoding, aborted: Sequence[AbortedTransaction]) -> bytes:
     tags = encoding.no_tags
     return encoding.count(len(aborted)) + b"".join(
         [_ABORTED.pack(producer_id, first_offset) + tags for producer_id, first_offset in aborted]
     )
 
 
-def _pack_tags(encoding: Encoding, answer: PartitionAnswer) -> bytes:
-    diverging, leader = answer.diverging_epoch, answer.current_leader
-    if not encoding.is_flexible or (diverging is None and leader is None):
-        return encoding.no_tags
+def _write_tags(encoding: Encoding, row: FetchedPartition) -> bytes:
+    diverging, leader, snapshot = row[-3:]
+    if not encoding.is_flexible:
+        return b""
     fields = []
     if diverging is not None:
-        fields.append((0, _DIVERGING.pack(diverging.epoch, diverging.end_offset)))
+        fields.append((0, _DIVERGING.pack(*diverging)))
     if leader is not None:
         fields.append(leader_field(1, leader))
+    if snapshot is not None:
+        fields.append((2, _SNAPSHOT.pack(*snapshot)))
     return tagged(*fields)
+
+
+FETCH: Final = replace(_BOUND, read_request=_read_request, write_response=_write_response)

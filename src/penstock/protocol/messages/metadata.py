@@ -1,129 +1,149 @@
-"""The answer to Metadata, versions 0 to 13.
+"""Metadata and DescribeTopicPartitions: brokers, topics, and the leaders of partitions."""
 
-A topic's bytes do not depend on who asks, so a broker may pack each topic once per version and
-keep the bytes: `pack_metadata` takes topics in either form.
-"""
-
-from collections.abc import Iterable, Sequence
-from struct import Struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from penstock.protocol.fields import NO_TOPIC_ID, Encoding, Node, encoding_of
+from penstock.errors import ErrorCode, Refused
+from penstock.protocol.api import Api
+from penstock.protocol.bind import Older, bind
+from penstock.protocol.field_codecs import WrittenOnce
+from penstock.protocol.fields import NodeEndpoint
 
-METADATA: Final = 3
-OPERATIONS_UNASKED: Final = -(1 << 31)  # the client did not ask what it is allowed to do
+OPERATIONS_NOT_REQUESTED: Final = -(1 << 31)
+TOPIC_IDS_FROM: Final = 12  # Metadata requests by topic id
 
-_RACKS_FROM: Final = 1  # and the controller, and which topics are internal
-_CLUSTER_ID_FROM: Final = 2
-_THROTTLE_FROM: Final = 3
-_OFFLINE_FROM: Final = 5
-_LEADER_EPOCH_FROM: Final = 7
-_TOPIC_OPERATIONS_FROM: Final = 8
-_CLUSTER_OPERATIONS: Final = range(8, 11)
-_TOPIC_IDS_FROM: Final = 10
-_ERROR_FROM: Final = 13
-
-_INT_32: Final = Struct(">i")
-_ERROR: Final = Struct(">h")
-_PARTITION_0: Final = Struct(
-    ">"
-    "h"  # error_code
-    "i"  # partition
-    "i"  # leader_id  -1: none
-)
-_PARTITION_7: Final = Struct(
-    ">"
-    "h"  # error_code
-    "i"  # partition
-    "i"  # leader_id
-    "i"  # leader_epoch
-)
+# Metadata.
 
 
-class PartitionAnswer(NamedTuple):
-    """Who holds one partition."""
+class MetadataRequestTopic(NamedTuple):
+    """A topic by name, or by id."""
 
-    error_code: int
-    partition: int
-    leader_id: int
-    leader_epoch: int
-    replicas: Sequence[int]
-    in_sync: Sequence[int]
-    offline: Sequence[int] = ()
+    name: str | None = None
+    topic_id: UUID | None = None
 
 
-class TopicAnswer(NamedTuple):
-    """One topic; without a name when it was asked for by an id that nobody knows."""
+class MetadataRequest(NamedTuple):
+    topics: Sequence[MetadataRequestTopic] | None  # None: all
+    allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
+
+
+class _OldestMetadataRequest(NamedTuple):
+    topics: Sequence[MetadataRequestTopic]  # empty: all
+
+
+class MetadataPartition(NamedTuple):
+    """Leader and replicas of one partition."""
+
+    error_code: ErrorCode
+    partition_index: int
+    leader_id: int  # -1: none
+    leader_epoch: int = -1
+    replica_nodes: Sequence[int] = ()
+    isr_nodes: Sequence[int] = ()
+    offline_replicas: Sequence[int] = ()
+
+
+class MetadataTopic(NamedTuple):
+    """One topic. An unknown id has no name."""
 
     name: str | None
-    partitions: Sequence[PartitionAnswer] = ()
-    error_code: int = 0
-    topic_id: bytes = NO_TOPIC_ID
+    partitions: Sequence[MetadataPartition] = ()
+    error_code: ErrorCode = ErrorCode.none
+    topic_id: UUID | None = None
     is_internal: bool = False
-    authorized_operations: int = OPERATIONS_UNASKED
+    topic_authorized_operations: int = OPERATIONS_NOT_REQUESTED
 
 
-def pack_metadata(
-    version: int,
-    topics: Iterable[TopicAnswer | bytes],
-    *,
-    brokers: Sequence[Node],
-    cluster_id: str | None,
-    controller_id: int,
-    throttle_ms: int = 0,
-    authorized_operations: int = OPERATIONS_UNASKED,
-    error_code: int = 0,
-) -> bytes:
-    """The body."""
-    encoding = encoding_of(METADATA, version)
-    packed = [topic if isinstance(topic, bytes) else pack_topic(version, topic) for topic in topics]
-    parts = [_INT_32.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
-    parts.append(encoding.count(len(brokers)))
-    parts += [_pack_broker(version, encoding, broker) for broker in brokers]
-    if version >= _CLUSTER_ID_FROM:
-        parts.append(encoding.string(cluster_id))
-    if version >= _RACKS_FROM:
-        parts.append(_INT_32.pack(controller_id))
-    parts.append(encoding.count(len(packed)))
-    parts += packed
-    if version in _CLUSTER_OPERATIONS:
-        parts.append(_INT_32.pack(authorized_operations))
-    if version >= _ERROR_FROM:
-        parts.append(_ERROR.pack(error_code))
-    parts.append(encoding.no_tags)
-    return b"".join(parts)
+class MetadataResponse(NamedTuple):
+    brokers: Sequence[NodeEndpoint] = ()
+    topics: Sequence[MetadataTopic | WrittenOnce[MetadataTopic]] = ()
+    cluster_id: str | None = None
+    controller_id: int = -1
+    cluster_authorized_operations: int = OPERATIONS_NOT_REQUESTED
+    error_code: ErrorCode = ErrorCode.none
 
 
-def pack_topic(version: int, topic: TopicAnswer) -> bytes:
-    """One topic's part of the body."""
-    encoding = encoding_of(METADATA, version)
-    parts = [_ERROR.pack(topic.error_code), encoding.string(topic.name)]
-    if version >= _TOPIC_IDS_FROM:
-        parts.append(topic.topic_id)
-    if version >= _RACKS_FROM:
-        parts.append(b"\1" if topic.is_internal else b"\0")
-    parts.append(encoding.count(len(topic.partitions)))
-    parts += [_pack_partition(version, encoding, partition) for partition in topic.partitions]
-    if version >= _TOPIC_OPERATIONS_FROM:
-        parts.append(_INT_32.pack(topic.authorized_operations))
-    parts.append(encoding.no_tags)
-    return b"".join(parts)
+def _refuse_metadata(request: MetadataRequest, refusal: Refused) -> MetadataResponse:
+    topics = [
+        MetadataTopic(topic.name, (), refusal.code, topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics, error_code=refusal.code)
 
 
-def _pack_broker(version: int, encoding: Encoding, broker: Node) -> bytes:
-    parts = [_INT_32.pack(broker.node_id), encoding.string(broker.host), _INT_32.pack(broker.port)]
-    if version >= _RACKS_FROM:
-        parts.append(encoding.string(broker.rack))
-    parts.append(encoding.no_tags)
-    return b"".join(parts)
+METADATA: Final = bind(
+    Api.METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    refuse=_refuse_metadata,
+    older_request=Older(
+        0,
+        _OldestMetadataRequest,
+        lambda old: MetadataRequest(old.topics or None),
+        lambda new: _OldestMetadataRequest(new.topics or ()),
+    ),
+)
+
+# DescribeTopicPartitions.
 
 
-def _pack_partition(version: int, encoding: Encoding, answer: PartitionAnswer) -> bytes:
-    if version >= _LEADER_EPOCH_FROM:
-        fixed = _PARTITION_7.pack(*answer[:4])
-    else:
-        fixed = _PARTITION_0.pack(*answer[:3])
-    nodes = encoding.ints(answer.replicas) + encoding.ints(answer.in_sync)
-    if version >= _OFFLINE_FROM:
-        nodes += encoding.ints(answer.offline)
-    return fixed + nodes + encoding.no_tags
+class TopicCursor(NamedTuple):
+    """Where the next page begins."""
+
+    topic_name: str
+    partition_index: int
+
+
+class NamedTopic(NamedTuple):
+    name: str
+
+
+class DescribeTopicPartitionsRequest(NamedTuple):
+    topics: Sequence[NamedTopic]  # none: all
+    response_partition_limit: int = 2000
+    cursor: TopicCursor | None = None
+
+
+class DescribedTopicPartition(NamedTuple):
+    error_code: ErrorCode
+    partition_index: int
+    leader_id: int
+    leader_epoch: int = -1
+    replica_nodes: Sequence[int] = ()
+    isr_nodes: Sequence[int] = ()
+    eligible_leader_replicas: Sequence[int] | None = None
+    last_known_elr: Sequence[int] | None = None
+    offline_replicas: Sequence[int] = ()
+
+
+class DescribedTopic(NamedTuple):
+    error_code: ErrorCode
+    name: str | None
+    topic_id: UUID | None = None
+    is_internal: bool = False
+    partitions: Sequence[DescribedTopicPartition] = ()
+    topic_authorized_operations: int = OPERATIONS_NOT_REQUESTED
+
+
+class DescribeTopicPartitionsResponse(NamedTuple):
+    topics: Sequence[DescribedTopic]
+    next_cursor: TopicCursor | None = None
+
+
+def _refuse_describe(
+    request: DescribeTopicPartitionsRequest, refusal: Refused
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        [DescribedTopic(refusal.code, topic.name) for topic in request.topics]
+    )
+
+
+DESCRIBE_TOPIC_PARTITIONS: Final = bind(
+    Api.DESCRIBE_TOPIC_PARTITIONS,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    refuse=_refuse_describe,
+)

@@ -1,67 +1,87 @@
-"""OffsetCommit (API 8, versions 2 to 10) and OffsetFetch (API 9, versions 1 to 10).
+"""Committed offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete.
 
 A consumer of one partition commits the same few fields again and again: from commit to commit only
-the end of the request differs. What comes before is decoded once and cached, and so is the
-response to such a commit. kio reads all other requests.
+the end of the request differs. What precedes it is decoded once and cached, and so is the response
+to such a commit. The schemas' codecs read and write all others.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from penstock.errors import Malformed
-from penstock.protocol.fields import (
-    FLEXIBLE,
-    NO_TOPIC_ID,
-    Encoding,
-    TopicKey,
-    encoding_of,
-)
-from penstock.protocol.kio_codec import request_reader
+from penstock.errors import ErrorCode, Malformed, Refused
+from penstock.protocol.api import Api
+from penstock.protocol.bind import Older, WireName, bind
+from penstock.protocol.fields import FLEXIBLE, TopicKey
 
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
-TOPIC_IDS_FROM: Final = 10  # of both
-_COMMIT_FLEXIBLE_FROM: Final = 8
-_THROTTLE_FROM: Final = 3  # of both
-_ERROR_FROM: Final = 2  # OffsetFetch
-_LEADER_EPOCH_FROM: Final = 5  # OffsetFetch
-GROUPS_FROM: Final = 8  # OffsetFetch asks for several groups
+TOPIC_IDS_FROM: Final = 10  # OffsetCommit and OffsetFetch
+FLEXIBLE_FROM: Final = 8  # OffsetCommit
 
 _INT_32: Final = Struct(">i")
-_ERROR: Final = Struct(">h")
 
 
-# OffsetCommit requests.
+class PartitionError(NamedTuple):
+    """The result for one partition."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.none
 
 
-class CommittedPartition(NamedTuple):
+# OffsetCommit.
+
+
+class OffsetCommitPartition(NamedTuple):
     """The offset to commit in one partition."""
 
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = ""
 
 
-class CommitTopic(NamedTuple):
-    """One topic of a commit: by name, or by id from version 10 on."""
+class OffsetCommitTopic(NamedTuple):
+    """By name, or by id from version 10 on."""
 
-    topic: TopicKey
-    partitions: Sequence[CommittedPartition]
+    topic: Annotated[TopicKey, WireName("topic_id", "name")]
+    partitions: Sequence[OffsetCommitPartition]
 
 
 class OffsetCommitRequest(NamedTuple):
-    """A commit of any version."""
-
     group_id: str
-    generation: int  # or the member's epoch
-    member_id: str
-    instance_id: str | None
-    topics: Sequence[CommitTopic]
+    generation: Annotated[int, WireName("generation_id_or_member_epoch")] = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    topics: Sequence[OffsetCommitTopic] = ()
+    retention_time_ms: int = -1  # the broker's; before version 5
 
+
+class OffsetCommitTopicResult(NamedTuple):
+    topic: Annotated[TopicKey, WireName("topic_id", "name")]
+    partitions: Sequence[PartitionError]
+
+
+class OffsetCommitResponse(NamedTuple):
+    topics: Sequence[OffsetCommitTopicResult]
+
+
+def _refuse_commit(request: OffsetCommitRequest, refusal: Refused) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        [
+            OffsetCommitTopicResult(
+                topic.topic,
+                [PartitionError(row.partition_index, refusal.code) for row in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+_BOUND_COMMIT: Final = bind(
+    Api.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse, refuse=_refuse_commit
+)
 
 _HEADS_MAX: Final = 10_000  # cached: one per member and partition
 _HEAD_BYTES_MAX: Final = 1024  # longer ones are not cached, so that clients cannot fill the memory
@@ -75,41 +95,9 @@ _NULL_METADATA: Final = 0
 _EMPTY_METADATA: Final = 1 << 24
 
 
-def read_commit_request(frame: memoryview, position: int, version: int) -> OffsetCommitRequest:
-    """The request whose body starts at `position` and ends with the frame."""
+def _read_commit(frame: memoryview, position: int, version: int) -> OffsetCommitRequest:
     request = _read_one_partition(frame, position, version)
-    if request is not None:
-        return request
-    entity, _ = request_reader(OFFSET_COMMIT, version)(frame, position)
-    return OffsetCommitRequest(
-        entity.group_id,
-        entity.generation_id_or_member_epoch,
-        entity.member_id,
-        getattr(entity, "group_instance_id", None),
-        [
-            CommitTopic(_topic_key(topic, version), committed_partitions(topic))
-            for topic in entity.topics
-        ],
-    )
-
-
-def committed_partitions(topic: Any) -> list[CommittedPartition]:
-    """The partitions of one topic of a commit, as kio reads them (TxnOffsetCommit's too)."""
-    return [
-        CommittedPartition(
-            entry.partition_index,
-            entry.committed_offset,
-            getattr(entry, "committed_leader_epoch", -1),
-            entry.committed_metadata or "",
-        )
-        for entry in topic.partitions
-    ]
-
-
-def _topic_key(topic: Any, version: int) -> TopicKey:
-    if version < TOPIC_IDS_FROM:
-        return str(topic.name)
-    return NO_TOPIC_ID if topic.topic_id is None else bytes(topic.topic_id.bytes)
+    return _BOUND_COMMIT.read_request(frame, position, version) if request is None else request
 
 
 def _read_one_partition(
@@ -117,7 +105,7 @@ def _read_one_partition(
 ) -> OffsetCommitRequest | None:
     """A commit of one partition without metadata, as most are; None: not of that form."""
     tail_at = len(frame) - _TAIL.size
-    if version < _COMMIT_FLEXIBLE_FROM or not 0 < tail_at - position <= _HEAD_BYTES_MAX:
+    if version < FLEXIBLE_FROM or not 0 < tail_at - position <= _HEAD_BYTES_MAX:
         return None
     offset, leader_epoch, end = _TAIL.unpack_from(frame, tail_at)
     if end != _EMPTY_METADATA and end != _NULL_METADATA:
@@ -126,10 +114,12 @@ def _read_one_partition(
     if head is None:
         return None
     group_id, generation, member_id, instance_id, topic, partition = head
-    committed = tuple.__new__(CommittedPartition, (partition, offset, leader_epoch, ""))
-    topics = (tuple.__new__(CommitTopic, (topic, (committed,))),)
+    row = tuple.__new__(
+        OffsetCommitPartition, (partition, offset, leader_epoch, "" if end else None)
+    )
+    topics = (tuple.__new__(OffsetCommitTopic, (topic, (row,))),)
     return tuple.__new__(
-        OffsetCommitRequest, (group_id, generation, member_id, instance_id, topics)
+        OffsetCommitRequest, (group_id, generation, member_id, instance_id, topics, -1)
     )
 
 
@@ -154,148 +144,169 @@ def _read_head(
     return group_id, generation, member_id, instance_id, topic, partition
 
 
-# OffsetCommit responses.
-
-
-class CommitTopicResult(NamedTuple):
-    """Partition and error code of each commit in one topic."""
-
-    topic: TopicKey
-    partitions: Sequence[tuple[int, int]]
-
-
-class OffsetCommitResponse(NamedTuple):
-    """A response of any version."""
-
-    topics: Sequence[CommitTopicResult]
-
-
-_PARTITION: Final = Struct(
+_ONE_RESULT: Final = Struct(
     ">"
-    "i"  # partition
+    "i"  # partition_index
     "h"  # error_code
-)
-_FLEXIBLE_PARTITION: Final = Struct(
-    ">"
-    "i"  # partition
-    "h"  # error_code
-    "x"  # no tagged fields
+    "3x"  # no tagged fields of partition, topic and response
 )
 
 
-def write_commit_response(response: OffsetCommitResponse, version: int, throttle_ms: int) -> bytes:
-    """The body in this version."""
-    topics = response.topics
-    if version >= _COMMIT_FLEXIBLE_FROM and len(topics) == 1:
+def _write_committed(response: OffsetCommitResponse, version: int, throttle_ms: int) -> bytes:
+    (topics,) = response
+    if version >= FLEXIBLE_FROM and len(topics) == 1:
         ((topic, rows),) = topics
         if len(rows) == 1:
-            return _write_one_row(topic, *rows[0], throttle_ms)
-    encoding = encoding_of(OFFSET_COMMIT, version)
-    pack = _FLEXIBLE_PARTITION.pack if encoding.is_flexible else _PARTITION.pack
-    parts = [_INT_32.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
-    parts.append(encoding.count(len(topics)))
-    for topic, rows in topics:
-        parts += (encoding.topic(topic), encoding.count(len(rows)))
-        parts += [pack(partition, error_code) for partition, error_code in rows]
-        parts.append(encoding.no_tags)
-    parts.append(encoding.no_tags)
-    return b"".join(parts)
+            return _write_one_result(topic, *rows[0], throttle_ms)
+    body = _BOUND_COMMIT.write_response(response, version, throttle_ms)
+    assert isinstance(body, bytes)
+    return body
 
 
 @lru_cache(maxsize=_HEADS_MAX)
-def _write_one_row(topic: TopicKey, partition: int, error_code: int, throttle_ms: int) -> bytes:
-    """The body, in any flexible version, for one partition."""
+def _write_one_result(topic: TopicKey, partition: int, error_code: int, throttle_ms: int) -> bytes:
+    """The body for one partition, the same in every flexible version."""
     return b"".join(
         (
             _INT_32.pack(throttle_ms),
             FLEXIBLE.count(1),
             FLEXIBLE.topic(topic),
             FLEXIBLE.count(1),
-            _FLEXIBLE_PARTITION.pack(partition, error_code),
-            b"\0\0",  # no tagged fields of topic and response
+            _ONE_RESULT.pack(partition, error_code),
         )
     )
 
 
-# OffsetFetch responses.
+OFFSET_COMMIT: Final = replace(
+    _BOUND_COMMIT, read_request=_read_commit, write_response=_write_committed
+)
+
+# OffsetFetch.
 
 
-class FetchedPartition(NamedTuple):
-    """What a group has committed in one partition; -1: nothing."""
+class OffsetFetchTopic(NamedTuple):
+    """By name, or by id from version 10 on."""
 
-    partition: int
-    offset: int = -1
-    leader_epoch: int = -1
+    topic: Annotated[TopicKey, WireName("topic_id", "name")]
+    partition_indexes: Sequence[int]
+
+
+class OffsetFetchGroup(NamedTuple):
+    group_id: str
+    topics: Sequence[OffsetFetchTopic] | None = None  # None: all
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+class OffsetFetchRequest(NamedTuple):
+    groups: Sequence[OffsetFetchGroup]  # exactly one before version 8
+    require_stable: bool = False
+
+
+class _OffsetFetchOneGroup(NamedTuple):
+    group_id: str
+    topics: Sequence[OffsetFetchTopic] | None
+    require_stable: bool = False
+
+
+class OffsetFetchPartition(NamedTuple):
+    """The offset that a group has committed in one partition; -1: none."""
+
+    partition_index: int
+    committed_offset: int = -1
+    committed_leader_epoch: int = -1
     metadata: str | None = ""
-    error_code: int = 0
+    error_code: ErrorCode = ErrorCode.none
 
 
-class FetchedTopic(NamedTuple):
-    """One topic of a group: by name, or by id from version 10 on."""
-
-    topic: TopicKey
-    partitions: Sequence[FetchedPartition]
+class OffsetFetchTopicResult(NamedTuple):
+    topic: Annotated[TopicKey, WireName("topic_id", "name")]
+    partitions: Sequence[OffsetFetchPartition]
 
 
-class FetchedGroup(NamedTuple):
-    """The commits of one group."""
+class OffsetFetchGroupResult(NamedTuple):
+    """The offsets of one group, whose id is empty as read from versions before 8."""
 
     group_id: str
-    topics: Sequence[FetchedTopic] = ()
-    error_code: int = 0
+    topics: Sequence[OffsetFetchTopicResult] = ()
+    error_code: ErrorCode = ErrorCode.none
 
 
 class OffsetFetchResponse(NamedTuple):
-    """A response of any version. Below version 8 there is exactly one group."""
-
-    groups: Sequence[FetchedGroup]
+    groups: Sequence[OffsetFetchGroupResult]
 
 
-_FETCHED_1: Final = Struct(
-    ">"
-    "i"  # partition
-    "q"  # offset  -1: nothing committed; metadata and error code follow
+class _FetchedOneGroup(NamedTuple):
+    topics: Sequence[OffsetFetchTopicResult]
+    error_code: ErrorCode = ErrorCode.none
+
+
+def _refuse_fetch(request: OffsetFetchRequest, refusal: Refused) -> OffsetFetchResponse:
+    """Version 1 has error codes for partitions only."""
+    return OffsetFetchResponse(
+        [
+            OffsetFetchGroupResult(
+                group.group_id,
+                [
+                    OffsetFetchTopicResult(
+                        topic,
+                        [OffsetFetchPartition(index, error_code=refusal.code) for index in rows],
+                    )
+                    for topic, rows in group.topics or ()
+                ],
+                refusal.code,
+            )
+            for group in request.groups
+        ]
+    )
+
+
+OFFSET_FETCH: Final = bind(
+    Api.OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    refuse=_refuse_fetch,
+    older_request=Older(
+        7,
+        _OffsetFetchOneGroup,
+        lambda old: OffsetFetchRequest(
+            (OffsetFetchGroup(old.group_id, old.topics),), old.require_stable
+        ),
+        lambda new: _OffsetFetchOneGroup(*new.groups[0][:2], new.require_stable),
+    ),
+    older_response=Older(
+        7,
+        _FetchedOneGroup,
+        lambda old: OffsetFetchResponse((OffsetFetchGroupResult("", *old),)),
+        lambda new: _FetchedOneGroup(*new.groups[0][1:]),
+    ),
 )
-_FETCHED_5: Final = Struct(
-    ">"
-    "i"  # partition
-    "q"  # offset
-    "i"  # leader_epoch
-)
+
+# OffsetDelete.
 
 
-def write_fetch_response(response: OffsetFetchResponse, version: int, throttle_ms: int) -> bytes:
-    """The body in this version."""
-    encoding = encoding_of(OFFSET_FETCH, version)
-    parts = [_INT_32.pack(throttle_ms)] if version >= _THROTTLE_FROM else []
-    if version >= GROUPS_FROM:
-        parts.append(encoding.count(len(response.groups)))
-        for group in response.groups:
-            parts.append(encoding.string(group.group_id))
-            parts += _write_topics(version, encoding, group.topics)
-            parts += (_ERROR.pack(group.error_code), encoding.no_tags)
-    else:
-        (group,) = response.groups
-        parts += _write_topics(version, encoding, group.topics)
-        if version >= _ERROR_FROM:
-            parts.append(_ERROR.pack(group.error_code))
-    parts.append(encoding.no_tags)
-    return b"".join(parts)
+class OffsetToDelete(NamedTuple):
+    partition_index: int
 
 
-def _write_topics(version: int, encoding: Encoding, topics: Sequence[FetchedTopic]) -> list[bytes]:
-    parts = [encoding.count(len(topics))]
-    for topic, partitions in topics:
-        parts += (encoding.topic(topic), encoding.count(len(partitions)))
-        parts += [_write_fetched(version, encoding, row) for row in partitions]
-        parts.append(encoding.no_tags)
-    return parts
+class OffsetDeleteTopic(NamedTuple):
+    name: str
+    partitions: Sequence[OffsetToDelete]
 
 
-def _write_fetched(version: int, encoding: Encoding, row: FetchedPartition) -> bytes:
-    if version >= _LEADER_EPOCH_FROM:
-        fixed = _FETCHED_5.pack(*row[:3])
-    else:
-        fixed = _FETCHED_1.pack(*row[:2])
-    metadata, error = encoding.string(row.metadata), _ERROR.pack(row.error_code)
-    return fixed + metadata + error + encoding.no_tags
+class OffsetDeleteRequest(NamedTuple):
+    group_id: str
+    topics: Sequence[OffsetDeleteTopic]
+
+
+class OffsetDeleteTopicResult(NamedTuple):
+    name: str
+    partitions: Sequence[PartitionError]
+
+
+class OffsetDeleteResponse(NamedTuple):
+    error_code: ErrorCode = ErrorCode.none
+    topics: Sequence[OffsetDeleteTopicResult] = ()
+
+
+OFFSET_DELETE: Final = bind(Api.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse)
