@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,12 +12,26 @@ import pytest
 
 from penstock.log import LogFolder, OpenFiles, PartitionLog
 from penstock.log.settings import RetentionSettings
-from penstock.model import Millis, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from penstock.log.truncation import Truncation
+from penstock.model import (
+    LeaderEpoch,
+    Millis,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+from penstock.protocol.batch import iterate_headers
 from penstock.protocol.control_records import build_marker
-from tests.support.appending import append_batch
+from penstock.protocol.records import build_batch
+from tests.support.appending import append_batch, replicate
 from tests.support.settings import default_log_settings, default_settings
 
-CALLS = ("open", "pwrite", "write", "rename", "unlink", "ftruncate", "fsync", "mkdir")
+CALLS = (
+    *("open", "pwrite", "write", "rename", "unlink", "ftruncate", "truncate", "fsync"),
+    *("mkdir", "sendfile"),
+)
 NAME = TopicPartition("orders", 0)
 SMALL = default_log_settings(
     segment_bytes=900, index_interval_bytes=200, file_delete_delay_ms=Millis(0)
@@ -39,6 +54,7 @@ class Faults:
         self.is_over = False
         self._left = at
         self._fault = fault
+        patched.setattr(os, "fsync", lambda _: None)  # this is not about power cuts
         for name in CALLS:
             patched.setattr(os, name, self._guarded(getattr(os, name)))
         patched.setattr(OpenFiles, "write", staticmethod(os.pwrite))
@@ -103,7 +119,7 @@ class Life:
         )
         self._try(lambda: log.delete_expired(keeps, Millis(0)))
         self._try(lambda: log.sweep(Millis(1)))
-        self._try(self._folder.checkpoint)
+        self._try(lambda: self._folder.plan_checkpoint().run())
 
     def _open(self, topic_id: TopicId) -> PartitionLog:
         for _ in range(ATTEMPTS):
@@ -131,13 +147,77 @@ def abort() -> bytearray:
     )
 
 
+class FollowerLife(Life):
+    """A partition is written, led in a new epoch, truncated, replicated, reset and replicated."""
+
+    def run(self) -> None:
+        log = self._open(TopicId(UUID(int=5)))
+        self._try(lambda: log.start_epoch(LeaderEpoch(0)))
+        self._write(log)
+        self._try(self._checkpoint)
+        self._try(lambda: log.start_epoch(LeaderEpoch(1)))
+        for offset in (10, 5):
+            self._cut(partial(log.plan_truncation, Offset(offset)))
+            self.acknowledged = [at for at in self.acknowledged if at < offset]
+            self._replicate(log, 4)
+        self._cut(partial(log.plan_reset, Offset(7)))
+        self.acknowledged.clear()
+        self._replicate(log, 3)
+        self._try(self._checkpoint)
+        self._replicate(log, 3)
+        self._folder.close()
+
+    def _checkpoint(self) -> None:
+        self._folder.plan_checkpoint().run()
+
+    def _cut(self, plan: Callable[[], Truncation | None]) -> None:
+        for _ in range(ATTEMPTS):
+            truncation = plan()
+            if truncation is None:
+                return
+            # What is to be removed may be gone from here on.
+            end_offset = 0 if truncation.cut is None else truncation.end_offset
+            self.acknowledged = [at for at in self.acknowledged if at < end_offset]
+            if self._try(partial(self._finish, truncation)):
+                return
+
+    def _finish(self, truncation: Truncation) -> bool:
+        truncation.run()
+        return self._folder.partitions[NAME].finish_truncation(truncation, Millis(0))
+
+    def _replicate(self, log: PartitionLog, count: int) -> None:
+        for _ in range(count):
+            epoch = 2 + log.end_offset // 3
+            sent = build_batch(
+                [(b"k", bytes(200))], base_offset=log.end_offset, leader_epoch=LeaderEpoch(epoch)
+            )
+            for _ in range(ATTEMPTS):
+                before = log.end_offset
+                self._try(partial(replicate, log, sent))
+                if log.end_offset > before:
+                    self.acknowledged.append(before)
+                    break
+
+
+def check_epochs(log: PartitionLog) -> None:
+    """The epochs are those of the batches."""
+    offset = log.start_offset
+    while offset < log.end_offset:
+        for _, header in iterate_headers(log.read(offset, max_bytes=5_000).view):
+            assert log.epochs.epoch_at(max(offset, Offset(header.base_offset))) == (
+                header.leader_epoch
+            )
+            offset = header.end_offset
+
+
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_what_was_acknowledged_is_there_whichever_system_call_was_the_last_or_failed(
-    tmp_path: Path, batch: Batch, offsets: Offsets, is_killed: bool
+@pytest.mark.parametrize("life_of", [Life, FollowerLife])
+def test_acknowledged_batches_survive_whichever_system_call_was_the_last_or_failed(
+    tmp_path: Path, batch: Batch, offsets: Offsets, is_killed: bool, life_of: type[Life]
 ) -> None:
     for step in range(STEPS_MAX):
         folder = LogFolder.open(tmp_path / str(step), OpenFiles(4))
-        life = Life(folder, batch)
+        life = life_of(folder, batch)
         fault = Killed() if is_killed else OSError(errno.ENOSPC, "no room")
         with pytest.MonkeyPatch.context() as patched:
             faults = Faults(patched, step, fault)
@@ -150,6 +230,7 @@ def test_what_was_acknowledged_is_there_whichever_system_call_was_the_last_or_fa
         again = LogFolder.open(tmp_path / str(step), OpenFiles(4))
         log = again.open_partition(NAME, SMALL, now=Millis(0))
         assert set(life.acknowledged) <= set(offsets(log)), f"after step {step}"
+        check_epochs(log)
         again.close()
         if not faults.is_over:
             return

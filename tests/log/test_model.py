@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,31 +11,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.errors import ErrorCode, Refused
-from penstock.log import AbortedTransaction, EpochStart, OpenFiles, PartitionLog
-from penstock.log.producer_state import Producer, ProducerTable, Staged
-from penstock.model import (
-    NO_OFFSET,
-    LeaderEpoch,
-    Millis,
-    Offset,
-    ProducerEpoch,
-    ProducerId,
-    SequenceNumber,
-)
-from penstock.protocol.batch import BatchHeader, iterate_headers, read_header
-from penstock.protocol.control_records import build_marker, read_marker
+from penstock.log import OpenFiles, PartitionLog
+from penstock.log.producer_state import Producer
+from penstock.model import LeaderEpoch, Millis, Offset
+from penstock.protocol.batch import iterate_headers
 from penstock.protocol.records import build_batch, read_records
 from tests.support.appending import append_batch
+from tests.support.log_model import (
+    StoredBatch,
+    end_marker,
+    epoch_starts,
+    is_open,
+    known_producer,
+    next_batch,
+    read_all,
+    replay,
+    stored,
+)
 from tests.support.settings import default_log_settings
 
 PRODUCERS = st.integers(1, 3)
-
-
-class Kept(NamedTuple):
-    """A batch that was acknowledged: its header and bytes as they must come back."""
-
-    header: BatchHeader
-    content: bytes
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -47,7 +41,7 @@ class LogMachine(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="penstock-model-"))
         self.folder = self.root / "orders-0"
         self.files = OpenFiles(2)  # the smallest: everything is closed and opened all the time
-        self.batches: list[Kept] = []
+        self.batches: list[StoredBatch] = []
         self.end = 0
         self.start = 0
         self.flushed = 0
@@ -87,50 +81,11 @@ class LogMachine(RuleBasedStateMachine):
     # What the model knows
 
     def keep(self, content: bytearray) -> None:
-        header = read_header(content)
-        self.batches.append(Kept(header, bytes(content)))
-        self.end = header.end_offset
+        self.batches.append(stored(content))
+        self.end = self.batches[-1].header.end_offset
 
-    def visible(self) -> list[Kept]:
-        return [kept for kept in self.batches if kept.header.end_offset > self.start]
-
-    def table(self) -> ProducerTable:
-        """The producer table after all that was acknowledged, made without any file."""
-        table = ProducerTable()
-        for header, content in self.batches:
-            if header.producer_id >= 0:
-                staged = Staged(table)
-                if header.is_control:
-                    staged.add_marker(header, base_of(header), read_marker(content), "replica")
-                else:
-                    staged.add_batch(header, base_of(header), "replica")
-                table.commit(staged)
-        return table
-
-    def aborted(self) -> list[AbortedTransaction]:
-        table, aborted = ProducerTable(), []
-        for header, content in self.batches:
-            if header.producer_id < 0:
-                continue
-            staged = Staged(table)
-            if header.is_control:
-                staged.add_marker(header, base_of(header), read_marker(content), "replica")
-            else:
-                staged.add_batch(header, base_of(header), "replica")
-            aborted += table.aborted_by(staged)
-            table.commit(staged)
-        return aborted
-
-    def epochs(self) -> list[EpochStart]:
-        starts: list[EpochStart] = []
-        for header, _ in self.batches:
-            if not starts or header.leader_epoch > starts[-1].epoch:
-                starts.append(EpochStart(LeaderEpoch(header.leader_epoch), base_of(header)))
-        before = [entry for entry in starts if entry.start_offset <= self.start]
-        after = [entry for entry in starts if entry.start_offset > self.start]
-        if before:
-            after.insert(0, EpochStart(before[-1].epoch, Offset(self.start)))
-        return after
+    def visible(self) -> list[StoredBatch]:
+        return [batch for batch in self.batches if batch.header.end_offset > self.start]
 
     # What happens to both
 
@@ -161,32 +116,29 @@ class LogMachine(RuleBasedStateMachine):
     def append_in_transaction(self, producer: int, records: int, bump: bool) -> None:
         self.clock += 10
         known = self.known(producer)
-        is_open = known.transaction_start != NO_OFFSET
-        raised = bump and not is_open
-        self.append(sequenced(known, records, raised=raised, clock=self.clock, transactional=True))
+        raises = bump and not is_open(known)
+        self.append(
+            next_batch(
+                known, records, raises_epoch=raises, timestamp=self.clock, transactional=True
+            )
+        )
 
     @rule(producer=PRODUCERS, records=st.integers(1, 3), bump=st.booleans())
     def append_idempotent(self, producer: int, records: int, bump: bool) -> None:
         known = self.known(producer)
-        if known.transaction_start == NO_OFFSET:
+        if not is_open(known):
             self.clock += 10
-            batch = sequenced(known, records, raised=bump, clock=self.clock, transactional=False)
-            self.append(batch)
+            self.append(
+                next_batch(
+                    known, records, raises_epoch=bump, timestamp=self.clock, transactional=False
+                )
+            )
 
     @rule(producer=PRODUCERS, commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
         known = self.known(producer)
         if known.producer_epoch >= 0:
-            self.append(
-                build_marker(
-                    commit=commit,
-                    producer_id=known.producer_id,
-                    producer_epoch=known.producer_epoch,
-                    coordinator_epoch=known.coordinator_epoch,
-                    timestamp=Millis(self.clock),
-                ),
-                "marker",
-            )
+            self.append(end_marker(known, commit=commit, timestamp=self.clock), "marker")
 
     @rule(producer=PRODUCERS, back=st.integers(1, 5))
     def repeat_a_batch(self, producer: int, back: int) -> None:
@@ -194,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
         known = self.known(producer)
         if back <= len(known.batches):
             mark = known.batches[-back]
-            again = next(k for k in self.batches if k.header.last_offset == mark.last_offset)
+            again = next(b for b in self.batches if b.header.last_offset == mark.last_offset)
             appended = append_batch(
                 self.log,
                 bytearray(again.content),
@@ -209,14 +161,15 @@ class LogMachine(RuleBasedStateMachine):
     def leave_a_gap(self, producer: int) -> None:
         known = self.known(producer)
         if known.producer_epoch >= 0:
-            batch = sequenced(known, 1, raised=False, clock=self.clock, transactional=True, gap=7)
+            batch = next_batch(
+                known, 1, raises_epoch=False, timestamp=self.clock, transactional=True, gap=7
+            )
             with pytest.raises(Refused) as refused:
                 append_batch(self.log, batch, leader_epoch=LeaderEpoch(self.epoch), now=Millis(0))
             assert refused.value.code is ErrorCode.out_of_order_sequence_number
 
     def known(self, producer: int) -> Producer:
-        unknown = Producer(ProducerId(producer))
-        return self.table().producers.get(ProducerId(producer), unknown)
+        return known_producer(self.batches, producer)
 
     @rule()
     def roll(self) -> None:
@@ -241,11 +194,11 @@ class LogMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         """At the border of a batch, as followers do."""
-        borders = [kept.header.base_offset for kept in self.visible()] + [self.end]
+        borders = [batch.header.base_offset for batch in self.visible()] + [self.end]
         offset = borders[int((len(borders) - 1) * share)]
         if offset >= self.start:
             self.log.truncate_to(Offset(offset))
-            self.batches = [kept for kept in self.batches if kept.header.base_offset < offset]
+            self.batches = [batch for batch in self.batches if batch.header.base_offset < offset]
             self.end = offset
             self.flushed = min(self.flushed, offset)
 
@@ -306,11 +259,11 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def what_was_acknowledged_is_there(self) -> None:
         assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
-        assert read_all(self.log, max_bytes=900) == [kept.content for kept in self.visible()]
+        assert read_all(self.log, max_bytes=900) == [batch.content for batch in self.visible()]
 
     @invariant()
     def producers_are_remembered(self) -> None:
-        expected = self.table()
+        expected, _ = replay(self.batches)
         assert self.log.producers.producers == expected.producers
         expected.on_high_watermark(Offset(self.end))
         assert self.log.producers.first_unstable_offset == expected.first_unstable_offset
@@ -319,14 +272,19 @@ class LogMachine(RuleBasedStateMachine):
     def epochs_are_remembered(self) -> None:
         # An epoch that starts at the end has no batch: it may stay in the file or not.
         entries = [entry for entry in self.log.epochs.entries if entry.start_offset < self.end]
-        assert entries == [entry for entry in self.epochs() if entry.start_offset < self.end]
+        assert entries == [
+            entry
+            for entry in epoch_starts(self.batches, self.start)
+            if entry.start_offset < self.end
+        ]
 
     @rule(share=st.floats(0, 1), span=st.integers(1, 30))
     def aborted_transactions_are_listed(self, share: float, span: int) -> None:
         start = self.start + int((self.end - self.start) * share)
         end = start + span
         listed = self.log.aborted_transactions(Offset(start), Offset(end))
-        expected = [a for a in self.aborted() if a.last_offset >= start and a.first_offset < end]
+        _, aborted = replay(self.batches)
+        expected = [a for a in aborted if a.last_offset >= start and a.first_offset < end]
         assert [a[:3] for a in listed] == [a[:3] for a in expected]
 
     @rule(share=st.floats(0, 1), limit=st.floats(0, 1), max_bytes=st.integers(0, 5_000))
@@ -335,13 +293,13 @@ class LogMachine(RuleBasedStateMachine):
         end = offset + int((self.end - offset) * limit)
         view = self.log.read(Offset(offset), max_bytes=max_bytes, end_offset=Offset(end)).view
         expected = [
-            kept
-            for kept in self.batches
-            if kept.header.end_offset > offset and kept.header.end_offset <= end
+            batch
+            for batch in self.batches
+            if batch.header.end_offset > offset and batch.header.end_offset <= end
         ]
         found = [bytes(view[at : at + h.size_bytes]) for at, h in iterate_headers(view)]
         assert sum(map(len, found)) == len(view)
-        assert found == [kept.content for kept in expected[: len(found)]]
+        assert found == [batch.content for batch in expected[: len(found)]]
         assert bool(found) == bool(expected)
         assert len(view) <= max(max_bytes, len(found[0]) if found else 0)
 
@@ -351,8 +309,8 @@ class LogMachine(RuleBasedStateMachine):
         wanted = self.clock - ago
         records = [
             record
-            for kept in self.visible()
-            for record in read_records(kept.content)
+            for batch in self.visible()
+            for record in read_records(batch.content)
             if record.offset >= self.start
         ]
         first = next((r for r in records if r.timestamp >= wanted), None)
@@ -362,43 +320,6 @@ class LogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.files.close_all()
         shutil.rmtree(self.root)
-
-
-def base_of(header: BatchHeader) -> Offset:
-    return Offset(header.base_offset)
-
-
-def sequenced(
-    known: Producer,
-    records: int,
-    *,
-    raised: bool,
-    clock: int,
-    transactional: bool,
-    gap: int = 0,
-) -> bytearray:
-    """The batch that a well-behaved producer sends next."""
-    epoch = max(0, known.producer_epoch) + (1 if raised else 0)
-    is_same = epoch == known.producer_epoch
-    return build_batch(
-        [(b"p", b"value")] * records,
-        timestamp=Millis(clock),
-        producer_id=known.producer_id,
-        producer_epoch=ProducerEpoch(epoch),
-        base_sequence=SequenceNumber((known.last_sequence + 1 if is_same else 0) + gap),
-        transactional=transactional,
-    )
-
-
-def read_all(log: PartitionLog, *, max_bytes: int) -> list[bytes]:
-    batches: list[bytes] = []
-    offset = log.start_offset
-    while offset < log.end_offset:
-        view = log.read(offset, max_bytes=max_bytes).view
-        for at, header in iterate_headers(view):
-            batches.append(bytes(view[at : at + header.size_bytes]))
-            offset = header.end_offset
-    return batches
 
 
 TestLogMachine = LogMachine.TestCase

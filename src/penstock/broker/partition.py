@@ -125,7 +125,9 @@ class Partition:
         self.leadership = leadership
         self.leader_epoch = leadership.leader_epoch
         self.is_leader = leadership.leader == self.node_id
-        if was_leader and not self.is_leader:
+        if self.is_leader:
+            self.log.start_epoch(self.leader_epoch)
+        elif was_leader:
             self.abandon()
         self._apply_settings()
 

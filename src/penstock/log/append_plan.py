@@ -1,18 +1,20 @@
-"""What batches about to be appended will do to the producer table, and where replicated ones go.
+"""Checks of batches before they are appended, and their effect on the producer table.
 
 Reads headers and decides; changes nothing, so that a refusal or a failed write leaves no trace.
+Bytes from a leader raise Malformed or Refused, never an assertion.
 """
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from penstock.errors import Malformed
+from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.log.producer_state import Origin, ProducerTable, Staged
-from penstock.model import Millis, Offset
-from penstock.protocol.batch import BatchHeader, read_header
+from penstock.model import LeaderEpoch, Offset
+from penstock.protocol.batch import BatchHeader, check_stored_batch, iterate_headers
 from penstock.protocol.control_records import read_marker
 from penstock.protocol.varint import Buffer
 
-PlacedBatch: TypeAlias = tuple[int, BatchHeader, Offset]  # position in the buffer; first offset
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class Appended(NamedTuple):
@@ -24,48 +26,77 @@ class Appended(NamedTuple):
     log_start_offset: Offset
 
 
-class Placement(NamedTuple):
-    """The batches of one replicated append."""
+def read_replicated(batches: Buffer) -> list[BatchHeader]:
+    """The headers of the whole batches that a leader sent; may run in any thread.
 
-    batches: list[PlacedBatch]
-    end_offset: Offset
-    newest: Millis  # the largest timestamp among them
-    staged: Staged | None  # None when no batch has a producer id
+    A batch that is cut off at the end is left out. Malformed when a checksum or a field is wrong.
+    """
+    headers: list[BatchHeader] = []
+    for position, header in iterate_headers(batches):
+        check_stored_batch(batches, position, header=header)
+        if _is_marker(header):
+            read_marker(batches, position)
+        headers.append(header)
+    return headers
 
 
-def place_replicated(batches: Buffer, table: ProducerTable, end_offset: Offset) -> Placement:
-    """Batches as the leader wrote them, gaps included. Malformed: they cannot follow this log."""
-    placed: list[PlacedBatch] = []
+def check_replicated(
+    headers: Sequence[BatchHeader],
+    *,
+    end_offset: Offset,
+    last_epoch: LeaderEpoch,
+    leader_epoch: LeaderEpoch,
+) -> None:
+    """Malformed when the batches cannot follow a log with this end and last epoch.
+
+    Refused when one is of a later epoch than that of the leader that this replica follows.
+    """
+    for header in headers:
+        if not end_offset <= header.base_offset <= header.last_offset < OFFSET_MAX:
+            raise Malformed(
+                f"the leader sent offset {header.base_offset} after {end_offset - 1}", 0
+            )
+        if header.leader_epoch < last_epoch:
+            reason = f"the leader sent a batch of epoch {header.leader_epoch} after {last_epoch}"
+            raise Malformed(reason, 0)
+        if header.leader_epoch > leader_epoch:
+            raise Refused(
+                ErrorCode.unknown_leader_epoch,
+                f"the leader of epoch {leader_epoch} sent a batch of epoch {header.leader_epoch}",
+            )
+        end_offset, last_epoch = header.end_offset, LeaderEpoch(header.leader_epoch)
+
+
+def stage_replicated(
+    table: ProducerTable, batches: Buffer, headers: Sequence[BatchHeader]
+) -> Staged | None:
+    """What these neighbouring batches change; None: nothing."""
     staged: Staged | None = None
-    at, newest, end = 0, -1, len(batches)
-    while at < end:
-        header = read_header(batches, at)
-        base_offset = Offset(header.base_offset)
-        if base_offset < end_offset:
-            raise Malformed(f"the leader sent offset {base_offset} after {end_offset - 1}", at)
+    position = 0
+    for header in headers:
         if header.producer_id >= 0:
             if staged is None:
                 staged = Staged(table)
-            stage(staged, batches, at, header, base_offset, "replica")
-        placed.append((at, header, base_offset))
-        newest = max(newest, header.max_timestamp)
-        end_offset = header.end_offset
-        at += header.size_bytes
-    if at != end:
-        raise Malformed("the leader sent a batch that is cut short", at)
-    return Placement(placed, end_offset, Millis(newest), staged)
+            stage(staged, batches, position, header, Offset(header.base_offset), "replica")
+        position += header.size_bytes
+    return staged
 
 
 def stage(
     staged: Staged,
     batches: Buffer,
-    at: int,
+    position: int,
     header: BatchHeader,
     base_offset: Offset,
     origin: Origin,
 ) -> None:
     """Add one batch of a producer, or the marker that ends its transaction."""
-    if header.is_control:
-        staged.add_marker(header, base_offset, read_marker(batches, at), origin)
-    else:
+    if not header.is_control:
         staged.add_batch(header, base_offset, origin)
+    elif _is_marker(header):
+        staged.add_marker(header, base_offset, read_marker(batches, position), origin)
+
+
+def _is_marker(header: BatchHeader) -> bool:
+    """Compaction leaves control batches without records: their marker has had its effect."""
+    return header.is_control and header.producer_id >= 0 and header.record_count > 0

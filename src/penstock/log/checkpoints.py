@@ -1,10 +1,11 @@
 """Small text files of offsets, in Apache Kafka's format: a version, a count, then a row each.
 
-A checkpoint is replaced whole. One that cannot be read counts as absent: a log is opened without
-it too, only with more work, and without knowing what it should hold at least.
+A checkpoint is replaced as a whole. One that cannot be read counts as absent: logs are opened
+without it too, only with more work, and without knowing what they should contain at least.
 """
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ _VERSION = 0
 
 
 def restore_advice(partition_folder: str) -> str:
-    """What to do about a partition that lacks what its checkpoints say was there."""
+    """What to do about a partition that lacks what its checkpoints say it contained."""
     topic, _, partition = partition_folder.rpartition("/")[2].rpartition("-")
     return (
         "restore it from a copy and start again. To go on without what is missing, stop the broker "
@@ -36,18 +37,18 @@ def write_rows(path: Path | str, rows: Iterable[str], *, sync: bool = False) -> 
     replace_file(str(path), text.encode(), sync=sync)
 
 
-def read_rows(path: Path | str) -> list[list[str]]:
-    """The rows, each split at blanks; none when the file is missing or damaged."""
+def read_rows(path: Path | str) -> list[list[str]] | None:
+    """The rows, each split at blanks; None when the file is missing or damaged."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
     except FileNotFoundError:
-        return []
+        return None
     except UnicodeDecodeError:
         lines = []
     if len(lines) < 2 or lines[0] != str(_VERSION) or lines[1] != str(len(lines) - 2):
         logger.warning("%s is damaged and counts as absent", path)
-        return []
+        return None
     return [line.split() for line in lines[2:]]
 
 
@@ -60,8 +61,76 @@ def read_offsets(path: Path | str) -> dict[TopicPartition, Offset]:
     try:
         return {
             TopicPartition(topic, int(partition)): Offset(int(offset))
-            for topic, partition, offset in read_rows(path)
+            for topic, partition, offset in read_rows(path) or ()
         }
     except ValueError:
         logger.warning("%s is damaged and counts as absent", path)
         return {}
+
+
+class CheckpointWork:
+    """The checkpoints of a log folder as they were at one time, to be written in any thread."""
+
+    def __init__(
+        self, checkpoints: "OffsetCheckpoints", files: Mapping[str, dict[TopicPartition, Offset]]
+    ) -> None:
+        self.number = checkpoints.planned
+        self._checkpoints = checkpoints
+        self._files = files
+
+    def run(self) -> None:
+        """Write and sync the files, unless newer ones were written meanwhile."""
+        self._checkpoints.write(self.number, self._files)
+
+
+class OffsetCheckpoints:
+    """Where each partition of a folder starts, and how far it is on disk and committed.
+
+    In memory, changed by the event loop; on disk as of the last work that was run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.recovery_points = read_offsets(folder / RECOVERY_POINTS)
+        self.start_offsets = read_offsets(folder / START_OFFSETS)
+        self.high_watermarks = read_offsets(folder / HIGH_WATERMARKS)
+        self.planned = 0  # the number of the last work
+        self._written = 0  # the number of the work that is on disk
+        self._writing = threading.Lock()  # one work writes at a time
+        self._removed: dict[TopicPartition, int] = {}  # the number of the first work without it
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """The partition is deleted."""
+        for rows in (self.recovery_points, self.start_offsets, self.high_watermarks):
+            if rows.pop(topic_partition, None) is not None:
+                self._removed[topic_partition] = self.planned + 1
+
+    def still_names(self, topic_partition: TopicPartition) -> bool:
+        """Whether the files may still have rows of a deleted partition."""
+        return self._removed.get(topic_partition, 0) > self._written
+
+    @property
+    def name_deleted(self) -> bool:
+        """Whether the files may still have rows of any deleted partition."""
+        return any(number > self._written for number in self._removed.values())
+
+    def plan(self) -> CheckpointWork:
+        self.planned += 1
+        self._removed = {
+            name: number for name, number in self._removed.items() if number > self._written
+        }
+        started = {name: offset for name, offset in self.start_offsets.items() if offset > 0}
+        files = {  # starts first: a recovery point may rely on the start that goes with it
+            START_OFFSETS: started,
+            RECOVERY_POINTS: dict(self.recovery_points),
+            HIGH_WATERMARKS: dict(self.high_watermarks),
+        }
+        return CheckpointWork(self, files)
+
+    def write(self, number: int, files: Mapping[str, dict[TopicPartition, Offset]]) -> None:
+        """What `CheckpointWork.run` does."""
+        with self._writing:
+            if number > self._written:
+                for name, offsets in files.items():
+                    write_offsets(self._folder / name, offsets)
+                self._written = number

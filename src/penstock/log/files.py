@@ -133,24 +133,17 @@ class LogFile:
         """Keep only the first bytes. Live views keep what they show."""
         if size_bytes >= self.size_bytes:
             return
-        descriptor = self.files.descriptor(self)
-        if self.live_views == 0:
-            os.ftruncate(descriptor, size_bytes)
-        else:
-            self._replace_by_prefix(descriptor, size_bytes)
+        if self.live_views:
+            self.install_prefix(copy_prefix(self.path, size_bytes), size_bytes)
+            return
+        os.ftruncate(self.files.descriptor(self), size_bytes)
         self.size_bytes = size_bytes
 
-    def _replace_by_prefix(self, descriptor: int, size_bytes: int) -> None:
-        beside = self.path + ".cut"
-        target = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            position = 0
-            while position < size_bytes:
-                position += os.sendfile(target, descriptor, position, size_bytes - position)
-        finally:
-            os.close(target)
-        os.rename(beside, self.path)
+    def install_prefix(self, prefix: str, size_bytes: int) -> None:
+        """Replace the file by a copy of its first bytes. Live views show the old file."""
+        os.rename(prefix, self.path)
         self.files.close(self)  # the descriptor is still the old file's
+        self.size_bytes = size_bytes
 
     def rename(self, path: str) -> None:
         os.rename(self.path, path)
@@ -209,6 +202,27 @@ class OpenFiles:
     def close_all(self) -> None:
         for file in list(self._open):
             self.close(file)
+
+
+def copy_prefix(path: str, size_bytes: int) -> str:
+    """Copy the first bytes to a file beside it, synced; its path. May run in any thread."""
+    prefix = path + ".cut"
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        target = os.open(prefix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            position = 0
+            while position < size_bytes:
+                copied = os.sendfile(target, source, position, size_bytes - position)
+                if copied == 0:
+                    raise OSError(errno.EIO, f"the file ends before byte {size_bytes}", path)
+                position += copied
+            os.fsync(target)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+    return prefix
 
 
 def create_file(path: str, content: bytes = b"") -> None:

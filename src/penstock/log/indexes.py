@@ -255,6 +255,19 @@ class TimeIndex:
             found = TimeEntry(entry_timestamp, Offset(self._base_offset + relative))
         return found
 
+    def last_entry_below(self, end_offset: Offset) -> TimeEntry | None:
+        """The last entry of a batch that ends at or before `end_offset`."""
+        everything = self._all()
+        count = self._count_below(everything, end_offset)
+        if count == 0:
+            return None
+        timestamp, relative = TIME_ENTRY.unpack_from(everything, (count - 1) * TIME_ENTRY.size)
+        return TimeEntry(timestamp, Offset(self._base_offset + relative))
+
+    def _count_below(self, entries: bytes, end_offset: Offset) -> int:
+        relative_end = end_offset - self._base_offset
+        return sum(1 for _, relative in TIME_ENTRY.iter_unpack(entries) if relative < relative_end)
+
     def write_out(self) -> None:
         if self._unwritten:
             self.file.extend(bytes(self._unwritten))
@@ -269,11 +282,7 @@ class TimeIndex:
     def cut(self, end_offset: Offset) -> None:
         """Forget entries of batches at and after `end_offset`."""
         everything = self._all()
-        kept = sum(
-            1
-            for _, relative in TIME_ENTRY.iter_unpack(everything)
-            if self._base_offset + relative < end_offset
-        )
+        kept = self._count_below(everything, end_offset)
         on_disk = min(kept, self.file.count)
         self.file.cut(on_disk)
         rest = everything[on_disk * TIME_ENTRY.size : kept * TIME_ENTRY.size]

@@ -1,105 +1,120 @@
-"""Which leader epoch wrote which offsets, as `leader-epoch-checkpoint` keeps it.
+"""The leader epochs of a partition's log and their first offsets: `leader-epoch-checkpoint`.
 
-An epoch is written down when its first batch is appended. Epochs and start offsets only grow, so a
-follower that has seen another history can be told where the two part.
+An epoch is noted when a broker becomes leader, before it writes anything, so that a follower with
+a different history learns where the two diverge. Epochs and start offsets only grow. Changes are
+made in memory; `save` writes them, always before a batch of a new epoch is appended. The batches
+are the truth: where the file contradicts them or is missing, it is made from their headers.
 """
 
-from bisect import bisect_right
-from typing import NamedTuple
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from penstock.log.checkpoints import read_rows, write_rows
 from penstock.model import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
-FILE_NAME = "leader-epoch-checkpoint"
+FILE_NAME: Final = "leader-epoch-checkpoint"
 
 
 class EpochStart(NamedTuple):
-    """The first offset a leader epoch wrote."""
+    """The first offset of a leader epoch."""
 
     epoch: LeaderEpoch
     start_offset: Offset
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above the asked one, and where it ends; -1, -1 when there is none."""
+    """The largest epoch not above the requested one, and where it ends; -1, -1: there is none."""
 
     epoch: LeaderEpoch
     end_offset: Offset
 
 
+UNSAVED: Final = LeaderEpoch(-2)  # below every epoch, so that the next append writes the file
+UNDEFINED: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
+_epoch: Final = attrgetter("epoch")
+_start_offset: Final = attrgetter("start_offset")
+
+
 class LeaderEpochs:
-    """The epochs of one partition's log; read from its file when first asked."""
+    """The epochs of one log, oldest first."""
 
-    __slots__ = ("_entries", "path")
+    __slots__ = ("entries", "must_sync", "path", "saved_epoch")
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, entries: list[EpochStart] | None = None) -> None:
         self.path = f"{folder}/{FILE_NAME}"
-        self._entries: list[EpochStart] | None = None
+        self.entries = entries or []
+        self.saved_epoch = self.latest  # the newest one in the file, or UNSAVED
+        self.must_sync = False  # a new leader's note is in the file and may not be on disk yet
 
-    @property
-    def entries(self) -> list[EpochStart]:
-        if self._entries is None:
-            try:
-                self._entries = [
-                    EpochStart(LeaderEpoch(int(epoch)), Offset(int(start)))
-                    for epoch, start in read_rows(self.path)
-                ]
-            except ValueError:
-                self._entries = []
-        return self._entries
+    @classmethod
+    def load(cls, folder: str) -> "LeaderEpochs | None":
+        """None when the file is missing or damaged."""
+        rows = read_rows(f"{folder}/{FILE_NAME}")
+        try:
+            entries = [
+                EpochStart(LeaderEpoch(int(epoch)), Offset(int(start)))
+                for epoch, start in rows or ()
+            ]
+        except ValueError:
+            return None
+        grows = all(
+            before.epoch < after.epoch and before.start_offset < after.start_offset
+            for before, after in pairwise(entries)
+        )
+        return cls(folder, entries) if rows is not None and grows else None
 
     @property
     def latest(self) -> LeaderEpoch:
-        entries = self._entries
-        if entries is None:
-            entries = self.entries
-        return entries[-1].epoch if entries else NO_EPOCH
+        return self.entries[-1].epoch if self.entries else NO_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """The batch at `start_offset` was written in `epoch`; nothing new most of the time."""
-        if epoch <= self.latest:
+        """The batches from `start_offset` on are of `epoch`. Noted epochs without a batch go."""
+        if self.entries and self.entries[-1].epoch == epoch:
             return
-        # An epoch whose first batch never reached the log has written nothing.
-        kept = [entry for entry in self.entries if entry.start_offset < start_offset]
-        self._save([*kept, EpochStart(epoch, start_offset)])
+        before = self.entries[: bisect_left(self.entries, start_offset, key=_start_offset)]
+        if not before or before[-1].epoch < epoch:
+            before.append(EpochStart(epoch, start_offset))
+        self._replace(before)
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch that wrote `offset`."""
-        place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[place - 1].epoch if place else NO_EPOCH
+        """The epoch in which `offset` was written."""
+        count = bisect_right(self.entries, offset, key=_start_offset)
+        return self.entries[count - 1].epoch if count else NO_EPOCH
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEnd:
-        """What OffsetForLeaderEpoch answers."""
+        """Where an epoch ends in this log, as OffsetForLeaderEpoch defines it."""
         entries = self.entries
         if epoch == NO_EPOCH or not entries:
-            return EpochEnd(NO_EPOCH, NO_OFFSET)
+            return UNDEFINED
         if epoch == entries[-1].epoch:
             return EpochEnd(epoch, log_end_offset)
-        place = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
-        if place == len(entries):
-            return EpochEnd(NO_EPOCH, NO_OFFSET)  # newer than anything here
-        if place == 0:
-            # Older than all we keep: nothing of it is left below the first start.
-            return EpochEnd(epoch, entries[0].start_offset)
-        return EpochEnd(entries[place - 1].epoch, entries[place].start_offset)
+        count = bisect_right(entries, epoch, key=_epoch)
+        if count == len(entries):
+            return UNDEFINED  # newer than all epochs here
+        if count == 0:
+            return EpochEnd(epoch, entries[0].start_offset)  # older than all: nothing of it is left
+        return EpochEnd(entries[count - 1].epoch, entries[count].start_offset)
 
     def cut_end(self, end_offset: Offset) -> None:
-        """Forget epochs that start at or after the log's new end."""
-        kept = [entry for entry in self.entries if entry.start_offset < end_offset]
-        if len(kept) != len(self.entries):
-            self._save(kept)
+        """Remove epochs that start at or after the log's new end."""
+        self._replace(self.entries[: bisect_left(self.entries, end_offset, key=_start_offset)])
 
     def cut_start(self, start_offset: Offset) -> None:
-        """Forget epochs that ended before the new start; the one that holds it begins there."""
-        entries = self.entries
-        place = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
-        if place == 0 or (place == 1 and entries[0].start_offset == start_offset):
-            return
-        self._save([EpochStart(entries[place - 1].epoch, start_offset), *entries[place:]])
+        """Remove epochs that end before the new start; the one that contains it begins there."""
+        count = bisect_right(self.entries, start_offset, key=_start_offset)
+        if count:
+            first = EpochStart(self.entries[count - 1].epoch, start_offset)
+            self._replace([first, *self.entries[count:]])
 
-    def clear(self) -> None:
-        self._save([])
+    def _replace(self, entries: list[EpochStart]) -> None:
+        if entries != self.entries:
+            self.entries = entries
+            self.saved_epoch = UNSAVED
 
-    def _save(self, entries: list[EpochStart]) -> None:
-        write_rows(self.path, (f"{epoch} {start}" for epoch, start in entries))
-        self._entries = entries
+    def save(self) -> None:
+        """Write the file unless it is up to date. A start applies `cut_start` to an old one."""
+        if self.saved_epoch == UNSAVED:
+            write_rows(self.path, (f"{epoch} {start}" for epoch, start in self.entries))
+            self.saved_epoch = self.latest

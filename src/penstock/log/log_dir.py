@@ -20,12 +20,10 @@ from uuid import UUID, uuid4
 
 from penstock.errors import Malformed
 from penstock.log.checkpoints import (
-    HIGH_WATERMARKS,
-    RECOVERY_POINTS,
     START_OFFSETS,
-    read_offsets,
+    CheckpointWork,
+    OffsetCheckpoints,
     restore_advice,
-    write_offsets,
 )
 from penstock.log.files import OpenFiles, create_file
 from penstock.log.log_dir_identity import (
@@ -64,11 +62,8 @@ class LogFolder:
         self.was_clean = was_clean  # nothing needs recovering
         self.partitions: dict[TopicPartition, PartitionLog] = {}
         self._lock = lock
-        self._recovery_points = read_offsets(path / RECOVERY_POINTS)
-        self._start_offsets = read_offsets(path / START_OFFSETS)
-        self._high_watermarks = read_offsets(path / HIGH_WATERMARKS)
+        self._checkpoints = OffsetCheckpoints(path)
         self._to_remove: list[tuple[Millis, Path]] = []
-        self._forgotten: set[TopicPartition] = set()  # gone, and still in the files above
         self._in_the_way: dict[TopicPartition, str] = {}  # deleted, and the disk refused; tokens
         self._knows_starts = was_clean and (path / START_OFFSETS).exists()
         self._is_starting = True  # whatever is opened now was there before the last stop
@@ -131,8 +126,10 @@ class LogFolder:
             if is_new:  # half made is worse than not made
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-        high_watermark = self._high_watermarks.get(topic_partition, log.start_offset)
-        log.set_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
+        log.set_high_watermark(
+            self._checkpoints.high_watermarks.get(topic_partition, log.start_offset)
+        )
+        log.checkpoints = self
         self.partitions[topic_partition] = log
         return log
 
@@ -145,15 +142,16 @@ class LogFolder:
         is_new: bool,
         now: Millis,
     ) -> PartitionLog:
+        recovery_point = self._checkpoints.recovery_points.get(topic_partition, Offset(0))
         return PartitionLog.open(
             folder,
             settings,
             self.files,
             now=now,
             clean=self.was_clean or is_new,
-            recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
-            start_offset=self._start_offsets.get(topic_partition, Offset(0)),
-            is_start_known=self._knows_starts and self._recovery_points.get(topic_partition, 0) > 0,
+            recovery_point=recovery_point,
+            start_offset=self._checkpoints.start_offsets.get(topic_partition, Offset(0)),
+            is_start_known=self._knows_starts and recovery_point > 0,
         )
 
     def _check_is_new(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
@@ -163,7 +161,7 @@ class LogFolder:
         """
         known = max(
             points.get(topic_partition, Offset(0))
-            for points in (self._recovery_points, self._high_watermarks)
+            for points in (self._checkpoints.recovery_points, self._checkpoints.high_watermarks)
         )
         if self._is_starting and known:
             self._missing[topic_partition] = topic_id
@@ -177,9 +175,7 @@ class LogFolder:
         try:
             claim_topic_id(folder, topic_id)
         except FileExistsError:  # what is known of the name is of that folder: it may be moved away
-            self._forget(topic_partition)
-            if topic_partition in self._forgotten:
-                self._save({})
+            self._begin_anew(topic_partition)
             raise
 
     def delete_partition(self, topic_partition: TopicPartition, *, token: str, now: Millis) -> None:
@@ -197,8 +193,8 @@ class LogFolder:
         """Keep a folder that belongs to no topic under another name; returns it."""
         source = self.path / str(topic_partition)
         aside = source.with_name(f"{source.name[:200]}.{token}-stray")
-        self._forget(topic_partition)
-        self._save({})  # first: the next folder of that name must not be measured by this one
+        self._checkpoints.remove(topic_partition)
+        self._checkpoints.plan().run()  # first: these rows are not of the next folder of that name
         source.rename(aside)
         return aside
 
@@ -208,26 +204,22 @@ class LogFolder:
         names = {name.removesuffix(_DELETED_ENDING).rpartition(".")[0] for name in deleted}
         if not names:
             return
-        for topic_partition in tuple(self._recovery_points | self._high_watermarks):
+        checkpoints = self._checkpoints
+        for topic_partition in tuple(checkpoints.recovery_points | checkpoints.high_watermarks):
             name = str(topic_partition)
             if names & {name, name[:_KEPT_OF_NAME_MAX]} and not (self.path / name).exists():
-                self._forget(topic_partition)
-        if self._forgotten:
-            self._save({})
+                checkpoints.remove(topic_partition)
+        if checkpoints.name_deleted:
+            checkpoints.plan().run()
 
     def _begin_anew(self, topic_partition: TopicPartition) -> None:
         """After a kill no checkpoint may speak of an earlier partition of this name."""
-        self._forget(topic_partition)
-        if topic_partition in self._forgotten:
-            self._save({})
-
-    def _forget(self, topic_partition: TopicPartition) -> None:
-        for known in (self._recovery_points, self._start_offsets, self._high_watermarks):
-            if known.pop(topic_partition, None) is not None:
-                self._forgotten.add(topic_partition)
+        self._checkpoints.remove(topic_partition)
+        if self._checkpoints.still_names(topic_partition):
+            self._checkpoints.plan().run()
 
     def _retire(self, topic_partition: TopicPartition, token: str, remove_at: Millis) -> None:
-        self._forget(topic_partition)
+        self._checkpoints.remove(topic_partition)
         target = self.path / _deleted_name(topic_partition, token)
         self._in_the_way[topic_partition] = token
         with suppress(FileNotFoundError):  # somebody else was quicker
@@ -253,7 +245,7 @@ class LogFolder:
     @property
     def names_deleted(self) -> bool:
         """Whether checkpoints on disk still name partitions that were deleted."""
-        return bool(self._forgotten)
+        return self._checkpoints.name_deleted
 
     @staticmethod
     def remove_folders(folders: Iterable[Path], *, keep_names: bool = False) -> None:
@@ -264,21 +256,24 @@ class LogFolder:
                 with suppress(OSError):
                     path.mkdir()
 
-    def checkpoint(self) -> None:
-        """Write down how far each partition is flushed, replicated, and where it starts."""
-        self._save({tp: log.recovery_point for tp, log in self.partitions.items()})
+    def plan_checkpoint(self) -> CheckpointWork:
+        """How far each partition is on disk and committed, and where it starts; `run` writes it."""
+        self._note_offsets({name: log.recovery_point for name, log in self.partitions.items()})
+        return self._checkpoints.plan()
 
-    def _save(self, recovery_points: Mapping[TopicPartition, Offset]) -> None:
-        # Partitions that were not opened this time keep what was known of them.
-        self._recovery_points.update(recovery_points)
+    def _note_offsets(self, recovery_points: Mapping[TopicPartition, Offset]) -> None:
+        # Partitions that were not opened this time keep their rows.
+        self._checkpoints.recovery_points.update(recovery_points)
         for topic_partition, log in self.partitions.items():
-            self._start_offsets[topic_partition] = log.start_offset
-            self._high_watermarks[topic_partition] = log.high_watermark
-        started = {tp: offset for tp, offset in self._start_offsets.items() if offset > 0}
-        write_offsets(self.path / RECOVERY_POINTS, self._recovery_points)
-        write_offsets(self.path / START_OFFSETS, started)
-        write_offsets(self.path / HIGH_WATERMARKS, self._high_watermarks)
-        self._forgotten.clear()
+            self._checkpoints.start_offsets[topic_partition] = log.start_offset
+            self._checkpoints.high_watermarks[topic_partition] = log.high_watermark
+
+    def plan_lower(self, log: PartitionLog, end_offset: Offset) -> Callable[[], None]:
+        """Before batches of a log are removed at its end. Implements `CheckpointPort`."""
+        self._note_offsets({log.topic_partition: log.recovery_point})
+        starts = self._checkpoints.start_offsets
+        starts[log.topic_partition] = min(log.start_offset, end_offset)
+        return self._checkpoints.plan().run
 
     def close(self) -> None:
         """Close every partition; the next start will find it clean, unless the disk refused."""
@@ -291,7 +286,8 @@ class LogFolder:
         closed = [tp for tp, log in logs.items() if _close_log(log, sync=sync_each)]
         if not sync_each:
             os.sync()
-        self._save({tp: logs[tp].end_offset for tp in closed})
+        self._note_offsets({name: logs[name].end_offset for name in closed})
+        self._checkpoints.plan().run()
         is_clean = is_clean and len(closed) == len(logs)
         logs.clear()
         self.files.close_all()

@@ -11,14 +11,16 @@ more is written after it: where it cannot be told, the partition is not opened.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from penstock.errors import Malformed
+from penstock.log.append_plan import stage
 from penstock.log.checkpoints import restore_advice
 from penstock.log.files import LogFile, OpenFiles, remove_files
 from penstock.log.indexes import DAMAGED, MISSING, OFFSET_ENTRY, TIME_ENTRY
+from penstock.log.leader_epochs import FILE_NAME as EPOCHS_FILE
 from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.producer_snapshots import (
     load_snapshot,
@@ -34,7 +36,6 @@ from penstock.log.segment_policy import RELATIVE_OFFSET_MAX
 from penstock.log.segment_swap import settle_leftovers
 from penstock.model import LeaderEpoch, Millis, Offset
 from penstock.protocol.batch import BatchHeader, check_stored_batch
-from penstock.protocol.control_records import read_marker
 
 logger = logging.getLogger(__name__)
 
@@ -66,11 +67,12 @@ def load_partition(
     segments = _find_segments(folder, files, sizes, created_at=now)
     if is_start_known:
         _check_start(folder, segments, start_offset)
-    epochs = LeaderEpochs(folder)
+    epochs = LeaderEpochs.load(folder) if EPOCHS_FILE in sizes else None
     if not segments:
         _check_end(folder, start_offset, recovery_point)
         remove_files(f"{folder}/{name}" for name in sizes if name.endswith(".snapshot"))
         segments = [Segment(folder, start_offset, files, created_at=now)]
+        epochs = epochs or LeaderEpochs(folder)
         return Loaded(segments, start_offset, ProducerTable(), start_offset, epochs)
     suspects = _suspects(segments, recovery_point) if not clean else []
     mender = _Mender(index_interval_bytes, recovery_point, suspects)
@@ -82,9 +84,11 @@ def load_partition(
     snapshots = snapshot_offsets(sizes)
     known_from = _load_producers(folder, producers, snapshots, replay_from, segments[0].base_offset)
     _replay(segments, producers, known_from, snapshots, rebuild=rebuilt)
-    if suspects:
-        _recall_epochs(epochs, rebuilt, end_offset)
-        epochs.cut_start(start_offset)
+    if epochs is None or not epochs.entries:  # missing or damaged: all batches are read
+        epochs = _correct_epochs(LeaderEpochs(folder), segments, end_offset)
+    elif suspects:
+        epochs = _correct_epochs(epochs, rebuilt, end_offset)
+    epochs.cut_start(max(start_offset, segments[0].base_offset))
     _drop_snapshots(folder, snapshots, segments, end_offset)
     return Loaded(segments, end_offset, producers, known_from, epochs)
 
@@ -344,23 +348,28 @@ def _headers_from(segment: Segment, offset: Offset) -> Iterator[Scanned]:
 def stage_written(table: ProducerTable, log: LogFile, scanned: Scanned) -> Staged:
     """The change that a batch in the log made to the table."""
     staged = Staged(table)
-    header = scanned.header
-    if header.is_control and header.record_count == 0:
-        return staged  # Apache Kafka's cleaner leaves these: the marker has done its work
-    if header.is_control:
-        batch = log.read(scanned.position, scanned.position + header.size_bytes)
-        staged.add_marker(header, Offset(header.base_offset), read_marker(batch), "replica")
-    else:
-        staged.add_batch(header, Offset(header.base_offset), "replica")
+    header, position = scanned.header, scanned.position
+    is_small = header.is_control  # a marker, which is read; of other batches the header is enough
+    batch = log.read(position, position + header.size_bytes) if is_small else scanned.view
+    stage(staged, batch, 0, header, Offset(header.base_offset), "replica")
     return staged
 
 
-def _recall_epochs(epochs: LeaderEpochs, rebuilt: list[Segment], end_offset: Offset) -> None:
-    epochs.cut_end(end_offset)
-    for segment in rebuilt:
+def _correct_epochs(
+    epochs: LeaderEpochs, segments: list[Segment], end_offset: Offset
+) -> LeaderEpochs:
+    """Make the epochs agree with the batches of these segments, and write them if they change."""
+    for segment in segments:
         with _up_to_damage(segment):
             for _, header, _, _ in scan_headers(segment.log):
-                epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
+                if epochs.epoch_at(base_offset) != epoch:
+                    epochs.cut_end(base_offset)
+                    epochs.assign(epoch, base_offset)
+    epochs.cut_end(end_offset)
+    with suppress(OSError):  # a full disk: the next append writes them
+        epochs.save()
+    return epochs
 
 
 def _drop_snapshots(
@@ -372,17 +381,14 @@ def _drop_snapshots(
     remove_files(snapshot_path(folder, offset) for offset in snapshots if offset not in kept)
 
 
-def reload_producers(
-    folder: str, segments: list[Segment], snapshots: Iterable[Offset], end_offset: Offset
+def replay_producers(
+    folder: str, segments: list[Segment], snapshots: list[Offset], end_offset: Offset
 ) -> tuple[ProducerTable, Offset]:
-    """The table as it was when the log ended here, and how far of it is written down.
+    """The table as it was when the log ended here, and how far of it is in snapshots.
 
-    Later snapshots are removed.
+    Starts from the newest of the snapshots, none of which is after the end.
     """
-    later = [offset for offset in snapshots if offset > end_offset]
-    remove_files(snapshot_path(folder, offset) for offset in later)
     table = ProducerTable()
-    earlier = [offset for offset in snapshots if offset <= end_offset]
-    known_from = _load_producers(folder, table, earlier, end_offset, segments[0].base_offset)
-    _replay(segments, table, known_from, earlier, rebuild=[])
+    known_from = _load_producers(folder, table, snapshots, end_offset, segments[0].base_offset)
+    _replay(segments, table, known_from, snapshots, rebuild=[])
     return table, known_from

@@ -322,15 +322,25 @@ class Segment:
             if not index.count and not os.path.exists(index.file.path):
                 create_file(index.file.path)
 
-    def cut(self, position: int, end_offset: Offset) -> None:
-        """Keep the batches before `position`, which end at `end_offset`."""
-        self.log.cut(position)
+    def cut(
+        self, position: int, end_offset: Offset, *, largest: TimeEntry, prefix: str | None
+    ) -> None:
+        """Keep the batches before `position`, which end at `end_offset`; the segment grows again.
+
+        `prefix` is a copy of what is kept; without it the file is cut, and must have no live view.
+        """
+        remove_files([self._end_path])
+        self._end = None
+        if prefix is not None:
+            self.log.install_prefix(prefix, position)
+        else:
+            self.log.cut(position)
         self.offset_index.cut(position)
         self.time_index.cut(end_offset)
         self.transaction_index.cut(end_offset)
         self._since_entry_bytes = 0
         self.room = NO_ROOM
-        self._find_largest()
+        self._largest = largest
         if position == 0:
             self._first_timestamp = None
 
@@ -344,16 +354,24 @@ class Segment:
         self._first_timestamp = None
         self._since_entry_bytes = 0
 
-    def _find_largest(self) -> None:
-        """The time index may end before the log does: look at the batches after it."""
-        largest = self.time_index.last_entry() or _NO_TIME
-        position = self.position_of(Offset(largest.offset + 1)) if largest.offset >= 0 else 0
+    def largest_before(self, end_offset: Offset) -> tuple[TimeEntry, int]:
+        """The last time index entry below `end_offset`, and where the batches after it start.
+
+        `largest_from` completes it from the batches, which takes longer.
+        """
+        entry = self.time_index.last_entry_below(end_offset)
+        return (
+            (_NO_TIME, 0) if entry is None else (entry, self.position_of(Offset(entry.offset + 1)))
+        )
+
+    def largest_from(self, largest: TimeEntry, position: int) -> TimeEntry:
+        """The largest timestamp, given that of the batches before `position`."""
         for scanned in scan_headers(self.log, position):
             if scanned.header.max_timestamp > largest.timestamp:
                 largest = TimeEntry(
                     Millis(scanned.header.max_timestamp), scanned.header.last_offset
                 )
-        self._largest = largest
+        return largest
 
     def header_at(self, position: int) -> BatchHeader:
         end = min(position + HEADER_BYTES, self.log.size_bytes)

@@ -8,9 +8,11 @@ later; views of it stay as they are.
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
-from penstock.log.files import OpenFiles, create_file, remove_files
+from penstock.log.files import OpenFiles, create_file, remove_files, replace_file
+from penstock.log.producer_state import ProducerTable
 from penstock.log.segment import NOTHING, Segment
 from penstock.log.segment_swap import (
     Replacement,
@@ -19,6 +21,7 @@ from penstock.log.segment_swap import (
     record_cleaned_end,
     retire,
 )
+from penstock.log.truncation import Cut
 from penstock.model import NO_OFFSET, Millis, Offset
 
 _Place: TypeAlias = tuple[Offset, Segment | None, int]
@@ -149,28 +152,61 @@ class Segments:
         del self._list[:count], self._bases[:count]
         self._forget_places()
 
-    def cut(self, offset: Offset) -> Offset:
-        """Take away every batch that ends after `offset`; returns where the log ends now."""
-        number = self.holding(offset)
-        for segment in reversed(self._list[number + 1 :]):
-            self._remove_now(segment)
-        del self._list[number + 1 :], self._bases[number + 1 :]
-        segment = self.active = self._list[number]
-        position = segment.position_of(offset)
-        end = offset
-        if position < segment.size_bytes:
-            end = min(offset, Offset(segment.header_at(position).base_offset))
-            segment.cut(position, end)
+    def remove_last(self, *, unlink_at: Millis) -> Offset:
+        """Remove the active segment; the one before it is active again. Where the log ends now."""
+        assert len(self._list) > 1
+        base_offset = self.active.base_offset
+        self._retire([base_offset], unlink_at=unlink_at)
+        del self._list[-1], self._bases[-1]
+        self.active = self._list[-1]
         self._forget_places()
-        return end
+        return base_offset
 
-    def restart(self, offset: Offset, now: Millis) -> None:
-        """Take away everything; the log is empty and begins at `offset`."""
-        for segment in self._list:
-            self._remove_now(segment)
-        self.active = Segment.create(self.folder, offset, self.files, now=now)
-        self._list[:] = [self.active]
-        self._bases[:] = [offset]
+    def plan_cut(self, offset: Offset) -> Cut:
+        """Where to cut off every batch that ends after `offset`."""
+        number = self.holding(offset)
+        segment = self._list[number]
+        position = segment.position_of(offset)
+        end_offset = offset
+        if position < segment.size_bytes:
+            end_offset = min(offset, Offset(segment.header_at(position).base_offset))
+        return Cut(self._list[: number + 1], position, end_offset)
+
+    def cut(self, cut: Cut) -> tuple[ProducerTable, Offset]:
+        """Cut the active segment; the producers that remain, and how far they are in snapshots."""
+        assert cut.segment is self.active
+        assert cut.prepared is not None
+        producers, snapshot_offset, largest, prefix = cut.prepared
+        self.active.cut(cut.position, cut.end_offset, largest=largest, prefix=prefix)
+        self._forget_places()
+        return producers, snapshot_offset
+
+    def reset(self, offset: Offset, now: Millis, *, unlink_at: Millis) -> None:
+        """Remove everything; the log is empty and begins at `offset`."""
+        self._retire(self._bases, unlink_at=unlink_at)
+        self._begin_with(Segment(self.folder, offset, self.files, created_at=now))
+        with suppress(OSError):  # a full disk: the first append creates it
+            create_file(self.active.log.path)
+
+    def begin_with(self, base_offset: Offset, batches: bytes, now: Millis) -> None:
+        """Replace the only segment, which is empty, by one that starts earlier, with these batches.
+
+        They are on disk before the segment has its name: the log never ends before it did.
+        """
+        (empty,) = self._list
+        assert empty.size_bytes == 0
+        empty.close()
+        remove_files(empty.paths())
+        segment = Segment(
+            self.folder, base_offset, self.files, size_bytes=len(batches), created_at=now
+        )
+        replace_file(segment.log.path, batches, sync=True)
+        self._begin_with(segment)
+
+    def _begin_with(self, segment: Segment) -> None:
+        self.active = segment
+        self._list[:] = [segment]
+        self._bases[:] = [segment.base_offset]
         self._forget_places()
 
     def swap(self, replacement: Replacement, *, unlink_at: Millis) -> None:
@@ -196,11 +232,6 @@ class Segments:
                 segment.close()
         retired = retire(self.folder, base_offsets)
         self._to_unlink += [(unlink_at, path) for path in retired]
-
-    def _remove_now(self, segment: Segment) -> None:
-        # Its names may be used again at once: nothing may be left to unlink later.
-        segment.close()
-        remove_files(segment.paths())
 
     def _forget_places(self) -> None:
         self._read_to = self._appended_at = _NOWHERE

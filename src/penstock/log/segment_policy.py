@@ -14,6 +14,7 @@ from typing import Final
 from penstock.log.segment import NO_ROOM, Room, Segment
 from penstock.log.settings import LogSettings, RetentionSettings
 from penstock.model import Millis, Offset
+from penstock.protocol.batch import BatchHeader
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _ENTRY_BYTES_MAX: Final = 12  # of the two indexes' entries
@@ -62,6 +63,21 @@ def room_in(active: Segment, settings: LogSettings) -> Room:
         Offset(active.base_offset + RELATIVE_OFFSET_MAX + 1),
         Millis(first + settings.segment_ms - jitter_ms),
     )
+
+
+def fitting_batches(active: Segment, headers: Sequence[BatchHeader]) -> tuple[int, int]:
+    """How many of these batches surely fit into the segment, and their size; at least the first."""
+    end_position, last_end, last_timestamp = active.room
+    size_bytes = headers[0].size_bytes
+    for count, header in enumerate(headers[1:], 1):
+        if (
+            active.log.size_bytes + size_bytes + header.size_bytes > end_position
+            or header.end_offset > last_end
+            or not 0 <= header.max_timestamp <= last_timestamp
+        ):
+            return count, size_bytes
+        size_bytes += header.size_bytes
+    return len(headers), size_bytes
 
 
 def _jitter_ms(active: Segment, settings: LogSettings) -> int:

@@ -218,7 +218,7 @@ class RunningBroker:
         while True:
             await asyncio.sleep(max(interval_ms, 1000) / 1000)
             try:
-                self.folder.checkpoint()
+                await loop.run_in_executor(None, self.folder.plan_checkpoint().run)
             except OSError as error:  # only makes the next recovery longer
                 logger.warning("the checkpoints could not be written: %s", error)
             remove = partial(

@@ -13,9 +13,10 @@ from penstock.broker.quorum.control_records import build_control_batch, read_con
 from penstock.broker.quorum.snapshot_files import find_snapshots, read_snapshot, snapshot_path
 from penstock.consensus.raft import OffsetAndEpoch, VoterSet, VotersRecord
 from penstock.errors import Malformed
+from penstock.log.append_plan import read_replicated
 from penstock.log.files import remove_files, sync_folder
 from penstock.model import NO_EPOCH, LeaderEpoch, Offset
-from penstock.protocol.batch import CONTROL, check_stored_batch, iterate_headers, read_header
+from penstock.protocol.batch import CONTROL, iterate_headers, read_header
 from penstock.protocol.key_values import build_pairs, read_pairs
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class MetadataLog:
         self._snapshots = find_snapshots(log.folder)
         snapshot = self.latest_snapshot
         if snapshot is not None and log.end_offset < snapshot.offset:
-            log.restart_at(snapshot.offset)  # a stop between the two steps of installing it
+            log.reset_to(snapshot.offset)  # a stop between the two steps of installing it
 
     @property
     def start_offset(self) -> Offset:
@@ -130,22 +131,24 @@ class MetadataLog:
         )
         return appended.end_offset
 
-    def append_fetched(self, batches: Buffer) -> VoterSets:
+    def append_fetched(
+        self, batches: Buffer, *, leader_epoch: LeaderEpoch, now: Millis
+    ) -> VoterSets:
         """A follower's append of what the leader sent; the voter sets in it.
 
-        Malformed: a batch is damaged or does not follow this log, which is left as it was.
+        Malformed or Refused: a batch is corrupt or does not follow this log, which is left as it
+        was.
         """
+        headers = read_replicated(batches)  # a fetch may end inside a batch
+        if not headers:
+            raise Malformed("the leader sent no whole batch", 0)
         sets: VoterSets = []
-        end = 0
-        for position, header in iterate_headers(batches):
-            check_stored_batch(batches, position, header=header)
+        position = 0
+        for header in headers:
             if header.attributes & CONTROL:
                 sets += _voter_sets_in(batches, position)
-            end = position + header.size_bytes
-        whole = memoryview(batches)[:end]  # a fetch may end inside a batch
-        if not whole:
-            raise Malformed("the leader sent no whole batch", 0)
-        self._log.append_replicated(whole)
+            position += header.size_bytes
+        self._log.append_replicated(batches, headers, leader_epoch=leader_epoch, now=now)
         return sets
 
     def truncate_to(self, offset: Offset) -> None:
@@ -213,7 +216,7 @@ class MetadataLog:
         voters = next(
             each for each in read_snapshot(self.folder, snapshot) if isinstance(each, VoterSet)
         )
-        self._log.restart_at(snapshot.offset)
+        self._log.reset_to(snapshot.offset)
         self._snapshots = [snapshot]
         self._drop_files_but(self._snapshots)
         return voters

@@ -24,7 +24,7 @@ from penstock.consensus.raft import (
     SnapshotFetch,
     SnapshotFetchReply,
 )
-from penstock.errors import ErrorCode, Malformed
+from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.machine import CallerId, Deferred
 
 if TYPE_CHECKING:
@@ -235,8 +235,10 @@ class QuorumNode:
     def _append_fetched(self, records: object) -> None:
         assert isinstance(records, bytes | bytearray | memoryview)
         try:
-            sets = self.log.append_fetched(records)
-        except Malformed as error:
+            sets = self.log.append_fetched(
+                records, leader_epoch=self.raft.epoch, now=self._clock().wall
+            )
+        except (Malformed, Refused) as error:
             logger.warning("the metadata leader sent records that cannot be appended: %s", error)
             self._queue.append(lambda: self.raft.on_records_refused(self._now))
         else:
