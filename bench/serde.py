@@ -24,7 +24,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bench.figures import Figure, report
 from penstock.schemas.avro import parse
-from penstock.serde.avro.batch import AvroDecoder, AvroEncoder
+from penstock.serde.avro.batch import AvroBatchDecoder, AvroBatchEncoder
 
 EVENTS = 10_000
 PEER_EVENTS = 1_000  # they take a hundred times as long
@@ -155,9 +155,9 @@ class Ours:
 
     def __init__(self, framed: list[bytes]) -> None:
         schema = parse(SCHEMA)
-        self._encoder = AvroEncoder(schema)
-        self._whole = AvroDecoder(schema)
-        self._two = AvroDecoder(schema, columns=TWO)
+        self._encoder = AvroBatchEncoder(schema)
+        self._whole = AvroBatchDecoder(schema)
+        self._two = AvroBatchDecoder(schema, columns=TWO)
         self._prefix = framed[0][:PREFIX_BYTES]
         self._buffer = b"".join(framed)
         sizes = np.array([len(frame) for frame in framed], dtype=np.int64)
@@ -171,7 +171,7 @@ class Ours:
     def read_two(self) -> int:
         return self._read(self._two).num_rows
 
-    def _read(self, decoder: AvroDecoder) -> pa.RecordBatch:
+    def _read(self, decoder: AvroBatchDecoder) -> pa.RecordBatch:
         batch, errors = decoder.decode(self._buffer, self._starts, self._ends)
         assert not errors.any()
         return batch

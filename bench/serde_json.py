@@ -22,7 +22,7 @@ from bench.figures import Figure, report
 from bench.serde import EVENTS, PEER_EVENTS, PREFIX_BYTES, TWO, UNIT, best
 from penstock.columns.compiled import read_only
 from penstock.schemas.json import parse
-from penstock.serde.json.batch import JsonDecoder
+from penstock.serde.json.batch import JsonBatchDecoder
 from penstock.serde.json.columns import JsonRows
 
 TEXT = {"type": "string"}
@@ -97,8 +97,8 @@ class Ours:
     def __init__(self, orders: list[Any], prefix: bytes) -> None:
         schema = parse(SCHEMA)
         self._rows = JsonRows(schema)
-        self._whole = JsonDecoder(schema)
-        self._two = JsonDecoder(schema, TWO)
+        self._whole = JsonBatchDecoder(schema)
+        self._two = JsonBatchDecoder(schema, TWO)
         self._prefix = prefix
         buffer, offsets = self._rows.write(orders, prefix)
         self._buffer = read_only(buffer)
@@ -112,7 +112,7 @@ class Ours:
     def read_two(self) -> int:
         return self._read(self._two).num_rows
 
-    def _read(self, decoder: JsonDecoder) -> pa.RecordBatch:
+    def _read(self, decoder: JsonBatchDecoder) -> pa.RecordBatch:
         batch, wrongs = decoder.decode(self._buffer, self._starts, self._ends)
         assert not wrongs
         return batch

@@ -21,7 +21,7 @@ from bench import serde
 from bench.figures import Figure, report
 from bench.serde import EVENTS, PEER_EVENTS, TWO, UNIT, best
 from penstock.schemas.protobuf import parse
-from penstock.serde.protobuf.batch import ProtobufDecoder, ProtobufEncoder
+from penstock.serde.protobuf.batch import ProtobufBatchDecoder, ProtobufBatchEncoder
 from penstock.serde.protobuf.columns import ProtobufRows
 from penstock.serde.protobuf.event import MessageTypes, as_dict
 
@@ -101,9 +101,9 @@ class Ours:
         schema = parse(SCHEMA)
         self._type = MessageTypes(schema).named("shop.Order")
         self._rows = ProtobufRows(schema, "shop.Order")
-        self._encoder = ProtobufEncoder(self._type)
-        self._whole = ProtobufDecoder(self._type)
-        self._two = ProtobufDecoder(self._type, TWO)
+        self._encoder = ProtobufBatchEncoder(self._type)
+        self._whole = ProtobufBatchDecoder(self._type)
+        self._two = ProtobufBatchDecoder(self._type, TWO)
         self._prefix = framed[0][:PREFIX_BYTES]
         self._buffer = b"".join(framed)
         sizes = np.array([len(frame) for frame in framed], dtype=np.int64)
@@ -117,7 +117,7 @@ class Ours:
     def read_two(self) -> int:
         return self._read(self._two).num_rows
 
-    def _read(self, decoder: ProtobufDecoder) -> pa.RecordBatch:
+    def _read(self, decoder: ProtobufBatchDecoder) -> pa.RecordBatch:
         batch, errors = decoder.decode(self._buffer, self._starts, self._ends)
         assert not errors.any()
         return batch

@@ -45,7 +45,7 @@ from penstock.link.send_batches import send_batches
 from penstock.model import Millis, Offset, TopicId, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaText, SchemaType
-from penstock.serde.avro.batch import AvroEncoder
+from penstock.serde.avro.batch import AvroBatchEncoder
 from penstock.serde.frame import write_prefix
 from penstock.spark import session
 from penstock.spark.planning import StreamPosition
@@ -283,7 +283,7 @@ def framed(schema: str, prefix: bytes, orders: list[dict[str, Any]]) -> list[byt
     """The orders as one version of the schema writes them."""
     names = {one["name"] for one in json.loads(schema)["fields"]}
     rows = [{name: value for name, value in one.items() if name in names} for one in orders]
-    buffer, offsets, errors = AvroEncoder(parse(schema)).encode_rows(rows, prefix)
+    buffer, offsets, errors = AvroBatchEncoder(parse(schema)).encode_rows(rows, prefix)
     assert not errors.any()
     whole = buffer.tobytes()
     return [whole[start:end] for start, end in itertools.pairwise(offsets)]

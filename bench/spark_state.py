@@ -30,7 +30,7 @@ from penstock.link.send_batches import send_batches
 from penstock.model import Millis, TopicPartition
 from penstock.schemas.avro import parse
 from penstock.schemas.model import SchemaText, SchemaType
-from penstock.serde.avro.batch import AvroEncoder
+from penstock.serde.avro.batch import AvroBatchEncoder
 from penstock.serde.frame import write_prefix
 from penstock.spark import Changelog, count, session, total, tumbling
 from penstock.testing.embedded import EmbeddedRegistry
@@ -147,7 +147,7 @@ def fill(bootstrap: str, registry_url: str) -> None:
     make_topic(bootstrap, "sales", partitions=PARTITIONS)
     with Registry(registry_url, client="bench") as registry:
         registered = registry.register("sales-value", SchemaText(SchemaType.AVRO, SCHEMA))
-    encoder, chance = AvroEncoder(parse(SCHEMA)), np.random.default_rng(7)
+    encoder, chance = AvroBatchEncoder(parse(SCHEMA)), np.random.default_rng(7)
     stores = np.array([f"store-{number:03}" for number in range(STORES)])
     with BlockingCluster(bootstrap) as cluster:
         for start in range(0, SALES, PART):

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from penstock.client.registry import Registry
-from penstock.columns.vm.slots import Limits
+from penstock.columns.vm.payloads import PayloadLimits
 from penstock.errors import ErrorCode, Refused
 from penstock.link.fetch_range import Chunk
 from penstock.link.settings import UnreachableError
@@ -71,7 +71,7 @@ def test_rows_that_decode_to_too_much_come_in_several_batches(
 ) -> None:
     first, second = topic.orders(V1, *range(50)), topic.orders(V2, *range(50, 100))
     topic.put(*(value for pair in zip(first, second, strict=True) for value in pair))
-    monkeypatch.setattr(batch_serializers, "USUAL_LIMITS", Limits(output_bytes_max=500))
+    monkeypatch.setattr(batch_serializers, "USUAL_LIMITS", PayloadLimits(output_bytes_max=500))
     result = table(topic.decoded, columns="id,note,_error")
     assert result.column("id").num_chunks >= 4
     assert result.column("id").to_pylist() == [

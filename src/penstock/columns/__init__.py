@@ -1,8 +1,11 @@
-"""Record batches as vectors, and vectors as record batches: the only room with numba.
+"""Records and payloads as columns: the only package with numba.
 
-opening     fetched bytes -> RecordColumns (numpy, and Arrow without a copy)
-building    Arrow columns -> record batches, one list per Kafka partition
-partitioner Kafka's murmur2 over a whole key column
-avro/       Avro payloads <-> Arrow columns, by programs that others compile
+open_batches    fetched bytes -> RecordColumns (numpy); arrow_records: the same as Arrow
+build_batches   Arrow columns -> record batches, one list per Kafka partition
+partitioner     Kafka's murmur2 over a column of keys
+avro, protobuf  payloads <-> Arrow columns, by programs that `serde` compiles; vm: what they share
+compaction_kernels, json_values
+                loops over records and over Python values
+compiled        how kernels are compiled and cached; warm: all of them ahead of their first use
 Nothing here runs Python per record; nothing here runs on an event loop.
 """

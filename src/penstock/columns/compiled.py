@@ -65,7 +65,8 @@ UInt64Table: TypeAlias = Annotated[NDArray[np.uint64], _array(types.uint64, 2)]
 ConstBytes: TypeAlias = Annotated[NDArray[np.uint8], _array(types.uint8, read_only=True)]
 ConstInt64s: TypeAlias = Annotated[NDArray[np.int64], _array(types.int64, read_only=True)]
 ConstBools: TypeAlias = Annotated[NDArray[np.bool_], _array(types.boolean, read_only=True)]
-UInt64: TypeAlias = Annotated[Any, types.uint64]  # mixed with Python ints, which mypy refuses
+Int64: TypeAlias = Annotated[Any, types.int64]  # numpy's or Python's: one type once compiled
+UInt64: TypeAlias = Annotated[Any, types.uint64]
 
 
 def table_type(row: np.dtype[Any]) -> Any:

@@ -1,15 +1,14 @@
-"""Whether values are plain: None, bool, int, finite float, str, list and dict with str for keys.
+"""Whether values are JSON's own: None, bool, int, finite float, str, list, dict with str as keys.
 
-Exactly these types, no subclasses: what JSON says of such a value is the same to all who write it.
+Exactly these types, no subclasses: every library writes such a value as the same JSON.
 """
 
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from penstock.columns.compiled import (
-    Int64s,
     inlined,
     object_kernel,
 )
@@ -20,44 +19,33 @@ from penstock.columns.vm.dict_walk import (
     ENTRY_KEY,
     ENTRY_VALUE,
     FRAME_CELLS,
-    SCRATCH_CELLS,
+    Walk,
     enter,
     leave,
+    new_walk,
     next_entry,
     next_item,
 )
-from penstock.columns.vm.python_objects import KNOWN
 
-NESTING_MAX: Final = 64  # deeper ones are not called plain
-_ROWS_AT_ONCE: Final = 10_000  # then the GIL is anyone's
-
-
-class Tables(NamedTuple):
-    """Room for a walk's state."""
-
-    known: Int64s  # python_objects.KNOWN
-    stack: Int64s
-    scratch: Int64s
+NESTING_MAX: Final = 64  # deeper ones do not count as such
+_ROWS_PER_CALL: Final = 10_000  # then other threads have a turn
+_NO_OBJECTS: Final = np.zeros(0, dtype=np.int64)
 
 
 def are_plain(values: list[Any]) -> bool:
     """Whether all of them are; looks at most at NESTING_MAX levels."""
-    tables = Tables(
-        KNOWN,
-        np.empty(NESTING_MAX * FRAME_CELLS, dtype=np.int64),
-        np.empty(SCRATCH_CELLS, dtype=np.int64),
-    )
+    walk = new_walk(_NO_OBJECTS, NESTING_MAX)
     count = len(values)
     return all(
-        walk_values(id(values), tables, start, min(count, start + _ROWS_AT_ONCE))
-        for start in range(0, count, _ROWS_AT_ONCE)
+        walk_values(id(values), walk, start, min(count, start + _ROWS_PER_CALL))
+        for start in range(0, count, _ROWS_PER_CALL)
     )
 
 
 @inlined
-def is_plain_scalar(tables: Tables, kind: int, value: int) -> bool:
+def is_plain_scalar(walk: Walk, kind: int, value: int) -> bool:
     """Whether a value that is neither list nor dict is plain."""
-    known = tables.known
+    known = walk.known
     if kind == known[python.STR] or kind == known[python.INT]:
         return True
     if kind == known[python.FLOAT]:
@@ -68,53 +56,53 @@ def is_plain_scalar(tables: Tables, kind: int, value: int) -> bool:
 
 
 @inlined
-def next_value(tables: Tables, depth: int) -> Any:
-    """The next value of what is open; 0 if it is under a key that is no str, or gone."""
+def next_value(walk: Walk, depth: int) -> Any:
+    """The next value of what is open; 0 if it is under a key that is no str, or was removed."""
     frame = (depth - 1) * FRAME_CELLS
-    tables.stack[frame + COUNT] -= 1
-    if python.type_of(tables.stack[frame + CONTAINER]) == tables.known[python.LIST]:
-        return next_item(tables, frame)
-    if not next_entry(tables, frame):
+    walk.stack[frame + COUNT] -= 1
+    if python.type_of(walk.stack[frame + CONTAINER]) == walk.known[python.LIST]:
+        return next_item(walk, frame)
+    if not next_entry(walk, frame):
         return 0
-    if python.type_of(tables.scratch[ENTRY_KEY]) != tables.known[python.STR]:
+    if python.type_of(walk.scratch[ENTRY_KEY]) != walk.known[python.STR]:
         return 0
-    return tables.scratch[ENTRY_VALUE]
+    return walk.scratch[ENTRY_VALUE]
 
 
 @inlined
-def walk_value(tables: Tables, whole: int) -> tuple[bool, int]:
+def walk_value(walk: Walk, whole: int) -> tuple[bool, int]:
     """Whether a value is plain with all that is in it, and how many are still open."""
     depth = 0
     value: Any = whole
     while value != 0:
         kind = python.type_of(value)
-        is_list = kind == tables.known[python.LIST]
-        if is_list or kind == tables.known[python.DICT]:
+        is_list = kind == walk.known[python.LIST]
+        if is_list or kind == walk.known[python.DICT]:
             if depth == NESTING_MAX:
                 return False, depth
             size = python.list_size(value) if is_list else python.dict_size(value)
-            depth = enter(tables, depth, value, size)
-        elif not is_plain_scalar(tables, kind, value):
+            depth = enter(walk, depth, value, size)
+        elif not is_plain_scalar(walk, kind, value):
             return False, depth
-        while depth > 0 and tables.stack[(depth - 1) * FRAME_CELLS + COUNT] == 0:
-            depth = leave(tables, depth)
+        while depth > 0 and walk.stack[(depth - 1) * FRAME_CELLS + COUNT] == 0:
+            depth = leave(walk, depth)
         if depth == 0:
             return True, depth
-        value = next_value(tables, depth)
+        value = next_value(walk, depth)
     return False, depth
 
 
 @object_kernel
-def walk_values(values: int, tables: Tables, start: int, end: int) -> bool:
+def walk_values(values: int, walk: Walk, start: int, end: int) -> bool:
     """Whether the values of a list from start to end are plain."""
     for index in range(start, end):
         value = python.list_item(values, index)
-        if value == 0:  # others have shortened the list
+        if value == 0:  # another thread has shortened the list
             python.clear_error()
             return False
-        is_plain, depth = walk_value(tables, value)
+        is_plain, depth = walk_value(walk, value)
         while depth > 0:
-            depth = leave(tables, depth)
+            depth = leave(walk, depth)
         if not is_plain:
             return False
     return True

@@ -21,7 +21,7 @@ from penstock.columns.arrow_records import bytes_to_arrow, headers_to_arrow, tim
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.columns.open_batches import open_pages
 from penstock.columns.record_columns import BytesPlaces, RecordColumns
-from penstock.columns.vm.slots import USUAL_LIMITS, OutputTooLarge
+from penstock.columns.vm.payloads import USUAL_LIMITS, OutputTooLargeError
 from penstock.model import Offset, ProducerId
 from penstock.protocol.varint import Buffer
 from penstock.schemas.model import InvalidSchemaError, ParsedSchema, SchemaType
@@ -366,7 +366,7 @@ def _in_order(
     if len(parts) == 1 and len(order[0]) == rows:
         return parts[0]
     if sum(part.nbytes for part in parts) > USUAL_LIMITS.output_bytes_max:
-        raise OutputTooLarge(len(order[0]), rows, USUAL_LIMITS.output_bytes_max)
+        raise OutputTooLargeError(len(order[0]), rows, USUAL_LIMITS.output_bytes_max)
     place = np.full(rows, -1, dtype=np.int64)
     if order:
         everything = np.concatenate(order)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.compiled import Bytes, Int64s
-from penstock.columns.vm.slots import OutputTooLarge
+from penstock.columns.vm.payloads import OutputTooLargeError
 from penstock.schemas.model import ParsedSchema
 from penstock.serde.batch_frames import FrameGroup, WrongRow
 from penstock.serde.errors import Reason
@@ -71,7 +71,7 @@ def decoded_parts(
     """
     try:
         batch, errors = decoder.decode(source, group.starts, group.ends)
-    except OutputTooLarge:
+    except OutputTooLargeError:
         if len(group.rows) > 1:
             for half in _halves(group):
                 yield from decoded_parts(decoder, source, half, told, too_large, wrongs)

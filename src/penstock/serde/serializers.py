@@ -371,15 +371,17 @@ def _encoder_of(schema: ParsedSchema, contract: Contract) -> EventEncoder:
         case SchemaType.AVRO:
             from penstock.serde.avro import event as avro_event
 
-            return avro_event.AvroEncoder(avro_event.own(schema))
+            return avro_event.AvroEventEncoder(avro_event.own(schema))
         case SchemaType.PROTOBUF:
             from penstock.serde.protobuf import event as protobuf_event
 
-            return protobuf_event.ProtobufEncoder(protobuf_event.own(schema), contract.message_name)
+            return protobuf_event.ProtobufEventEncoder(
+                protobuf_event.own(schema), contract.message_name
+            )
         case SchemaType.JSON:
             from penstock.serde.json import event as json_event
 
-            return json_event.JsonEncoder(json_event.own(schema, contract.assert_formats))
+            return json_event.JsonEventEncoder(json_event.own(schema, contract.assert_formats))
         case other:
             assert_never(other)
 
@@ -389,14 +391,14 @@ def _decoder_of(writer: ParsedSchema, wanted: ReadAs) -> EventDecoder:
         case SchemaType.AVRO:
             from penstock.serde.avro import event as avro_event
 
-            return avro_event.AvroDecoder(avro_event.own(writer), wanted)
+            return avro_event.AvroEventDecoder(avro_event.own(writer), wanted)
         case SchemaType.PROTOBUF:
             from penstock.serde.protobuf import event as protobuf_event
 
-            return protobuf_event.ProtobufDecoder(protobuf_event.own(writer), wanted)
+            return protobuf_event.ProtobufEventDecoder(protobuf_event.own(writer), wanted)
         case SchemaType.JSON:
             from penstock.serde.json import event as json_event
 
-            return json_event.JsonDecoder(json_event.own(writer), wanted)
+            return json_event.JsonEventDecoder(json_event.own(writer), wanted)
         case other:
             assert_never(other)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.columns.open_batches import Limits, open_pages
 from penstock.columns.record_columns import RecordColumns
-from penstock.columns.vm.slots import OutputTooLarge
+from penstock.columns.vm.payloads import OutputTooLargeError
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.link.fetch_range import (
     Chunk,
@@ -151,7 +151,7 @@ def _rows(
             continue
         try:
             yield maker.rows(page)
-        except OutputTooLarge:
+        except OutputTooLargeError:
             if len(page) == 1:
                 raise
             # Small payloads may decode to very large values: half as many rows at a time.

@@ -120,7 +120,7 @@ class _Decode:
     on_error: FailOrNull
 
     def run(self, values: Any) -> Any:
-        from penstock.columns.vm.slots import OutputTooLarge  # kernels: workers only
+        from penstock.columns.vm.payloads import OutputTooLargeError  # kernels: workers only
         from penstock.spark.decode_rows import (
             cached_deserializer,
             single_column,
@@ -137,7 +137,7 @@ class _Decode:
             read = with_registry_retries(
                 lambda: deserializer.deserialize_many(values), REGISTRY_WAIT_MS
             )
-        except OutputTooLarge:
+        except OutputTooLargeError:
             if len(values) == 1:
                 raise
             middle = len(values) // 2

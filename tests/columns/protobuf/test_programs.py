@@ -8,28 +8,28 @@ from penstock.columns.protobuf import read_program as ops
 from penstock.columns.protobuf import write_program as writing
 from penstock.columns.protobuf.read_program import (
     NONE,
-    Assembler,
-    DecodeProgram,
-    Shape,
-    SlotPlan,
-    Wrong,
+    ProtobufReadAssembler,
+    ProtobufReadProgram,
+)
+from penstock.columns.protobuf.read_program import (
+    ProtobufFault as Fault,
 )
 from penstock.columns.protobuf.run import decode, encode
-from penstock.columns.protobuf.write_program import EncodeProgram
-from penstock.columns.vm.arrow_arena import Input
-from penstock.columns.vm.slots import Kind
+from penstock.columns.protobuf.write_program import ProtobufWriteProgram
+from penstock.columns.vm.arrow_inputs import Input
+from penstock.columns.vm.slots import Shape, SlotKind
 
 
-def reading(number: int) -> DecodeProgram:
+def reading(number: int) -> ProtobufReadProgram:
     """One nullable long under a field number, and a list of texts under the next."""
-    assembler = Assembler()
+    assembler = ProtobufReadAssembler()
     scope, node = assembler.scope(), assembler.node()
-    longs = assembler.slot(SlotPlan(Kind.FIXED, scope, 8, nullable=True))
+    longs = assembler.slot(SlotKind.FIXED, scope, 8, nullable=True)
     assembler.put(node, number, wire=ops.VARINT, op=ops.SINT64, slot=longs)
-    lists = assembler.slot(SlotPlan(Kind.LIST, scope))
+    lists = assembler.slot(SlotKind.LIST, scope)
     items = assembler.scope(lists)
     assembler.own_list(lists, items)
-    texts = assembler.slot(SlotPlan(Kind.SIZED, items))
+    texts = assembler.slot(SlotKind.SIZED, items)
     assembler.put(
         node, number + 1, wire=ops.SIZED, op=ops.TEXT, slot=texts, list_slot=lists, scope=items
     )
@@ -47,13 +47,13 @@ def test_fields_are_found_by_number_near_and_far() -> None:
         starts = np.array([0, 0, 0], dtype=np.int64)
         ends = np.array([len(source), 0, 1], dtype=np.int64)
         done = decode(reading(number), read_only(source), starts, ends)
-        assert done.errors.tolist() == [Wrong.NOTHING, Wrong.NOTHING, Wrong.TRUNCATED]
+        assert done.faults.tolist() == [Fault.OK, Fault.OK, Fault.TRUNCATED]
         batch = done.to_batch()
         batch.validate(full=True)
         assert batch["n"].to_pylist() == [-2, None, None]
         assert batch["t"].to_pylist() == [["a", "bc"] if number == 1 else ["a"], [], None]
-    assert reading(1).sparse.size == 0
-    assert len(reading(2**29 - 2).sparse) == 2
+    assert reading(1).tables.sparse.size == 0
+    assert len(reading(2**29 - 2).tables.sparse) == 2
 
 
 def test_what_is_written_backwards_reads_forwards() -> None:
@@ -68,7 +68,7 @@ def test_what_is_written_backwards_reads_forwards() -> None:
         dtype=np.int64,
     )
     nothing = np.zeros(0, dtype=np.int64)
-    program = EncodeProgram(code, nothing, nothing.reshape(-1, 3), read_only(b""), inputs=3)
+    program = ProtobufWriteProgram(code, nothing, nothing.reshape(-1, 3), read_only(b""), inputs=3)
     columns = [
         (pa.array([-2, 0, 5]), Input(0)),
         (pa.array([[1, 300], [], [-1]], pa.list_(pa.int32())), Input(1, (Input(2),))),

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns.vm.slots import Limits, OutputTooLarge
+from penstock.columns.avro.read_program import AvroFault as Fault
+from penstock.columns.vm.payloads import OutputTooLargeError, PayloadLimits
 from penstock.schemas.avro.tree import AvroType
-from penstock.serde.avro.batch import AvroDecoder, Wrong
+from penstock.serde.avro.batch import AvroBatchDecoder
 
 SEEDS = st.integers(0, 2**32)
 
@@ -28,7 +29,7 @@ def decoded(
     oracle: Any, writer: Any, payloads: list[bytes], reader: Any = None, **more: Any
 ) -> Any:
     schemas = [oracle.parse(writer), None if reader is None else oracle.parse(reader)]
-    batch, errors = AvroDecoder(*schemas, **more).decode(*oracle.joined(payloads))
+    batch, errors = AvroBatchDecoder(*schemas, **more).decode(*oracle.joined(payloads))
     batch.validate(full=True)
     return batch, errors.tolist()
 
@@ -39,7 +40,7 @@ def test_a_batch_is_what_fastavro_reads(seed: int, oracle: Any) -> None:
     maker = oracle.maker(seed)
     schema = oracle.parse(maker.record() if seed % 4 else maker.schema())
     payloads = oracle.encoded(schema, [maker.value(schema.root) for _ in range(10)])
-    batch, errors = AvroDecoder(schema).decode(*oracle.joined(payloads))
+    batch, errors = AvroBatchDecoder(schema).decode(*oracle.joined(payloads))
     batch.validate(full=True)
     assert not errors.any()
     wanted = [oracle.expected(schema.root, oracle.read(payload, schema)) for payload in payloads]
@@ -57,17 +58,17 @@ def test_a_reader_sees_what_fastavro_resolves_and_refuses_what_it_refuses(
     text = maker.record() if seed % 4 else maker.schema()
     writer, reader = oracle.parse(text), oracle.parse(oracle.evolver(seed).reader(text))
     payloads = oracle.encoded(writer, [maker.value(writer.root) for _ in range(10)])
-    batch, errors = AvroDecoder(writer, reader).decode(*oracle.joined(payloads))
+    batch, errors = AvroBatchDecoder(writer, reader).decode(*oracle.joined(payloads))
     batch.validate(full=True)
     rows = oracle.rows_of(batch)
     for payload, row, wrong in zip(payloads, rows, errors, strict=True):
         try:
             value = oracle.read(payload, writer, reader)
         except Exception:  # noqa: BLE001 - fastavro has no one kind of its own
-            assert wrong in (Wrong.UNRESOLVABLE, Wrong.SYMBOL, Wrong.UTF8)
+            assert wrong in (Fault.UNRESOLVABLE, Fault.SYMBOL, Fault.UTF8)
             assert not any(one is not None for one in row.values())
             continue
-        assert wrong == Wrong.NOTHING
+        assert wrong == Fault.OK
         wanted = oracle.expected(reader.root, value)
         assert row == (wanted if reader.root.kind is AvroType.RECORD else {"value": wanted})
 
@@ -80,8 +81,8 @@ def test_columns_asked_for_are_the_same_as_in_the_whole_batch(seed: int, oracle:
     payloads = oracle.encoded(schema, [maker.value(schema.root) for _ in range(6)])
     names = [field.name for field in schema.root.fields]
     wanted = maker.random.sample(names, maker.random.randint(0, len(names)))
-    whole, _ = AvroDecoder(schema).decode(*oracle.joined(payloads))
-    some, errors = AvroDecoder(schema, columns=wanted).decode(*oracle.joined(payloads))
+    whole, _ = AvroBatchDecoder(schema).decode(*oracle.joined(payloads))
+    some, errors = AvroBatchDecoder(schema, columns=wanted).decode(*oracle.joined(payloads))
     assert not errors.any()
     assert some.num_rows == len(payloads)
     assert some.schema.names == wanted
@@ -97,7 +98,7 @@ def test_a_wrong_row_is_null_throughout_and_its_neighbours_never_know(oracle: An
     )
     payloads = [good[0], good[1][:-1] + b"\x02", good[2][:-1], good[2], good[2] + b"\0", good[1]]
     batch, errors = decoded(oracle, schema, payloads)
-    assert errors == [0, Wrong.BOOLEAN, Wrong.TRUNCATED, 0, Wrong.TRAILING, 0]
+    assert errors == [0, Fault.BOOLEAN, Fault.TRUNCATED, 0, Fault.TRAILING, 0]
     assert batch.column("id").to_pylist() == [0, None, None, 2, None, 1]
     assert batch.column("tags").to_pylist() == [[], None, None, ["tag2"] * 2, None, ["tag1"]]
     assert batch.column("ok").null_count == 3
@@ -143,7 +144,7 @@ def test_a_branch_nobody_reads_is_wrong_with_its_rows_only(oracle: Any) -> None:
     writer, reader = record(("f", ["null", "int", "string"])), record(("f", "int"))
     payloads = oracle.encoded(oracle.parse(writer), [{"f": 1}, {"f": None}, {"f": "x"}, {"f": 2}])
     batch, errors = decoded(oracle, writer, payloads, reader)
-    assert errors == [0, Wrong.UNRESOLVABLE, Wrong.UNRESOLVABLE, 0]
+    assert errors == [0, Fault.UNRESOLVABLE, Fault.UNRESOLVABLE, 0]
     assert batch.column("f").to_pylist() == [1, None, None, 2]
 
 
@@ -153,7 +154,7 @@ def test_timestamps_keep_their_meaning_when_the_unit_changes(oracle: Any) -> Non
     finer, errors = decoded(
         oracle, record(("t", millis)), [b"\x02", b"\xff" * 9 + b"\x01"], record(("t", micros))
     )
-    assert errors == [0, Wrong.UNRESOLVABLE]
+    assert errors == [0, Fault.UNRESOLVABLE]
     assert finer.column("t").cast(pa.int64()).to_pylist() == [1000, None]
     coarser, _ = decoded(oracle, record(("t", micros)), [b"\xcf\x0f"], record(("t", millis)))
     assert coarser.column("t").cast(pa.int64()).to_pylist() == [-1]  # -1 000 microseconds
@@ -165,10 +166,10 @@ def test_a_decimal_keeps_its_value_in_another_scale_or_is_refused(oracle: Any) -
         return record(("m", decimal))
 
     finer, errors = decoded(oracle, money(2), [b"\x02\x07", b"\x08\x3b\x9a\xc9\xff"], money(3))
-    assert errors == [0, Wrong.UNRESOLVABLE]  # 9 digits and one more
+    assert errors == [0, Fault.UNRESOLVABLE]  # 9 digits and one more
     assert finer.column("m").to_pylist() == [Decimal("0.070"), None]
     coarser, errors = decoded(oracle, money(2), [b"\x02\x07", b"\x02\xf6"], money(1))
-    assert errors == [Wrong.UNRESOLVABLE, 0]  # 0.07 would lose a digit
+    assert errors == [Fault.UNRESOLVABLE, 0]  # 0.07 would lose a digit
     assert coarser.column("m").to_pylist() == [None, Decimal("-0.1")]
 
 
@@ -187,7 +188,7 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2
 
 def test_a_field_without_default_that_was_not_written_is_wrong(oracle: Any) -> None:
     _, errors = decoded(oracle, record(("a", "int")), [b"\x02"], record(("b", "int")))
-    assert errors == [Wrong.UNRESOLVABLE]
+    assert errors == [Fault.UNRESOLVABLE]
 
 
 def test_a_column_that_contains_itself_is_json_and_the_others_are_not(oracle: Any) -> None:
@@ -197,7 +198,7 @@ def test_a_column_that_contains_itself_is_json_and_the_others_are_not(oracle: An
     payloads = oracle.encoded(schema, [leaf, {"size": 2, "name": b"", "below": [leaf]}])
     deep = b"\x02\x00\x02" * 100_000
     batch, errors = decoded(oracle, tree, [*payloads, payloads[1][:-1], deep])
-    assert errors == [0, 0, Wrong.TRUNCATED, Wrong.NESTING]
+    assert errors == [0, 0, Fault.TRUNCATED, Fault.NESTING]
     assert batch.column("size").to_pylist() == [1, 2, None, None]
     assert batch.column("below").to_pylist() == [
         "[]",
@@ -222,19 +223,19 @@ def test_an_array_that_claims_a_billion_nulls_costs_nothing(oracle: Any) -> None
     schema = record(("nothing", {"type": "array", "items": "null"}))
     claim = b"\x80\x80\x80\x80\x08\x00"  # 2^30 items of no bytes at all
     batch, errors = decoded(oracle, schema, [claim, b"\x06\x00"])
-    assert errors == [Wrong.ITEMS, 0]
+    assert errors == [Fault.ITEMS, 0]
     assert batch.column("nothing").to_pylist() == [None, [None] * 3]
 
 
 def test_limits_are_kept_row_by_row_and_for_the_batch(oracle: Any) -> None:
     schema = oracle.parse(record(("text", "string")))
     payloads = oracle.encoded(schema, [{"text": "x" * 100}, {"text": "y" * 2000}])
-    small = AvroDecoder(schema, limits=Limits(value_bytes_max=1000))
+    small = AvroBatchDecoder(schema, limits=PayloadLimits(value_bytes_max=1000))
     batch, errors = small.decode(*oracle.joined(payloads))
-    assert errors.tolist() == [0, Wrong.TOO_LARGE]
+    assert errors.tolist() == [0, Fault.TOO_LARGE]
     assert batch.column("text").to_pylist() == ["x" * 100, None]
-    with pytest.raises(OutputTooLarge, match="fewer at a time"):
-        AvroDecoder(schema, limits=Limits(output_bytes_max=20_000)).decode(
+    with pytest.raises(OutputTooLargeError, match="fewer at a time"):
+        AvroBatchDecoder(schema, limits=PayloadLimits(output_bytes_max=20_000)).decode(
             *oracle.joined(payloads * 100)
         )
 
@@ -243,7 +244,9 @@ def test_the_first_rows_may_be_larger_or_smaller_than_the_rest(oracle: Any) -> N
     schema = oracle.parse(record(("texts", {"type": "array", "items": "string"})))
     for sizes in ([500] * 70 + [1] * 700, [1] * 70 + [500] * 300 + [3] * 100):
         rows = [{"texts": [f"text {row}"] * size} for row, size in enumerate(sizes)]
-        batch, errors = AvroDecoder(schema).decode(*oracle.joined(oracle.encoded(schema, rows)))
+        batch, errors = AvroBatchDecoder(schema).decode(
+            *oracle.joined(oracle.encoded(schema, rows))
+        )
         assert not errors.any()
         assert batch.to_pylist() == rows
 
@@ -251,11 +254,11 @@ def test_the_first_rows_may_be_larger_or_smaller_than_the_rest(oracle: Any) -> N
 def test_no_payloads_make_an_empty_batch_of_the_right_types(oracle: Any) -> None:
     schema = record(("id", "int"), ("tags", {"type": "map", "values": ["null", "string"]}))
     none = np.zeros(0, dtype=np.int64)
-    batch, errors = AvroDecoder(oracle.parse(schema)).decode(b"", none, none)
+    batch, errors = AvroBatchDecoder(oracle.parse(schema)).decode(b"", none, none)
     assert (batch.num_rows, len(errors)) == (0, 0)
     assert batch.schema.field("id").type == pa.int32()
 
 
 def test_a_column_the_reader_does_not_have_is_refused(oracle: Any) -> None:
     with pytest.raises(ValueError, match="no column 'nope'"):
-        AvroDecoder(oracle.parse(record(("id", "int"))), columns=["nope"])
+        AvroBatchDecoder(oracle.parse(record(("id", "int"))), columns=["nope"])

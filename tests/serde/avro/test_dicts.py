@@ -13,15 +13,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from penstock.columns.avro.read_program import AvroFault as Fault
 from penstock.columns.avro.run import encode_dicts
-from penstock.columns.vm.slots import Limits, PayloadsTooLarge
+from penstock.columns.vm.payloads import PayloadLimits, PayloadsTooLargeError
 from penstock.schemas.avro.tree import Array, Map, Record, Union
 from penstock.schemas.avro.types import logical_type
-from penstock.serde.avro.batch import AvroEncoder, Wrong
+from penstock.serde.avro.batch import AvroBatchEncoder
 from penstock.serde.avro.compile_dicts import compile_dicts
 from penstock.serde.avro.compile_write import has_wide_union
 from penstock.serde.avro.logical_types import decimal_of
-from penstock.serde.avro.rows import RowWriter
+from penstock.serde.avro.rows import AvroRowEncoder
 
 SEEDS = st.integers(0, 2**32)
 PREFIX = b"\x00\x00\x00\x00\x07"
@@ -110,8 +111,8 @@ def test_random_rows_are_written_and_refused_as_fastavro_does(seed: int, oracle:
     rows = [pythonic(schema.root, maker.value(schema.root)) for _ in range(6)]
     rows = [spoiled(row, maker) if maker.random.random() < 0.2 else row for row in rows]
     for row in rows:  # each by itself, or one that is not taken would send all the other way
-        mine = AvroEncoder(schema).encode_rows([row], PREFIX)
-        theirs = RowWriter(schema).write([row], PREFIX)
+        mine = AvroBatchEncoder(schema).encode_rows([row], PREFIX)
+        theirs = AvroRowEncoder(schema).write([row], PREFIX)
         assert (mine[2] > 0).tolist() == (theirs[2] > 0).tolist(), row
         assert payloads(mine) == payloads(theirs)
 
@@ -126,7 +127,7 @@ def test_rows_that_fit_are_all_taken(seed: int, oracle: Any) -> None:
     rows = [pythonic(schema.root, maker.value(schema.root)) for _ in range(6)]
     result = encode_dicts(compile_dicts(schema.root), rows)
     assert result is not None
-    assert not result.errors.any()
+    assert not result.faults.any()
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_dates_and_times_are_written_as_their_numbers(
     schema = oracle.parse(record_of(kind))
     result = encode_dicts(compile_dicts(schema.root), [{"f0": value}, {"f0": number}])
     assert result is not None
-    first, second = payloads((result.buffer, result.offsets, result.errors))
+    first, second = payloads((result.buffer, result.offsets, result.faults))
     assert first == second
 
 
@@ -169,8 +170,8 @@ def test_a_decimal_takes_as_few_bytes_as_do(text: str, oracle: Any) -> None:
     schema = oracle.parse(NESTED)
     row = {"items": [], "tags": {}, "sum": Decimal(text)}
     number = int(Decimal(text).scaleb(2, Context(prec=60)))
-    size = len(payloads(AvroEncoder(schema).encode_rows([row]))[0]) - 3
-    assert payloads(AvroEncoder(schema).encode_rows([row])) == [
+    size = len(payloads(AvroBatchEncoder(schema).encode_rows([row]))[0]) - 3
+    assert payloads(AvroBatchEncoder(schema).encode_rows([row])) == [
         bytes((0, 0, 2 * size)) + number.to_bytes(size, "big", signed=True)
     ]
     assert size == 1 or not -(1 << 8 * size - 9) <= number < 1 << 8 * size - 9
@@ -179,16 +180,16 @@ def test_a_decimal_takes_as_few_bytes_as_do(text: str, oracle: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("1.001", Wrong.DECIMAL_RANGE),
-        ("1E+40", Wrong.DECIMAL_RANGE),
-        ("NaN", Wrong.UNFIT),
-        ("Infinity", Wrong.UNFIT),
-        ("-sNaN", Wrong.UNFIT),
+        ("1.001", Fault.DECIMAL_RANGE),
+        ("1E+40", Fault.DECIMAL_RANGE),
+        ("NaN", Fault.UNFIT),
+        ("Infinity", Fault.UNFIT),
+        ("-sNaN", Fault.UNFIT),
     ],
 )
-def test_a_decimal_that_would_be_changed_is_wrong(text: str, wrong: Wrong, oracle: Any) -> None:
+def test_a_decimal_that_would_be_changed_is_wrong(text: str, wrong: Fault, oracle: Any) -> None:
     row = {"items": [], "tags": {}, "sum": Decimal(text)}
-    result = AvroEncoder(oracle.parse(NESTED)).encode_rows([row])
+    result = AvroBatchEncoder(oracle.parse(NESTED)).encode_rows([row])
     assert result[2].tolist() == [wrong]
 
 
@@ -200,7 +201,7 @@ def test_nothing_is_kept_of_the_rows_whether_they_fit_or_not(oracle: Any) -> Non
     bad = {"items": [item, {"sku": 1}], "tags": tags, "sum": total}
     wrong = {"items": items, "tags": tags, "sum": None}
     objects = (item, items, tags, tags["t"], total, good, bad, wrong)
-    encoder = AvroEncoder(schema)
+    encoder = AvroBatchEncoder(schema)
     for rows in ([good], [wrong], [good, bad]):  # once before: converters cache what they need
         encoder.encode_rows(rows)
     gc.collect()
@@ -213,7 +214,7 @@ def test_nothing_is_kept_of_the_rows_whether_they_fit_or_not(oracle: Any) -> Non
 
 def test_rows_that_another_thread_changes_never_crash(oracle: Any) -> None:
     schema = oracle.parse(NESTED)
-    encoder = AvroEncoder(schema)
+    encoder = AvroBatchEncoder(schema)
     rows: list[Any] = []
     stopping = threading.Event()
 
@@ -243,16 +244,16 @@ def test_rows_that_another_thread_changes_never_crash(oracle: Any) -> None:
 def test_many_and_large_dicts_make_the_output_grow_up_to_the_limit(oracle: Any) -> None:
     schema = oracle.parse(record_of("string", "bytes"))
     rows = [{"f0": "é" * 300_000, "f1": b""}, *({"f0": "y", "f1": bytearray(9)},) * 3000]
-    result = AvroEncoder(schema).encode_rows(rows)
+    result = AvroBatchEncoder(schema).encode_rows(rows)
     assert not result[2].any()
     assert payloads(result) == oracle.encoded(schema, rows)
-    with pytest.raises(PayloadsTooLarge):
-        AvroEncoder(schema, Limits(output_bytes_max=500_000)).encode_rows(rows)
+    with pytest.raises(PayloadsTooLargeError):
+        AvroBatchEncoder(schema, PayloadLimits(output_bytes_max=500_000)).encode_rows(rows)
 
 
 def test_a_sequence_that_is_no_list_is_written_as_one(oracle: Any) -> None:
     schema = oracle.parse(record_of("int"))
     row = {"f0": 3}
-    wanted = payloads(AvroEncoder(schema).encode_rows([row, row]))
-    assert payloads(AvroEncoder(schema).encode_rows((row, row))) == wanted
-    assert np.array_equal(AvroEncoder(schema).encode_rows([])[1], [0])
+    wanted = payloads(AvroBatchEncoder(schema).encode_rows([row, row]))
+    assert payloads(AvroBatchEncoder(schema).encode_rows((row, row))) == wanted
+    assert np.array_equal(AvroBatchEncoder(schema).encode_rows([])[1], [0])

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.serde.avro.batch import AvroDecoder, AvroEncoder, Wrong
+from penstock.columns.avro.read_program import AvroFault as Fault
+from penstock.serde.avro.batch import AvroBatchDecoder, AvroBatchEncoder
 
 SEEDS = st.integers(0, 2**32)
 PREFIX = b"\x00\x00\x00\x00\x07"
@@ -46,11 +47,11 @@ def test_what_was_decoded_encodes_to_what_decodes_to_the_same(seed: int, oracle:
     maker = oracle.maker(seed)
     schema = oracle.parse(maker.record() if seed % 4 else maker.schema())
     written = oracle.encoded(schema, [maker.value(schema.root) for _ in range(10)])
-    decoder = AvroDecoder(schema)
+    decoder = AvroBatchDecoder(schema)
     batch, _ = decoder.decode(*oracle.joined(written))
     start = maker.random.randrange(10)
     batch = batch.slice(start, maker.random.randint(1, 10))
-    buffer, offsets, errors = AvroEncoder(schema).encode(batch, PREFIX)
+    buffer, offsets, errors = AvroBatchEncoder(schema).encode(batch, PREFIX)
     assert not errors.any()
     assert all(buffer[at : at + 5].tobytes() == PREFIX for at in offsets[:-1])
     again, errors = decoder.decode(buffer, offsets[:-1] + len(PREFIX), offsets[1:])
@@ -64,7 +65,7 @@ def test_rows_become_the_bytes_that_fastavro_writes(seed: int, oracle: Any) -> N
     maker = oracle.maker(seed)
     schema = oracle.parse(ORDER)
     rows = [maker.value(schema.root) for _ in range(5)]
-    result = AvroEncoder(schema).encode_rows(rows)
+    result = AvroBatchEncoder(schema).encode_rows(rows)
     assert not result[2].any()
     assert payloads(result) == oracle.encoded(schema, rows)
 
@@ -72,10 +73,10 @@ def test_rows_become_the_bytes_that_fastavro_writes(seed: int, oracle: Any) -> N
 def test_a_null_in_a_required_field_is_wrong_with_its_row_only(oracle: Any) -> None:
     schema = oracle.parse(ORDER)
     rows = [GOOD, {**GOOD, "id": None}, {**GOOD, "count": None}, {**GOOD, "note": None}]
-    encoder = AvroEncoder(schema)
+    encoder = AvroBatchEncoder(schema)
     good = oracle.encoded(schema, [rows[0], rows[3]])
     for result in (encoder.encode(batch_of(rows, count=pa.int32())), encoder.encode_rows(rows)):
-        assert result[2].tolist() == [0, Wrong.NULL, Wrong.NULL, 0]
+        assert result[2].tolist() == [0, Fault.NULL, Fault.NULL, 0]
         assert payloads(result) == [good[0], b"", b"", good[1]]
 
 
@@ -85,8 +86,8 @@ def test_a_null_deep_inside_is_wrong_as_well(oracle: Any) -> None:
     batch = batch_of(
         [{"a": [1, 2]}, {"a": [1, None]}, {"a": None}, {"a": []}], a=pa.list_(pa.int32())
     )
-    result = AvroEncoder(schema).encode(batch, PREFIX)
-    assert result[2].tolist() == [0, Wrong.NULL, Wrong.NULL, 0]
+    result = AvroBatchEncoder(schema).encode(batch, PREFIX)
+    assert result[2].tolist() == [0, Fault.NULL, Fault.NULL, 0]
     assert payloads(result) == [PREFIX + b"\x04\x02\x04\x00", b"", b"", PREFIX + b"\x00"]
 
 
@@ -96,7 +97,7 @@ def test_fields_left_out_of_a_dict_get_their_defaults(oracle: Any) -> None:
         {"id": "a", "state": "NEW"},
         {"id": "b", "state": "NEW", "rate": None, "count": 5},
     ]
-    result = AvroEncoder(schema).encode_rows(rows)
+    result = AvroBatchEncoder(schema).encode_rows(rows)
     assert not result[2].any()
     full = [
         {"id": "a", "count": 1, "note": None, "state": "NEW", "rate": 0.5},
@@ -107,7 +108,7 @@ def test_fields_left_out_of_a_dict_get_their_defaults(oracle: Any) -> None:
 
 def test_columns_left_out_of_a_batch_get_their_defaults(oracle: Any) -> None:
     schema = oracle.parse(ORDER)
-    result = AvroEncoder(schema).encode(batch_of([{"state": "OLD", "id": "a"}]))
+    result = AvroBatchEncoder(schema).encode(batch_of([{"state": "OLD", "id": "a"}]))
     wanted = {"id": "a", "count": 1, "note": None, "state": "OLD", "rate": 0.5}
     assert payloads(result) == oracle.encoded(schema, [wanted])
 
@@ -115,21 +116,21 @@ def test_columns_left_out_of_a_batch_get_their_defaults(oracle: Any) -> None:
 @pytest.mark.parametrize(
     ("row", "wrong"),
     [
-        ({**GOOD, "state": "LOST"}, Wrong.SYMBOL),
-        ({**GOOD, "count": 1 << 40}, Wrong.UNFIT),
-        ({**GOOD, "count": "many"}, Wrong.UNFIT),
-        ({**GOOD, "more": 1}, Wrong.UNFIT),
-        ({**GOOD, "count": 1.5}, Wrong.UNFIT),
-        ({**GOOD, "count": True}, Wrong.UNFIT),
-        ({**GOOD, "id": b"bytes"}, Wrong.UNFIT),
-        ({"count": 1}, Wrong.NULL),
+        ({**GOOD, "state": "LOST"}, Fault.SYMBOL),
+        ({**GOOD, "count": 1 << 40}, Fault.UNFIT),
+        ({**GOOD, "count": "many"}, Fault.UNFIT),
+        ({**GOOD, "more": 1}, Fault.UNFIT),
+        ({**GOOD, "count": 1.5}, Fault.UNFIT),
+        ({**GOOD, "count": True}, Fault.UNFIT),
+        ({**GOOD, "id": b"bytes"}, Fault.UNFIT),
+        ({"count": 1}, Fault.NULL),
     ],
 )
 def test_a_dict_that_does_not_fit_is_wrong_and_the_others_are_written(
-    row: dict[str, Any], wrong: Wrong, oracle: Any
+    row: dict[str, Any], wrong: Fault, oracle: Any
 ) -> None:
     schema = oracle.parse(ORDER)
-    result = AvroEncoder(schema).encode_rows([GOOD, row, GOOD])
+    result = AvroBatchEncoder(schema).encode_rows([GOOD, row, GOOD])
     assert result[2].tolist() == [0, wrong, 0]
     assert payloads(result) == [
         *oracle.encoded(schema, [GOOD]),
@@ -139,7 +140,7 @@ def test_a_dict_that_does_not_fit_is_wrong_and_the_others_are_written(
 
 
 def test_a_column_of_the_wrong_name_or_type_is_refused(oracle: Any) -> None:
-    encoder = AvroEncoder(oracle.parse(ORDER))
+    encoder = AvroBatchEncoder(oracle.parse(ORDER))
     with pytest.raises(ValueError, match="no field 'more'"):
         encoder.encode(batch_of([{**GOOD, "more": 1}]))
     with pytest.raises(ValueError, match="'count' does not fit"):
@@ -159,8 +160,8 @@ def test_a_union_is_written_by_the_one_member_that_is_set(oracle: Any) -> None:
         {"string": None, "int": None},
     ]
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["value"])
-    result = AvroEncoder(schema).encode(batch)
-    assert result[2].tolist() == [0, 0, 0, Wrong.MEMBERS, Wrong.MEMBERS]
+    result = AvroBatchEncoder(schema).encode(batch)
+    assert result[2].tolist() == [0, 0, 0, Fault.MEMBERS, Fault.MEMBERS]
     assert payloads(result) == [b"\x00\x02a", b"\x04\x06", b"\x02", b"", b""]
 
 
@@ -172,8 +173,8 @@ def test_dicts_with_a_wide_union_find_its_branch_one_by_one(oracle: Any) -> None
     }
     schema = oracle.parse(wide)
     rows: list[dict[str, Any]] = [{"u": "x"}, {"u": 3}, {"u": None}, {"u": 1.5}]
-    result = AvroEncoder(schema).encode_rows(rows, PREFIX)
-    assert result[2].tolist() == [0, 0, 0, Wrong.UNFIT]
+    result = AvroBatchEncoder(schema).encode_rows(rows, PREFIX)
+    assert result[2].tolist() == [0, 0, 0, Fault.UNFIT]
     assert payloads(result)[:3] == [PREFIX + one for one in oracle.encoded(schema, rows[:3])]
 
 
@@ -192,7 +193,7 @@ def test_logical_types_are_written_from_pythons_own_values(oracle: Any) -> None:
         "on": date(1970, 1, 3),
         "sum": Decimal("-1.28"),
     }
-    result = AvroEncoder(schema).encode_rows([row])
+    result = AvroBatchEncoder(schema).encode_rows([row])
     assert payloads(result) == [b"\xd0\x0f" + b"\x04" + b"\x02\x80"]
 
 
@@ -200,7 +201,7 @@ def test_a_decimal_too_wide_for_its_fixed_is_wrong(oracle: Any) -> None:
     fixed = {"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal", "precision": 4}
     kind = pa.decimal128(9)
     values = pa.array([Decimal(9999), Decimal(-32768), Decimal(32768)], kind)
-    encoder = AvroEncoder(oracle.parse(fixed))
+    encoder = AvroBatchEncoder(oracle.parse(fixed))
     with pytest.raises(ValueError, match="does not fit"):
         encoder.encode(pa.RecordBatch.from_arrays([values], names=["value"]))
     result = encoder.encode(pa.RecordBatch.from_arrays([values[:1]], names=["value"]))
@@ -215,9 +216,9 @@ def test_a_schema_that_contains_itself_is_written_one_by_one(oracle: Any) -> Non
         {"size": 3, "next": None},
     ]
     written = oracle.encoded(schema, rows)
-    encoder = AvroEncoder(schema)
+    encoder = AvroBatchEncoder(schema)
     assert payloads(encoder.encode_rows(rows)) == written
-    batch, errors = AvroDecoder(schema).decode(*oracle.joined(written))
+    batch, errors = AvroBatchDecoder(schema).decode(*oracle.joined(written))
     assert not errors.any()
     assert payloads(encoder.encode(batch)) == written
 
@@ -226,7 +227,7 @@ def test_large_rows_and_many_rows_make_the_output_grow(oracle: Any) -> None:
     schema = oracle.parse("string")
     values = ["x" * 300_000, *("y" * 10 for _ in range(500)), "z" * 900_000]
     batch = pa.RecordBatch.from_arrays([pa.array(values)], names=["value"])
-    result = AvroEncoder(schema).encode(batch)
+    result = AvroBatchEncoder(schema).encode(batch)
     assert not result[2].any()
     assert payloads(result) == oracle.encoded(schema, values)
 
@@ -242,8 +243,8 @@ def test_values_that_arrow_would_change_are_wrong_wherever_they_are(oracle: Any)
     good = {"n": 1, "b": b"x"}
     for bad in ({"n": 1.5, "b": None}, {"n": 1, "b": "text"}, {**good, "more": 1}, "word"):
         rows: list[dict[str, Any]] = [{"items": [good]}, {"items": [good, bad]}]
-        result = AvroEncoder(schema).encode_rows(rows)
-        assert result[2].tolist() == [0, Wrong.UNFIT]
+        result = AvroBatchEncoder(schema).encode_rows(rows)
+        assert result[2].tolist() == [0, Fault.UNFIT]
         assert payloads(result) == [*oracle.encoded(schema, rows[:1]), b""]
 
 
@@ -251,8 +252,8 @@ def test_no_row_at_all_is_not_a_row_of_nulls(oracle: Any) -> None:
     fields = [{"name": "a", "type": ["null", "int"], "default": None}]
     schema = oracle.parse({"type": "record", "name": "R", "fields": fields})
     rows: list[Any] = [{"a": 1}, None, {}]
-    result = AvroEncoder(schema).encode_rows(rows)
-    assert result[2].tolist() == [0, Wrong.UNFIT, 0]
+    result = AvroBatchEncoder(schema).encode_rows(rows)
+    assert result[2].tolist() == [0, Fault.UNFIT, 0]
     assert payloads(result) == [b"\x02\x02", b"", b"\x00"]
 
 
@@ -260,6 +261,6 @@ def test_a_time_without_a_zone_is_never_taken_for_one_in_utc(oracle: Any) -> Non
     kind = {"type": "long", "logicalType": "timestamp-millis"}
     schema = oracle.parse({"type": "record", "name": "R", "fields": [{"name": "t", "type": kind}]})
     naive = datetime(2020, 1, 1)  # noqa: DTZ001 - the point of the test
-    result = AvroEncoder(schema).encode_rows([{"t": naive}])
+    result = AvroBatchEncoder(schema).encode_rows([{"t": naive}])
     millis = round(naive.timestamp() * 1000)  # local time, as Python and fastavro have it
-    assert payloads(result) == payloads(AvroEncoder(schema).encode_rows([{"t": millis}]))
+    assert payloads(result) == payloads(AvroBatchEncoder(schema).encode_rows([{"t": millis}]))

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.columns.vm.slots import USUAL_LIMITS
+from penstock.columns.vm.payloads import USUAL_LIMITS
 from penstock.schemas.avro import AvroSchema, parse
 from penstock.serde.avro import batch as avro_batches
 from penstock.serde.avro.columns import AvroRows
-from penstock.serde.avro.event import AvroDecoder, AvroEncoder
+from penstock.serde.avro.event import AvroEventDecoder, AvroEventEncoder
 from penstock.serde.avro.limits import EVENT_BYTES_MAX, ITEMS_MAX, NESTING_MAX
 from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import Misfit, ReadAs
@@ -38,7 +38,7 @@ def schema(kind: Any, *, more: bool = False) -> AvroSchema:
     return parse(json.dumps(document))
 
 
-def decoded(decoder: AvroDecoder, payload: bytes) -> Any:
+def decoded(decoder: AvroEventDecoder, payload: bytes) -> Any:
     content = b"\0\0\0\0\1" + payload
     return decoder.decode(Frame(SchemaId(1), content, 5, content))
 
@@ -47,7 +47,7 @@ def decoded(decoder: AvroDecoder, payload: bytes) -> Any:
 @pytest.mark.parametrize("more", [False, True])
 def test_an_int_has_32_bits(shape: str, more: bool) -> None:
     kind, before, after = SHAPES[shape]
-    decoder = AvroDecoder(schema(kind), ReadAs(schema(kind, more=more)))
+    decoder = AvroEventDecoder(schema(kind), ReadAs(schema(kind, more=more)))
     assert "-2147483648" in str(decoded(decoder, before + LEAST + after))
     with pytest.raises((DecodeError, BadFrame)) as refused:
         decoded(decoder, before + BEYOND + after)
@@ -57,15 +57,15 @@ def test_an_int_has_32_bits(shape: str, more: bool) -> None:
 
 @pytest.mark.parametrize("wider", ["long", "double", ["null", "long"]])
 def test_an_int_that_is_read_as_something_wider_still_has_32_bits(wider: Any) -> None:
-    decoder = AvroDecoder(schema("int"), ReadAs(schema(wider)))
+    decoder = AvroEventDecoder(schema("int"), ReadAs(schema(wider)))
     assert decoded(decoder, LEAST) == {"f": -(2**31)}
     with pytest.raises(BadFrame, match="32 bits"):
         decoded(decoder, BEYOND)
 
 
 def test_longs_have_more() -> None:
-    assert decoded(AvroDecoder(schema("long"), ReadAs()), BEYOND) == {"f": 2**31}
-    assert decoded(AvroDecoder(schema(["string", "long"]), ReadAs()), b"\x02" + BEYOND) == {
+    assert decoded(AvroEventDecoder(schema("long"), ReadAs()), BEYOND) == {"f": 2**31}
+    assert decoded(AvroEventDecoder(schema(["string", "long"]), ReadAs()), b"\x02" + BEYOND) == {
         "f": 2**31
     }
 
@@ -107,13 +107,13 @@ def is_read_in_a_batch(
     writer: AvroSchema, payload: bytes, reader: AvroSchema | None = None
 ) -> bool:
     ends = np.array([len(payload)], dtype=np.int64)
-    _, errors = avro_batches.AvroDecoder(writer, reader).decode(payload, ends - ends, ends)
+    _, errors = avro_batches.AvroBatchDecoder(writer, reader).decode(payload, ends - ends, ends)
     return not errors.any()
 
 
 def is_read_alone(writer: AvroSchema, payload: bytes, reader: AvroSchema | None = None) -> bool:
     try:
-        decoded(AvroDecoder(writer, ReadAs(reader)), payload)
+        decoded(AvroEventDecoder(writer, ReadAs(reader)), payload)
     except (DecodeError, BadFrame):
         return False
     return True
@@ -177,12 +177,12 @@ def nested(levels: int) -> dict[str, Any]:
 
 def test_what_is_nested_too_deep_to_be_read_is_not_written() -> None:
     writer = tree_of("int")
-    payload = AvroEncoder(writer).encode(nested(NESTING_MAX)).payload
-    assert decoded(AvroDecoder(writer, ReadAs()), payload) == nested(NESTING_MAX)
+    payload = AvroEventEncoder(writer).encode(nested(NESTING_MAX)).payload
+    assert decoded(AvroEventDecoder(writer, ReadAs()), payload) == nested(NESTING_MAX)
     assert AvroRows(writer).write([nested(NESTING_MAX)], b"")[0].tobytes() == payload
     for levels in (NESTING_MAX + 1, 5_000):
         with pytest.raises(Misfit, match=f"more than {NESTING_MAX} deep"):
-            AvroEncoder(writer).encode(nested(levels))
+            AvroEventEncoder(writer).encode(nested(levels))
         with pytest.raises(Misfit, match="row 1: values are nested deeper than the limit"):
             AvroRows(writer).write([nested(1), nested(levels)], b"")
 
@@ -192,11 +192,11 @@ def test_what_has_too_many_items_to_be_read_is_not_written(item: str) -> None:
     writer = schema({"type": "array", "items": item})
     value = None if item == "null" else 7
     most, beyond = ({"f": [value] * count} for count in (ITEMS_MAX, ITEMS_MAX + 1))
-    payload = AvroEncoder(writer).encode(most).payload
+    payload = AvroEventEncoder(writer).encode(most).payload
     assert is_read_alone(writer, payload)
     assert is_read_in_a_batch(writer, payload)
     with pytest.raises(Misfit, match=f"more than {ITEMS_MAX} items"):
-        AvroEncoder(writer).encode(beyond)
+        AvroEventEncoder(writer).encode(beyond)
     for rows in ([beyond], pa.RecordBatch.from_pylist([beyond])):
         with pytest.raises(Misfit, match="row 0: an array or map has more items than the limit"):
             AvroRows(writer).write(rows, b"12345")
@@ -205,7 +205,7 @@ def test_what_has_too_many_items_to_be_read_is_not_written(item: str) -> None:
 def test_what_has_too_many_bytes_to_be_read_is_not_written() -> None:
     writer = schema("string")
     with pytest.raises(Misfit, match=f"{EVENT_BYTES_MAX} at most"):
-        AvroEncoder(writer).encode({"f": "x" * EVENT_BYTES_MAX})
+        AvroEventEncoder(writer).encode({"f": "x" * EVENT_BYTES_MAX})
     with pytest.raises(Misfit, match="row 0: the payload is larger than the limit"):
         AvroRows(writer).write([{"f": "x" * EVENT_BYTES_MAX}], b"")
 
@@ -225,12 +225,14 @@ def test_what_is_no_value_of_its_logical_type_is_not_written(name: str, is_optio
     kind, value = NO_VALUES[name]
     writer = schema(["null", kind] if is_optional else kind)
     with pytest.raises(Misfit):
-        AvroEncoder(writer).encode({"f": value})
+        AvroEventEncoder(writer).encode({"f": value})
     with pytest.raises(Misfit, match="row 0"):
         AvroRows(writer).write([{"f": value}], b"")
     if name.startswith("a decimal"):
         return  # a column of decimals has none such
     base: Any = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}[kind["type"]]
-    column = pa.array([value], base).view(avro_batches.AvroDecoder(writer).schema.field("f").type)
+    column = pa.array([value], base).view(
+        avro_batches.AvroBatchDecoder(writer).schema.field("f").type
+    )
     with pytest.raises(Misfit, match="row 0"):
         AvroRows(writer).write(pa.RecordBatch.from_arrays([column], names=["f"]), b"")

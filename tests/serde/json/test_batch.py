@@ -14,8 +14,8 @@ from penstock.schemas.json import JsonSchema, parse
 from penstock.serde.errors import DecodeError, Reason
 from penstock.serde.event_codec import ReadAs
 from penstock.serde.frame import Frame, SchemaId
-from penstock.serde.json.batch import JsonDecoder
-from penstock.serde.json.event import JsonDecoder as OneDecoder
+from penstock.serde.json.batch import JsonBatchDecoder
+from penstock.serde.json.event import JsonEventDecoder as OneDecoder
 from penstock.serde.json.types import arrow_type
 from penstock.serde.json.value_types import columns_of
 
@@ -81,7 +81,7 @@ def as_one_has_it(name: str, kind: Any, cell: Any) -> Any:
 def test_columns_are_what_one_event_says_or_the_row_is_wrong(rows: list[Any]) -> None:
     schema = parse(json.dumps(ROW))
     payloads = [json.dumps(row).encode() for row in rows]
-    batch, wrongs = JsonDecoder(schema).decode(*joined(payloads))
+    batch, wrongs = JsonBatchDecoder(schema).decode(*joined(payloads))
     batch.validate(full=True)
     for index, (payload, cells) in enumerate(zip(payloads, batch.to_pylist(), strict=True)):
         wanted = one_by_one(schema, payload)
@@ -101,7 +101,7 @@ def test_columns_are_what_one_event_says_or_the_row_is_wrong(rows: list[Any]) ->
 @settings(max_examples=200, deadline=None)
 def test_what_is_no_json_is_refused_as_it_is_one_by_one(payloads: list[bytes]) -> None:
     schema = parse("true")
-    batch, wrongs = JsonDecoder(schema).decode(*joined(payloads))
+    batch, wrongs = JsonBatchDecoder(schema).decode(*joined(payloads))
     for index, (payload, cell) in enumerate(zip(payloads, batch["value"].to_pylist(), strict=True)):
         wanted = one_by_one(schema, payload)
         if index in wrongs or isinstance(wanted, Reason):
@@ -158,7 +158,7 @@ def test_a_schema_that_is_within_itself_many_times_is_text_at_once() -> None:
 def test_columns_must_be_there_and_once() -> None:
     schema = parse(json.dumps(ROW))
     with pytest.raises(ValueError, match="no column 'colour'"):
-        JsonDecoder(schema, ["colour"])
+        JsonBatchDecoder(schema, ["colour"])
     with pytest.raises(ValueError, match="twice"):
-        JsonDecoder(schema, ["any", "any"])
-    assert JsonDecoder(schema, []).decode(*joined([b"{}", b"!"]))[0].num_rows == 2
+        JsonBatchDecoder(schema, ["any", "any"])
+    assert JsonBatchDecoder(schema, []).decode(*joined([b"{}", b"!"]))[0].num_rows == 2

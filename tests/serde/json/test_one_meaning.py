@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.schemas.json import parse
 from penstock.serde.event_codec import Misfit
 from penstock.serde.json.columns import JsonRows
-from penstock.serde.json.event import JsonEncoder
+from penstock.serde.json.event import JsonEventEncoder
 from penstock.serde.json.value_types import JsonColumns, ListOf, MapOf, ObjectOf, columns_of
 
 NAMES = ("a", "b", "c")
@@ -172,11 +172,11 @@ def test_odd_values_are_read_or_refused_in_both_ways(name: str, reading: Any) ->
 def test_a_number_that_is_not_read_is_not_written(kind: str, value: Any) -> None:
     schema = parse(json.dumps({"type": "object", "properties": {"x": {"type": kind}}}))
     with pytest.raises(Misfit, match=re.escape(str(value))):
-        JsonEncoder(schema).encode({"x": value})
+        JsonEventEncoder(schema).encode({"x": value})
     with pytest.raises(Misfit, match="row 1: "):
         JsonRows(schema).write([{"x": 1}, {"x": value}], b"")
     untyped = parse("true")
-    assert JsonEncoder(untyped).encode({"x": value}).payload
+    assert JsonEventEncoder(untyped).encode({"x": value}).payload
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from penstock.serde.event_codec import Misfit
 from penstock.serde.json.arrow_values import NotPlain, values_of
 from penstock.serde.json.batch import rows_of
 from penstock.serde.json.columns import JsonRows
-from penstock.serde.json.event import JsonEncoder
+from penstock.serde.json.event import JsonEventEncoder
 from penstock.serde.json.value_types import columns_of
 
 PREFIX = b"\x00\n\x00\n\x07"  # with what ends a line in it
@@ -138,7 +138,7 @@ def payloads(written: tuple[Any, Any]) -> list[bytes]:
 
 
 def one_by_one(schema: JsonSchema, rows: list[Any]) -> Any:
-    one = JsonEncoder(schema)
+    one = JsonEventEncoder(schema)
     made = []
     for row, value in enumerate(rows):
         try:

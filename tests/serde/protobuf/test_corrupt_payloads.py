@@ -6,9 +6,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.serde.protobuf.batch import ProtobufDecoder, Wrong
+from penstock.columns.protobuf.read_program import ProtobufFault as Fault
+from penstock.serde.protobuf.batch import ProtobufBatchDecoder
 
-MAY_BE_OVERWRITTEN = (Wrong.TIME_RANGE, Wrong.UTF8)  # so that upb, which looks later, accepts
+MAY_BE_OVERWRITTEN = (
+    Fault.TIME_RANGE,
+    Fault.UTF8,
+)  # so that upb, which looks later, accepts
 SEEDS = st.integers(0, 2**32)
 
 
@@ -40,13 +44,16 @@ def test_payloads_are_read_and_refused_as_upb_does(seed: int, oracle: Any) -> No
     descriptor = message_type.DESCRIPTOR
     sound = [maker.payload(descriptor) for _ in range(24)]
     payloads = [mutated(maker.random, each) if row % 2 else each for row, each in enumerate(sound)]
-    batch, errors = ProtobufDecoder(message_type).decode(*oracle.joined(payloads))
+    batch, errors = ProtobufBatchDecoder(message_type).decode(*oracle.joined(payloads))
     nothing = dict.fromkeys(batch.schema.names)
     for payload, row, code in zip(payloads, oracle.rows_of(batch), errors, strict=True):
         wanted = oracle.read(message_type, payload)
         if code in MAY_BE_OVERWRITTEN and payload not in sound:
             wanted = None
-        assert (code == Wrong.NOTHING) == (wanted is not None), (payload, Wrong(code).reason)
+        assert (code == Fault.OK) == (wanted is not None), (
+            payload,
+            Fault(code).reason,
+        )
         assert row == (nothing if wanted is None else wanted), payload
 
 
@@ -58,9 +65,9 @@ def test_columns_are_the_same_when_others_are_not_wanted(seed: int, oracle: Any)
     names = [field.name for field in message_type.DESCRIPTOR.fields]
     columns = maker.random.sample(names, maker.random.randint(0, len(names)))
     payloads = [maker.payload(message_type.DESCRIPTOR) for _ in range(16)]
-    batch, errors = ProtobufDecoder(message_type, columns).decode(*oracle.joined(payloads))
+    batch, errors = ProtobufBatchDecoder(message_type, columns).decode(*oracle.joined(payloads))
     assert batch.num_rows == len(payloads)
     for payload, row, code in zip(payloads, oracle.rows_of(batch), errors, strict=True):
         wanted = oracle.read(message_type, payload, columns)
         if wanted is not None:
-            assert (code, row) == (Wrong.NOTHING, wanted)
+            assert (code, row) == (Fault.OK, wanted)

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.columns.vm.slots import Limits, OutputTooLarge
+from penstock.columns.protobuf.read_program import ProtobufFault as Fault
+from penstock.columns.vm.payloads import OutputTooLargeError, PayloadLimits
 from penstock.schemas.protobuf import parse
-from penstock.serde.protobuf.batch import ProtobufDecoder, Wrong
+from penstock.serde.protobuf.batch import ProtobufBatchDecoder
 from penstock.serde.protobuf.event import MessageTypes
 
 SHOP = """syntax = "proto3"; package shop;
@@ -63,14 +64,14 @@ def row() -> Any:
 
 def decoded(
     oracle: Any, message_type: Any, payloads: list[bytes], columns: list[str] | None = None
-) -> tuple[list[Any], list[Wrong]]:
-    batch, errors = ProtobufDecoder(message_type, columns).decode(*oracle.joined(payloads))
-    return oracle.rows_of(batch), [Wrong(code) for code in errors]
+) -> tuple[list[Any], list[Fault]]:
+    batch, errors = ProtobufBatchDecoder(message_type, columns).decode(*oracle.joined(payloads))
+    return oracle.rows_of(batch), [Fault(code) for code in errors]
 
 
 def test_fields_have_the_types_that_arrow_has_for_them(order: Any) -> None:
     nowhere = np.zeros(0, dtype=np.int64)
-    batch, _ = ProtobufDecoder(order).decode(b"", nowhere, nowhere)
+    batch, _ = ProtobufBatchDecoder(order).decode(b"", nowhere, nowhere)
     text = pa.string()
     line = pa.struct(
         [
@@ -90,13 +91,13 @@ def test_fields_have_the_types_that_arrow_has_for_them(order: Any) -> None:
     assert types["names"].value_type == types["status"] == text
     assert types["any"].field("value").type == pa.binary()
     assert types["nothing"] == pa.struct([])
-    fine, _ = ProtobufDecoder(order, ["at", "took"], unit="ns").decode(b"", nowhere, nowhere)
+    fine, _ = ProtobufBatchDecoder(order, ["at", "took"], unit="ns").decode(b"", nowhere, nowhere)
     assert fine.schema.types == [pa.timestamp("ns", tz="UTC"), pa.duration("ns")]
 
 
 def test_what_is_not_set_is_null_or_a_default(order: Any, oracle: Any) -> None:
     [found], wrongs = decoded(oracle, order, [b""])
-    assert wrongs == [Wrong.NOTHING]
+    assert wrongs == [Fault.OK]
     defaults = {"id": 0, "status": "NEW", "lines": [], "by_name": {}, "names": [], "numbers": []}
     assert found == {name: defaults.get(name) for name in found}
 
@@ -165,16 +166,16 @@ def test_times_and_wrappers_are_values(order: Any, oracle: Any) -> None:
     mixed = order(took={"seconds": 1, "nanos": -1})
     payloads = [each.SerializeToString() for each in (one, far, mixed)]
     found, wrongs = decoded(oracle, order, payloads, ["at", "took", "weight", "names"])
-    assert wrongs == [Wrong.NOTHING, Wrong.TIME_RANGE, Wrong.TIME_RANGE]
+    assert wrongs == [Fault.OK, Fault.TIME_RANGE, Fault.TIME_RANGE]
     before = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=datetime.UTC)
     assert found[0]["at"] == before
     assert found[0]["took"] == datetime.timedelta(seconds=-1, microseconds=-1)
     assert (found[0]["weight"], found[0]["names"]) == (bytes(8), ["", "n"])
-    fine = ProtobufDecoder(order, ["at"], unit="ns")
+    fine = ProtobufBatchDecoder(order, ["at"], unit="ns")
     late = order(at={"seconds": 10**10}).SerializeToString()  # beyond 2262
     batch, errors = fine.decode(*oracle.joined([payloads[0], late]))
     assert batch["at"].cast(pa.int64()).to_pylist() == [-1, None]
-    assert [Wrong(code) for code in errors] == [Wrong.NOTHING, Wrong.TIME_RANGE]
+    assert [Fault(code) for code in errors] == [Fault.OK, Fault.TIME_RANGE]
 
 
 def test_proto2_has_groups_closed_enums_and_strings_that_are_no_text(row: Any, oracle: Any) -> None:
@@ -189,8 +190,8 @@ def test_proto2_has_groups_closed_enums_and_strings_that_are_no_text(row: Any, o
         b"\x14",
     ]
     found, wrongs = decoded(oracle, row, payloads)
-    assert wrongs[:4] == [Wrong.NOTHING] * 4
-    assert wrongs[4:] == [Wrong.UTF8, *[Wrong.GROUP] * 3]
+    assert wrongs[:4] == [Fault.OK] * 4
+    assert wrongs[4:] == [Fault.UTF8, *[Fault.GROUP] * 3]
     assert found[0]["part"] == {"n": 5}
     assert found[1]["kind"] is None
     assert found[2]["kinds"] == ["B", "A"]
@@ -200,21 +201,36 @@ def test_proto2_has_groups_closed_enums_and_strings_that_are_no_text(row: Any, o
 def test_unknown_groups_are_stepped_over_as_deep_as_upb_does(row: Any, oracle: Any) -> None:
     payloads = [b"\x93\x01" * depth + b"\x94\x01" * depth for depth in (1, 100, 101, 120_000)]
     _, wrongs = decoded(oracle, row, payloads)
-    assert wrongs == [Wrong.NOTHING, Wrong.NOTHING, Wrong.NESTING, Wrong.NESTING]
+    assert wrongs == [
+        Fault.OK,
+        Fault.OK,
+        Fault.NESTING,
+        Fault.NESTING,
+    ]
 
 
 def test_limits_cost_the_row_and_not_its_neighbours(order: Any, oracle: Any) -> None:
     lines = order(numbers=[1] * 50).SerializeToString()
     payloads = [lines, order(id=7).SerializeToString(), order(note="x" * 100).SerializeToString()]
-    limits = Limits(value_bytes_max=80, items_max=49)
-    batch, errors = ProtobufDecoder(order, ["id"], limits=limits).decode(*oracle.joined(payloads))
-    assert [Wrong(code) for code in errors] == [Wrong.NOTHING, Wrong.NOTHING, Wrong.TOO_LARGE]
-    both = ProtobufDecoder(order, ["id", "numbers"], limits=limits)
+    limits = PayloadLimits(value_bytes_max=80, items_max=49)
+    batch, errors = ProtobufBatchDecoder(order, ["id"], limits=limits).decode(
+        *oracle.joined(payloads)
+    )
+    assert [Fault(code) for code in errors] == [
+        Fault.OK,
+        Fault.OK,
+        Fault.TOO_LARGE,
+    ]
+    both = ProtobufBatchDecoder(order, ["id", "numbers"], limits=limits)
     batch, errors = both.decode(*oracle.joined(payloads))
-    assert [Wrong(code) for code in errors] == [Wrong.ITEMS, Wrong.NOTHING, Wrong.TOO_LARGE]
+    assert [Fault(code) for code in errors] == [
+        Fault.ITEMS,
+        Fault.OK,
+        Fault.TOO_LARGE,
+    ]
     assert batch["id"].to_pylist() == [None, 7, None]
-    small = ProtobufDecoder(order, limits=Limits(output_bytes_max=1 << 16))
-    with pytest.raises(OutputTooLarge, match="fewer at a time"):
+    small = ProtobufBatchDecoder(order, limits=PayloadLimits(output_bytes_max=1 << 16))
+    with pytest.raises(OutputTooLargeError, match="fewer at a time"):
         small.decode(*oracle.joined([order(lines=[{}] * 5000).SerializeToString()]))
 
 
@@ -240,9 +256,9 @@ def test_many_rows_of_all_sizes_make_room_for_themselves(order: Any, oracle: Any
 
 def test_columns_come_in_the_order_asked_for_and_must_be_there(order: Any) -> None:
     nowhere = np.zeros(0, dtype=np.int64)
-    batch, _ = ProtobufDecoder(order, ["note", "id"]).decode(b"", nowhere, nowhere)
+    batch, _ = ProtobufBatchDecoder(order, ["note", "id"]).decode(b"", nowhere, nowhere)
     assert batch.schema.names == ["note", "id"]
     with pytest.raises(ValueError, match="no column 'colour'"):
-        ProtobufDecoder(order, ["colour"])
+        ProtobufBatchDecoder(order, ["colour"])
     with pytest.raises(ValueError, match="twice"):
-        ProtobufDecoder(order, ["id", "id"])
+        ProtobufBatchDecoder(order, ["id", "id"])

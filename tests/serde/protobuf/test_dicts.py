@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.columns.protobuf.dict_program import ONEOFS_MAX
 from penstock.columns.protobuf.run import encode_dicts
-from penstock.columns.vm.slots import Limits, PayloadsTooLarge
+from penstock.columns.vm.payloads import PayloadLimits, PayloadsTooLargeError
 from penstock.schemas.protobuf import parse
 from penstock.serde.event_codec import Misfit
 from penstock.serde.protobuf.columns import ProtobufRows
@@ -92,7 +92,7 @@ def written(message_type: Any, row: Any) -> bytes | None:
     result = encode_dicts(program, [row], PREFIX)
     if result is None:
         return None
-    (payload,) = payloads(result)
+    (payload,) = payloads((result.buffer, result.offsets))
     assert payload.startswith(PREFIX)
     return payload.removeprefix(PREFIX)
 
@@ -351,9 +351,11 @@ def test_many_and_large_dicts_make_the_output_grow_up_to_the_limit(order: Any) -
     assert program is not None
     result = encode_dicts(program, rows, PREFIX)
     assert result is not None
-    assert payloads(result) == [PREFIX + order(**row).SerializeToString() for row in rows]
-    with pytest.raises(PayloadsTooLarge):
-        encode_dicts(program, rows, PREFIX, Limits(output_bytes_max=500_000))
+    assert payloads((result.buffer, result.offsets)) == [
+        PREFIX + order(**row).SerializeToString() for row in rows
+    ]
+    with pytest.raises(PayloadsTooLargeError):
+        encode_dicts(program, rows, PREFIX, PayloadLimits(output_bytes_max=500_000))
 
 
 def test_every_size_around_a_length_of_one_byte_and_of_two_is_right(order: Any) -> None:
@@ -363,7 +365,9 @@ def test_every_size_around_a_length_of_one_byte_and_of_two_is_right(order: Any) 
     rows = [{"id": 1, "items": [{"sku": "s" * size, "count": 1}, {}]} for size in sizes]
     result = encode_dicts(program, rows)
     assert result is not None
-    assert payloads(result) == [order(**row).SerializeToString() for row in rows]
+    assert payloads((result.buffer, result.offsets)) == [
+        order(**row).SerializeToString() for row in rows
+    ]
 
 
 def test_messages_beyond_what_a_program_holds_are_left_to_upb() -> None:

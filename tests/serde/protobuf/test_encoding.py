@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.columns.protobuf.read_program import ProtobufFault as Fault
 from penstock.schemas.protobuf import parse
-from penstock.serde.protobuf.batch import ProtobufDecoder, ProtobufEncoder, Wrong
+from penstock.serde.protobuf.batch import ProtobufBatchDecoder, ProtobufBatchEncoder
 from penstock.serde.protobuf.event import MessageTypes
 
 SEEDS = st.integers(0, 2**32)
@@ -51,16 +52,16 @@ def test_what_was_read_is_written_so_that_upb_reads_the_same(seed: int, oracle: 
     message_type = maker.message_type()
     payloads = [maker.payload(message_type.DESCRIPTOR) for _ in range(24)]
     sound = [one for one in payloads if oracle.read(message_type, one) is not None]
-    batch, errors = ProtobufDecoder(message_type).decode(*oracle.joined(sound))
+    batch, errors = ProtobufBatchDecoder(message_type).decode(*oracle.joined(sound))
     assert not errors.any()
-    encoded = ProtobufEncoder(message_type).encode(batch, b"p")
+    encoded = ProtobufBatchEncoder(message_type).encode(batch, b"p")
     for payload, again, code in zip(sound, contents(encoded), encoded[2], strict=True):
         wanted = oracle.read(message_type, payload)
-        if code == Wrong.NULL:  # required, and not there: upb reads such a thing, and writes none
+        if code == Fault.NULL:  # required, and not there: upb reads such a thing, and writes none
             assert not message_type.FromString(payload).IsInitialized()
             assert again == b""
             continue
-        assert code == Wrong.NOTHING
+        assert code == Fault.OK
         assert again[:1] == b"p"
         assert oracle.read(message_type, again[1:]) == wanted
         if not oracle.has_maps(message_type.DESCRIPTOR):  # upb's own order of entries is any
@@ -93,10 +94,16 @@ def test_nulls_are_not_set_and_what_is_made_up_elsewhere_is_wrong(order: Any) ->
         ("at", pa.timestamp("us", tz="UTC")),
     ]
     batch = pa.RecordBatch.from_pylist(rows, pa.schema(columns))
-    encoded = ProtobufEncoder(order).encode(batch)
-    wrong = {1: Wrong.NULL, 2: Wrong.MEMBERS, 3: Wrong.SYMBOL, 4: Wrong.NULL, 6: Wrong.NULL}
-    wrong[8] = Wrong.SYMBOL
-    assert {row: Wrong(code) for row, code in enumerate(encoded[2]) if code} == wrong
+    encoded = ProtobufBatchEncoder(order).encode(batch)
+    wrong = {
+        1: Fault.NULL,
+        2: Fault.MEMBERS,
+        3: Fault.SYMBOL,
+        4: Fault.NULL,
+        6: Fault.NULL,
+    }
+    wrong[8] = Fault.SYMBOL
+    assert {row: Fault(code) for row, code in enumerate(encoded[2]) if code} == wrong
     read = [order.FromString(one) for one in contents(encoded)]
     assert read[0] == order(id=1)
     assert read[5] == order(id=5, status=1, cash=0)
@@ -107,7 +114,7 @@ def test_nulls_are_not_set_and_what_is_made_up_elsewhere_is_wrong(order: Any) ->
 def test_enums_may_be_numbers_and_times_finer(order: Any) -> None:
     at = pa.array([1_000_000_001, None], pa.timestamp("ns", tz="UTC"))
     columns = {"id": pa.array([1, 2]), "status": pa.array([1, 0]), "at": at}
-    encoded = ProtobufEncoder(order).encode(pa.RecordBatch.from_pydict(columns))
+    encoded = ProtobufBatchEncoder(order).encode(pa.RecordBatch.from_pydict(columns))
     first, second = (order.FromString(one) for one in contents(encoded))
     assert (first.status, first.at.seconds, first.at.nanos) == (1, 1, 1)
     assert (second.HasField("status"), second.HasField("at")) == (True, False)
@@ -119,18 +126,22 @@ def test_messages_that_contain_themselves_are_json_both_ways(order: Any) -> None
     one.extra.update({"any": [1, "x", None]})
     payloads = [one.SerializeToString(), order(id=2).SerializeToString(), b"\x42\x01\x08"]
     ends = [len(payloads[0]), len(payloads[0]) + len(payloads[1])]
-    batch, errors = ProtobufDecoder(order, ["tree", "id", "extra"]).decode(
+    batch, errors = ProtobufBatchDecoder(order, ["tree", "id", "extra"]).decode(
         b"".join(payloads), *_bounds(ends, len(b"".join(payloads)))
     )
-    assert [Wrong(code) for code in errors] == [Wrong.NOTHING, Wrong.NOTHING, Wrong.UNFIT]
+    assert [Fault(code) for code in errors] == [
+        Fault.OK,
+        Fault.OK,
+        Fault.UNFIT,
+    ]
     assert batch["id"].to_pylist() == [1, 2, None]
     assert batch["extra"].to_pylist() == ['{"any": [1.0, "x", null]}', None, None]
     assert batch["tree"].to_pylist()[1:] == [None, None]
-    encoded = ProtobufEncoder(order).encode(batch.slice(0, 2), b"..")
+    encoded = ProtobufBatchEncoder(order).encode(batch.slice(0, 2), b"..")
     assert not encoded[2].any()
     assert [order.FromString(each[2:]) for each in contents(encoded)] == [one, order(id=2)]
     rotten = pa.RecordBatch.from_pydict({"id": [1], "tree": ["{"]})
-    assert Wrong(ProtobufEncoder(order).encode(rotten)[2][0]) is Wrong.UNFIT
+    assert Fault(ProtobufBatchEncoder(order).encode(rotten)[2][0]) is Fault.UNFIT
 
 
 def _bounds(ends: list[int], total: int) -> tuple[Any, Any]:
@@ -138,7 +149,7 @@ def _bounds(ends: list[int], total: int) -> tuple[Any, Any]:
 
 
 def test_columns_that_the_message_does_not_have_are_refused(order: Any) -> None:
-    encoder = ProtobufEncoder(order)
+    encoder = ProtobufBatchEncoder(order)
     with pytest.raises(ValueError, match="no field 'colour'"):
         encoder.encode(pa.RecordBatch.from_pydict({"id": [1], "colour": ["red"]}))
     with pytest.raises(ValueError, match="'id' does not fit"):
@@ -148,7 +159,7 @@ def test_columns_that_the_message_does_not_have_are_refused(order: Any) -> None:
 def test_many_rows_and_large_ones_make_room_for_themselves(order: Any) -> None:
     texts = ["x" * (number * 997 % 70_000) for number in range(500)]
     batch = pa.RecordBatch.from_pydict({"id": list(range(500)), "card": texts})
-    encoded = ProtobufEncoder(order).encode(batch, b"\0")
+    encoded = ProtobufBatchEncoder(order).encode(batch, b"\0")
     assert contents(encoded) == [
         b"\0" + order(id=row, card=text).SerializeToString() for row, text in enumerate(texts)
     ]

@@ -18,7 +18,7 @@ from penstock.serde.errors import DecodeError
 from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import write_prefix
 from penstock.serde.protobuf.columns import ProtobufRows
-from penstock.serde.protobuf.event import DEPTH_MAX, MessageTypes, ProtobufEncoder
+from penstock.serde.protobuf.event import DEPTH_MAX, MessageTypes, ProtobufEventEncoder
 from penstock.serde.protobuf.types import DURATION, TIMESTAMP, WRAPPERS
 from penstock.serde.serializers import Deserializer, Serializer
 
@@ -193,7 +193,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 def test_what_is_nested_too_deep_to_be_read_is_not_written() -> None:
     schema = parse_protobuf('syntax = "proto3"; message N { int32 v = 1; N next = 2; }')
-    one, many = ProtobufEncoder(schema), ProtobufRows(schema, None)
+    one, many = ProtobufEventEncoder(schema), ProtobufRows(schema, None)
     payload = one.encode(nested(DEPTH_MAX)).payload
     assert many.write([nested(DEPTH_MAX)], b"")[0].tobytes() == payload
     with pytest.raises(Misfit, match="nested more than 100 deep"):

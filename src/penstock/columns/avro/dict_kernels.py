@@ -1,16 +1,15 @@
-"""The encoding kernel for dicts: one walk over Python's values, straight to Avro's bytes.
+"""The kernel that encodes dicts as Avro: one walk over Python's values, straight to bytes.
 
 It takes values that are exactly what the schema asks for and guesses nothing: at the first one that
 is not it stops with NOT_TAKEN, and the rows go another way. A row is all or nothing, as with Arrow.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from penstock.columns.avro import dict_program as ops
-from penstock.columns.avro.read_primitives import NOTHING
-from penstock.columns.avro.read_program import NO_SLOT, OP, SLOT, A, B, C, Wrong
+from penstock.columns.avro.read_program import OP, SLOT, A, AvroFault, B, C
 from penstock.columns.avro.write_kernels import write_varint
 from penstock.columns.compiled import (
     Bytes,
@@ -22,13 +21,14 @@ from penstock.columns.compiled import (
     object_kernel,
 )
 from penstock.columns.vm import python_objects as python
+from penstock.columns.vm.assembler import NOTHING
 from penstock.columns.vm.dict_walk import (
     COUNT,
     ENTRY_KEY,
     ENTRY_VALUE,
     FRAME_CELLS,
-    NEEDS_ROOM,
     NOT_TAKEN,
+    Walk,
     begin_row,
     convert,
     enter,
@@ -42,73 +42,62 @@ from penstock.columns.vm.dict_walk import (
     read_real,
     read_text,
 )
+from penstock.columns.vm.slots import OK, OUTPUT_FULL
 
-NULL: Final = int(Wrong.NULL)
-UNKNOWN_SYMBOL: Final = int(Wrong.SYMBOL)
-TIME_RANGE: Final = int(Wrong.TIME_RANGE)
-DECIMAL_RANGE: Final = int(Wrong.DECIMAL_RANGE)
+NULL: Final = int(AvroFault.NULL)
+UNKNOWN_SYMBOL: Final = int(AvroFault.SYMBOL)
+TIME_RANGE: Final = int(AvroFault.TIME_RANGE)
+DECIMAL_RANGE: Final = int(AvroFault.DECIMAL_RANGE)
 
 _VARINT_BYTES_MAX: Final = 10
 _INT_MAX: Final = 2**31 - 1
 _INT_MIN: Final = -(2**31)
 
 
-class Tables(NamedTuple):
-    """What instructions refer to, and room for a row's state."""
-
-    pool: ConstBytes
-    objects: Int64s
-    known: Int64s  # python_objects.KNOWN
-    stack: Int64s
-    scratch: Int64s
-
-
 @inlined
-def read_number(tables: Tables, converter: int, value: int) -> tuple[int, Any]:
-    """What is wrong, and a whole number: an int, or what a converter makes one of."""
-    if python.type_of(value) == tables.known[python.INT]:
-        return read_int(tables, value)
-    if converter == NO_SLOT:
+def read_number(walk: Walk, converter: int, value: int) -> tuple[int, Any]:
+    """A fault, and a whole number: an int, or what a converter makes one of."""
+    if python.type_of(value) == walk.known[python.INT]:
+        return read_int(walk, value)
+    if converter == NOTHING:
         return NOT_TAKEN, np.int64(0)
-    made = convert(tables, converter, value)
+    made = convert(walk, converter, value)
     if made == 0:
         return NOT_TAKEN, np.int64(0)
-    wrong, number = read_int(tables, made)
-    python.let_go(made)
-    return wrong, number
+    fault, number = read_int(walk, made)
+    python.drop_reference(made)
+    return fault, number
 
 
 @inlined
 def put_bytes(
     output: Bytes, position: int, address: int, size: int, with_size: bool
 ) -> tuple[int, int]:
-    """Bytes from memory: what is wrong, and the position after them."""
+    """Bytes from memory: a fault, and the position after them."""
     if position + _VARINT_BYTES_MAX + size > len(output):
-        return NEEDS_ROOM, position
+        return OUTPUT_FULL, position
     if with_size:
         position = write_varint(output, position, size)
     python.copy_memory(output.ctypes.data + position, address, size)
-    return NOTHING, position + size
+    return OK, position + size
 
 
 @inlined
-def put_text(tables: Tables, value: int, output: Bytes, position: int) -> tuple[int, int]:
+def put_text(walk: Walk, value: int, output: Bytes, position: int) -> tuple[int, int]:
     """A str with its size in front."""
-    wrong, content, size = read_text(tables, value)
-    if wrong != NOTHING:
-        return wrong, position
+    fault, content, size = read_text(walk, value)
+    if fault != OK:
+        return fault, position
     return put_bytes(output, position, content, size, True)
 
 
 @inlined
-def put_content(
-    tables: Tables, value: int, size: int, output: Bytes, position: int
-) -> tuple[int, int]:
+def put_content(walk: Walk, value: int, size: int, output: Bytes, position: int) -> tuple[int, int]:
     """Bytes or a bytearray: of that size, or with their own in front if it is negative."""
     kind = python.type_of(value)
-    if kind == tables.known[python.BYTES]:
+    if kind == walk.known[python.BYTES]:
         content, length = python.bytes_content(value), python.bytes_size(value)
-    elif kind == tables.known[python.BYTEARRAY]:
+    elif kind == walk.known[python.BYTEARRAY]:
         content, length = python.bytearray_content(value), python.bytearray_size(value)
     else:
         return NOT_TAKEN, position
@@ -119,111 +108,111 @@ def put_content(
 
 @inlined
 def put_converted(
-    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
+    walk: Walk, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """What the converter makes of the value: bytes, or None if it has too many digits."""
-    made = convert(tables, code[pc, SLOT], value)
+    made = convert(walk, code[pc, SLOT], value)
     if made == 0:
         return NOT_TAKEN, position
-    if made == tables.known[python.NONE]:
-        python.let_go(made)
+    if made == walk.known[python.NONE]:
+        python.drop_reference(made)
         return DECIMAL_RANGE, position
     content, size = python.bytes_content(made), python.bytes_size(made)
-    wrong, position = put_bytes(output, position, content, size, code[pc, A] == 1)
-    python.let_go(made)
-    return wrong, position
+    fault, position = put_bytes(output, position, content, size, code[pc, A] == 1)
+    python.drop_reference(made)
+    return fault, position
 
 
 @inlined
 def put_real(
-    tables: Tables, value: int, is_double: bool, output: Bytes, position: int
+    walk: Walk, value: int, is_double: bool, output: Bytes, position: int
 ) -> tuple[int, int]:
     """A float or a double, of a float or of an int that is one."""
-    wrong, bits = read_real(tables, value, is_double)
-    if wrong != NOTHING:
-        return wrong, position
-    return NOTHING, put_bits(output, position, bits, 8 if is_double else 4)
+    fault, bits = read_real(walk, value, is_double)
+    if fault != OK:
+        return fault, position
+    return OK, put_bits(output, position, bits, 8 if is_double else 4)
 
 
 @inlined
 def put_symbol(
-    tables: Tables, symbols: int, value: int, output: Bytes, position: int
+    walk: Walk, symbols: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
     """The number of an enum's symbol."""
-    if python.type_of(value) != tables.known[python.STR]:
+    if python.type_of(value) != walk.known[python.STR]:
         return NOT_TAKEN, position
-    found = python.dict_value(tables.objects[symbols], value)
-    if found == 0:
+    index = python.dict_value(walk.objects[symbols], value)
+    if index == 0:
         python.clear_error()
         return UNKNOWN_SYMBOL, position
-    _, number = read_int(tables, found)
-    return NOTHING, write_varint(output, position, number)
+    _, number = read_int(walk, index)
+    return OK, write_varint(output, position, number)
 
 
 @inlined
 def put_scalar(
-    tables: Tables, code: Int64Table, pc: int, value: int, output: Bytes, position: int
+    walk: Walk, code: Int64Table, pc: int, value: int, output: Bytes, position: int
 ) -> tuple[int, int]:
-    """A value without parts: what is wrong, and the position after it."""
+    """A value without parts: a fault, and the position after it."""
     op = code[pc, OP]
-    if value == tables.known[python.NONE]:
-        return (NOTHING if op == ops.NOTHING else NULL), position
+    if value == walk.known[python.NONE]:
+        return (OK if op == ops.NULL else NULL), position
     if position + _VARINT_BYTES_MAX > len(output):
-        return NEEDS_ROOM, position
+        return OUTPUT_FULL, position
     if op == ops.TEXT:
-        return put_text(tables, value, output, position)
+        return put_text(walk, value, output, position)
     if op <= ops.TIME:
-        wrong, number = read_number(tables, code[pc, SLOT], value)
-        if wrong != NOTHING:
-            return wrong, position
+        fault, number = read_number(walk, code[pc, SLOT], value)
+        if fault != OK:
+            return fault, position
         if op == ops.INT and (number > _INT_MAX or number < _INT_MIN):
             return NOT_TAKEN, position
         if op == ops.TIME and (number < code[pc, A] or number > code[pc, B]):
             return TIME_RANGE, position
-        return NOTHING, write_varint(output, position, number)
+        return OK, write_varint(output, position, number)
     if op == ops.DOUBLE or op == ops.FLOAT:
-        return put_real(tables, value, op == ops.DOUBLE, output, position)
+        return put_real(walk, value, op == ops.DOUBLE, output, position)
     if op == ops.ENUM:
-        return put_symbol(tables, code[pc, SLOT], value, output, position)
+        return put_symbol(walk, code[pc, SLOT], value, output, position)
     if op == ops.CONVERTED:
-        return put_converted(tables, code, pc, value, output, position)
+        return put_converted(walk, code, pc, value, output, position)
     if op == ops.SIZED or op == ops.FIXED:
         size = -1 if op == ops.SIZED else code[pc, A]
-        return put_content(tables, value, size, output, position)
-    if op == ops.BOOLEAN and value == tables.known[python.TRUE]:
+        return put_content(walk, value, size, output, position)
+    if op == ops.BOOLEAN and value == walk.known[python.TRUE]:
         output[position] = 1
-        return NOTHING, position + 1
-    if op == ops.BOOLEAN and value == tables.known[python.FALSE]:
+        return OK, position + 1
+    if op == ops.BOOLEAN and value == walk.known[python.FALSE]:
         output[position] = 0
-        return NOTHING, position + 1
+        return OK, position + 1
     return NOT_TAKEN, position
 
 
 @inlined
-def size_of(tables: Tables, op: int, value: int) -> int:
-    """How many parts a container has; -1 if it is not of the kind that is asked for."""
+def size_of(walk: Walk, op: int, value: int) -> int:
+    """How many parts a container has; -1 if it is of another type than is asked for."""
     kind = python.type_of(value)
-    if op == ops.LIST_BEGIN and kind == tables.known[python.LIST]:
+    if op == ops.LIST_BEGIN and kind == walk.known[python.LIST]:
         return python.list_size(value)  # type: ignore[no-any-return]  # an int once compiled
-    if op != ops.LIST_BEGIN and kind == tables.known[python.DICT]:
+    if op != ops.LIST_BEGIN and kind == walk.known[python.DICT]:
         return python.dict_size(value)  # type: ignore[no-any-return]  # as above
     return -1
 
 
 @inlined
-def put_entry(tables: Tables, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
-    """The next key of the map that is open: what is wrong, its value, the position after it."""
-    if not next_entry(tables, frame):  # others have made it smaller
+def put_entry(walk: Walk, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
+    """The next key of the map that is open: a fault, its value, the position after it."""
+    if not next_entry(walk, frame):  # others have made it smaller
         return NOT_TAKEN, 0, position
-    wrong, position = put_text(tables, tables.scratch[ENTRY_KEY], output, position)
-    return wrong, tables.scratch[ENTRY_VALUE], position
+    fault, position = put_text(walk, walk.scratch[ENTRY_KEY], output, position)
+    return fault, walk.scratch[ENTRY_VALUE], position
 
 
 @inlined
 def run_row(
-    row: int, code: Int64Table, tables: Tables, output: Bytes, position: int
+    row: int, code: Int64Table, pool: ConstBytes, walk: Walk, output: Bytes, position: int
 ) -> tuple[int, int, int]:
-    """One dict through the program: what is wrong, the position after it, what is still open."""
+    """One dict through the program: a fault, the position after it, what is still open."""
     pc = 0
     depth = 0
     value: Any = row
@@ -231,26 +220,26 @@ def run_row(
         op = code[pc, OP]
         frame = (depth - 1) * FRAME_CELLS
         if op == ops.FIELD:
-            value = field_value(tables, depth, code[pc, SLOT])
+            value = field_value(walk, depth, code[pc, SLOT])
             if value == 0:
                 size = code[pc, B]
                 if code[pc, A] == ops.NO_DEFAULT:
                     return NULL, position, depth
                 if position + size > len(output):
-                    return NEEDS_ROOM, position, depth
-                copy_bytes(output, position, tables.pool, code[pc, A], size)
+                    return OUTPUT_FULL, position, depth
+                copy_bytes(output, position, pool, code[pc, A], size)
                 position += size
                 pc = code[pc, C] - 1
         elif op <= ops.SCALAR_LAST:
-            wrong, position = put_scalar(tables, code, pc, value, output, position)
-            if wrong != NOTHING:
-                return wrong, position, depth
+            fault, position = put_scalar(walk, code, pc, value, output, position)
+            if fault != OK:
+                return fault, position, depth
         elif op == ops.END:
-            return NOTHING, position, depth
+            return OK, position, depth
         elif position + _VARINT_BYTES_MAX > len(output):
-            return NEEDS_ROOM, position, depth
+            return OUTPUT_FULL, position, depth
         elif op == ops.NULLABLE:
-            if value == tables.known[python.NONE]:
+            if value == walk.known[python.NONE]:
                 position = write_varint(output, position, code[pc, A])
                 pc = code[pc, B] - 1
             else:
@@ -258,78 +247,79 @@ def run_row(
         elif op == ops.BRANCH:
             position = write_varint(output, position, code[pc, A])
         elif op == ops.RECORD_END:
-            if has_other_keys(tables, depth):
+            if has_other_keys(walk, depth):
                 return NOT_TAKEN, position, depth  # a key that the record does not have
-            depth = leave(tables, depth)
+            depth = leave(walk, depth)
         elif op == ops.LIST_NEXT or op == ops.MAP_NEXT:
-            tables.stack[frame + COUNT] -= 1
-            if tables.stack[frame + COUNT] == 0:
+            walk.stack[frame + COUNT] -= 1
+            if walk.stack[frame + COUNT] == 0:
                 position = write_varint(output, position, 0)
-                depth = leave(tables, depth)
+                depth = leave(walk, depth)
             else:
-                wrong, value, position = step(tables, op, frame, output, position)
-                if wrong != NOTHING:
-                    return wrong, position, depth
+                fault, value, position = step(walk, op, frame, output, position)
+                if fault != OK:
+                    return fault, position, depth
                 pc = code[pc, A] - 1
         else:  # RECORD_BEGIN, LIST_BEGIN, MAP_BEGIN
-            if value == tables.known[python.NONE]:
+            if value == walk.known[python.NONE]:
                 return NULL, position, depth
-            count = size_of(tables, op, value)
+            count = size_of(walk, op, value)
             if count < 0:
                 return NOT_TAKEN, position, depth
             if op == ops.RECORD_BEGIN:
-                depth = enter(tables, depth, value, 0)
+                depth = enter(walk, depth, value, 0)
             elif count == 0:
                 position = write_varint(output, position, 0)
                 pc = code[pc, A]
             else:
                 position = write_varint(output, position, count)
-                depth = enter(tables, depth, value, count)
+                depth = enter(walk, depth, value, count)
                 following = ops.LIST_NEXT if op == ops.LIST_BEGIN else ops.MAP_NEXT
-                wrong, value, position = step(
-                    tables, following, (depth - 1) * FRAME_CELLS, output, position
+                fault, value, position = step(
+                    walk, following, (depth - 1) * FRAME_CELLS, output, position
                 )
-                if wrong != NOTHING:
-                    return wrong, position, depth
+                if fault != OK:
+                    return fault, position, depth
         pc += 1
 
 
 @inlined
-def step(tables: Tables, op: int, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
-    """On to the next item or entry: what is wrong, the value, the position after a key."""
+def step(walk: Walk, op: int, frame: int, output: Bytes, position: int) -> tuple[int, int, int]:
+    """On to the next item or entry: a fault, the value, the position after a key."""
     if op == ops.MAP_NEXT:
-        return put_entry(tables, frame, output, position)
-    value = next_item(tables, frame)
-    return (NOTHING if value != 0 else NOT_TAKEN), value, position
+        return put_entry(walk, frame, output, position)
+    value = next_item(walk, frame)
+    return (OK if value != 0 else NOT_TAKEN), value, position
 
 
 @object_kernel
 def encode_dicts(
     rows: int,
     code: Int64Table,
-    tables: Tables,
+    pool: ConstBytes,
+    walk: Walk,
     prefix: ConstBytes,
-    errors: Bytes,
     output: Bytes,
     offsets: Int64s,
+    faults: Bytes,
     start_row: int,
     end_row: int,
 ) -> tuple[int, int]:
     """Rows of a list from start_row to end_row, each after the prefix.
 
-    Returns the first row that was not written, and why: NEEDS_ROOM, NOT_TAKEN or NOTHING.
+    Returns the first row that was not written, and why: OUTPUT_FULL, NOT_TAKEN or OK.
     """
     for row in range(start_row, end_row):
-        wrong, value, position = begin_row(rows, row, prefix, output, offsets[row])
-        if wrong == NOTHING and value == tables.known[python.NONE]:
-            wrong = NOT_TAKEN
-        if wrong != NOTHING:
-            return row, wrong
-        wrong, end, depth = run_row(value, code, tables, output, position)
+        fault, value, position = begin_row(rows, row, prefix, output, offsets[row])
+        if fault == OK and value == walk.known[python.NONE]:
+            fault = NOT_TAKEN
+        if fault != OK:
+            return row, fault
+        fault, end, depth = run_row(value, code, pool, walk, output, position)
         while depth > 0:
-            depth = leave(tables, depth)
-        if wrong in (NEEDS_ROOM, NOT_TAKEN):
-            return row, wrong
-        errors[row] = wrong
-        offsets[row + 1] = end if wrong == NOTHING else offsets[row]
-    return end_row, NOTHING
+            depth = leave(walk, depth)
+        if fault in (OUTPUT_FULL, NOT_TAKEN):
+            return row, fault
+        faults[row] = fault
+        offsets[row + 1] = end if fault == OK else offsets[row]
+    return end_row, OK

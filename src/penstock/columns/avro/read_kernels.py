@@ -1,8 +1,8 @@
-"""The decoding kernel: runs a program over many payloads. It trusts no byte of them.
+"""The kernel that decodes Avro: runs a program over many payloads. It trusts no byte of them.
 
-A row is all or nothing: when something is wrong with it, the slots are set back to where they were
-and get a null for it, and its neighbours never know. When a slot is full, the row is set back as
-well and the kernel returns, to be called again from that row with more room.
+A row is all or nothing: an invalid one is taken back out of the slots and becomes a null, and the
+other rows are not affected. When a slot is full, the row is taken back as well and the kernel
+returns, to be called again from that row with larger slots.
 """
 
 from typing import Any, Final, NamedTuple
@@ -12,10 +12,7 @@ import numpy as np
 from penstock.columns.avro import read_program as ops
 from penstock.columns.avro.read_primitives import (
     DECIMAL_RANGE,
-    NOTHING,
     TRUNCATED,
-    VALUES_AT,
-    Slots,
     add,
     add_decimal,
     add_double,
@@ -29,7 +26,7 @@ from penstock.columns.avro.read_primitives import (
     add_sized,
     read_varint,
 )
-from penstock.columns.avro.read_program import OP, SLOT, A, B, C, D, Wrong
+from penstock.columns.avro.read_program import OP, SLOT, A, AvroFault, B, C, D
 from penstock.columns.compiled import (
     Bytes,
     ConstBytes,
@@ -39,38 +36,43 @@ from penstock.columns.compiled import (
     inlined,
     kernel,
 )
-from penstock.columns.vm.python_objects import is_text, is_uuid
+from penstock.columns.vm.slots import (
+    END_ROW,
+    ITEMS_MAX,
+    NESTING_MAX,
+    NEXT_ROW,
+    OK,
+    OUTPUT_FULL,
+    VALUE_BYTES_MAX,
+    VALUES_AT,
+    Slots,
+)
+from penstock.columns.vm.text import is_text, is_uuid
 
-NEEDS_ROOM: Final = ops.NEEDS_ROOM
-TRAILING: Final = int(Wrong.TRAILING)
-INT_RANGE: Final = int(Wrong.INT_RANGE)
-LENGTH: Final = int(Wrong.LENGTH)
-UTF8: Final = int(Wrong.UTF8)
-ROTTEN_BOOLEAN: Final = int(Wrong.BOOLEAN)
-NO_BRANCH: Final = int(Wrong.UNION)
-NO_SYMBOL: Final = int(Wrong.ENUM)
-UNKNOWN_SYMBOL: Final = int(Wrong.SYMBOL)
-UNRESOLVABLE: Final = int(Wrong.UNRESOLVABLE)
-NO_UUID: Final = int(Wrong.UUID)
-TIME_RANGE: Final = int(Wrong.TIME_RANGE)
-ITEMS: Final = int(Wrong.ITEMS)
-NESTING: Final = int(Wrong.NESTING)
-TOO_LARGE: Final = int(Wrong.TOO_LARGE)
-
-# what decode_rows is told: which rows (it moves NEXT_ROW on), and the limits of a payload
-NEXT_ROW, END_ROW, VALUE_BYTES_MAX, ITEMS_MAX, NESTING_MAX = range(5)
-STATE_FIELDS: Final = 5
+TRAILING: Final = int(AvroFault.TRAILING)
+INT_RANGE: Final = int(AvroFault.INT_RANGE)
+LENGTH: Final = int(AvroFault.LENGTH)
+UTF8: Final = int(AvroFault.UTF8)
+BAD_BOOLEAN: Final = int(AvroFault.BOOLEAN)
+NO_BRANCH: Final = int(AvroFault.UNION)
+NO_SYMBOL: Final = int(AvroFault.ENUM)
+UNKNOWN_SYMBOL: Final = int(AvroFault.SYMBOL)
+UNRESOLVABLE: Final = int(AvroFault.UNRESOLVABLE)
+BAD_UUID: Final = int(AvroFault.UUID)
+TIME_RANGE: Final = int(AvroFault.TIME_RANGE)
+ITEMS: Final = int(AvroFault.ITEMS)
+NESTING: Final = int(AvroFault.NESTING)
+TOO_LARGE: Final = int(AvroFault.TOO_LARGE)
 
 
-class Tables(NamedTuple):
+class AvroReadTables(NamedTuple):
     """What instructions refer to."""
 
     jumps: Int64s
     symbols: Int64Table
     pool: ConstBytes
-    aligned: Int64s
-    row_start: int  # the stretch of `aligned` with the slots that have a value per row
-    row_end: int
+    slot_lists: Int64s
+    row_slots: Int64s  # those with a value per row
 
 
 _INT_MAX: Final = 2**31 - 1
@@ -80,7 +82,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 @inlined
 def add_number(slots: Slots, code: Int64Table, pc: int, op: int, slot: int, value: Any) -> int:
-    """A varint that is a number, into a slot of the type the reader wants."""
+    """A varint that is a number, into a slot of the reader's type."""
     if op == ops.LONG:
         return add_long(slots, slot, value)
     if op == ops.INT:
@@ -116,7 +118,7 @@ def add_length(
     size: int,
     end: int,
 ) -> int:
-    """Bytes whose length was read; the caller steps over them when nothing is wrong."""
+    """Bytes whose length was read; the caller skips them if there is no fault."""
     if size < 0:
         return LENGTH
     if size > end - position:
@@ -126,13 +128,13 @@ def add_length(
         if not is_text(source, position, position + size):
             return UTF8
         if code[pc, A] == 1 and not is_uuid(source, position, size):
-            return NO_UUID
+            return BAD_UUID
         return add_sized(slots, slot, source, position, size)
     if op == ops.BYTES:
         return add_sized(slots, slot, source, position, size)
     if op == ops.DECIMAL:
         return put_decimal(slots, code, pc, slot, source, position, size)
-    return NOTHING
+    return OK
 
 
 @inlined
@@ -142,12 +144,12 @@ def put_decimal(
     """A decimal in the reader's scale and precision."""
     precision = code[pc, B] & ops.PRECISION_MASK
     if code[pc, D] == 0:
-        wrong = add_decimal(slots, slot, source, position, size, code[pc, A], precision)
+        fault = add_decimal(slots, slot, source, position, size, code[pc, A], precision)
     else:
-        wrong = add_rescaled(
+        fault = add_rescaled(
             slots, slot, source, position, size, code[pc, A], precision, code[pc, D]
         )
-    return code[pc, B] >> ops.WRONG_SHIFT if wrong == DECIMAL_RANGE else wrong
+    return code[pc, B] >> ops.FAULT_SHIFT if fault == DECIMAL_RANGE else fault
 
 
 @inlined
@@ -161,7 +163,7 @@ def add_plain(
     position: int,
     end: int,
 ) -> tuple[int, int]:
-    """A value of a size known beforehand: what is wrong, and the position after it."""
+    """A value of a size known beforehand: a fault, and the position after it."""
     size = code[pc, A]
     if op == ops.BOOLEAN:
         size = 1
@@ -175,38 +177,38 @@ def add_plain(
         return TRUNCATED, position
     after = position + size
     if op == ops.SKIP_FIXED:
-        is_rotten = code[pc, B] == 1 and source[position] > 1
-        return (ROTTEN_BOOLEAN if is_rotten else NOTHING), after
+        is_bad = code[pc, B] == 1 and source[position] > 1
+        return (BAD_BOOLEAN if is_bad else OK), after
     if op == ops.FIXED_DECIMAL:
         return put_decimal(slots, code, pc, slot, source, position, size), after
     if op == ops.BOOLEAN and source[position] > 1:
-        return ROTTEN_BOOLEAN, position
+        return BAD_BOOLEAN, position
     if op == ops.FIXED or op == ops.BOOLEAN:
         return add_fixed(slots, slot, source, position), after
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM, position
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL, position
     at = slots.table[slot, VALUES_AT]
     if op == ops.FLOAT:
-        copy_bytes(slots.bytes, at + place * 4, source, position, 4)
+        copy_bytes(slots.bytes, at + index * 4, source, position, 4)
     elif op == ops.DOUBLE:
-        copy_bytes(slots.bytes, at + place * 8, source, position, 8)
+        copy_bytes(slots.bytes, at + index * 8, source, position, 8)
     else:  # the float is put where half of the double will be, and widened from there
-        at += place * 8
+        at += index * 8
         copy_bytes(slots.bytes, at, source, position, 4)
         slots.doubles[at >> 3] = np.float64(slots.floats[at >> 2])
-    return NOTHING, after
+    return OK, after
 
 
 @inlined
-def add_constant(slots: Slots, code: Int64Table, pc: int, tables: Tables) -> int:
+def add_constant(slots: Slots, code: Int64Table, pc: int, tables: AvroReadTables) -> int:
     """What is put without anything being read."""
     op = code[pc, OP]
     slot = code[pc, SLOT]
     if op == ops.NULLS:
-        return add_nulls(slots, tables.aligned, code[pc, C], code[pc, D])
+        return add_nulls(slots, tables.slot_lists, code[pc, C], code[pc, D])
     if op == ops.VALID:
-        return NOTHING if add(slots, slot) >= 0 else NEEDS_ROOM
+        return OK if add(slots, slot) >= 0 else OUTPUT_FULL
     if op == ops.CONSTANT:
         return add_fixed(slots, slot, tables.pool, code[pc, A])
     if op == ops.CONSTANT_SIZED:
@@ -217,22 +219,22 @@ def add_constant(slots: Slots, code: Int64Table, pc: int, tables: Tables) -> int
 
 @inlined
 def read_count(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
-    """The item count of a block: what is wrong, the count, and the position of its first item.
+    """The item count of a block: a fault, the count, and the position of its first item.
 
-    A negative count is followed by the size of the block in bytes, for those who skip it. Here
-    every item is walked, wanted or not, so that a wrong one is found whoever reads.
+    A negative count is followed by the size of the block in bytes, for skipping it. Here every item
+    is read or skipped by itself: whether a payload is valid does not depend on the columns.
     """
-    wrong, count, after = read_varint(source, position, end)
-    if wrong != NOTHING:
-        return wrong, count, position
+    fault, count, after = read_varint(source, position, end)
+    if fault != OK:
+        return fault, count, position
     if count < 0:
         if count < -_LONG_MAX:
             return LENGTH, count, position
         count = -count
-        wrong, _, after = read_varint(source, after, end)
-        if wrong != NOTHING:
-            return wrong, count, position
-    return NOTHING, count, after
+        fault, _, after = read_varint(source, after, end)
+        if fault != OK:
+            return fault, count, position
+    return OK, count, after
 
 
 @inlined
@@ -241,12 +243,12 @@ def run_row(
     position: int,
     end: int,
     code: Int64Table,
-    tables: Tables,
+    tables: AvroReadTables,
     slots: Slots,
     stack: Int64s,
     state: Int64s,
 ) -> tuple[int, int]:
-    """One payload through the program: what is wrong, and where."""
+    """One payload through the program: a fault, and where."""
     pc = 0
     depth = 0
     items = 0
@@ -255,18 +257,18 @@ def run_row(
         op = code[pc, OP]
         slot = code[pc, SLOT]
         if op <= ops.VARINT_LAST:
-            wrong, value, after = read_varint(source, position, end)
-            if wrong != NOTHING:
-                return wrong, position
+            fault, value, after = read_varint(source, position, end)
+            if fault != OK:
+                return fault, position
             if op <= ops.SIZED_LAST:
-                wrong = add_length(slots, code, pc, slot, source, after, value, end)
-                if wrong != NOTHING:
-                    return wrong, position
+                fault = add_length(slots, code, pc, slot, source, after, value, end)
+                if fault != OK:
+                    return fault, position
                 after += value
             elif op == ops.NULLABLE:
                 if value == code[pc, A]:
-                    if add_nulls(slots, tables.aligned, code[pc, C], code[pc, D]) != NOTHING:
-                        return NEEDS_ROOM, position
+                    if add_nulls(slots, tables.slot_lists, code[pc, C], code[pc, D]) != OK:
+                        return OUTPUT_FULL, position
                     pc = code[pc, B] - 1
                 elif value != 1 - code[pc, A]:
                     return NO_BRANCH, position
@@ -277,8 +279,8 @@ def run_row(
                 at, size = tables.symbols[symbol, 0], tables.symbols[symbol, 1]
                 if at < 0:
                     return UNKNOWN_SYMBOL, position
-                if add_sized(slots, slot, tables.pool, at, size) != NOTHING:
-                    return NEEDS_ROOM, position
+                if add_sized(slots, slot, tables.pool, at, size) != OK:
+                    return OUTPUT_FULL, position
             elif op == ops.UNION:
                 if value < 0 or value >= code[pc, B]:
                     return NO_BRANCH, position
@@ -287,15 +289,15 @@ def run_row(
                 if value < code[pc, A] or value > code[pc, B]:
                     return code[pc, C], position
             else:
-                wrong = add_number(slots, code, pc, op, slot, value)
-                if wrong != NOTHING:
-                    return wrong, position
+                fault = add_number(slots, code, pc, op, slot, value)
+                if fault != OK:
+                    return fault, position
             position = after
         elif op == ops.LIST_NEXT:
             if stack[depth - 1] == 0:
-                wrong, count, position = read_count(source, position, end)
-                if wrong != NOTHING:
-                    return wrong, position
+                fault, count, position = read_count(source, position, end)
+                if fault != OK:
+                    return fault, position
                 items += count
                 if items > state[ITEMS_MAX]:
                     return ITEMS, position
@@ -310,8 +312,8 @@ def run_row(
             else:
                 depth -= 1
                 levels -= 1
-                if slot >= 0 and add_list(slots, slot) != NOTHING:
-                    return NEEDS_ROOM, position
+                if slot >= 0 and add_list(slots, slot) != OK:
+                    return OUTPUT_FULL, position
         elif op == ops.LIST_BEGIN or op == ops.CALL:
             levels += 1 if op == ops.LIST_BEGIN else code[pc, B]
             if depth == len(stack) or levels > state[NESTING_MAX]:
@@ -320,11 +322,11 @@ def run_row(
             depth += 1
             pc = code[pc, A] - 1
         elif op <= ops.SKIP_FIXED:
-            wrong, position = add_plain(slots, code, pc, op, slot, source, position, end)
-            if wrong != NOTHING:
-                return wrong, position
+            fault, position = add_plain(slots, code, pc, op, slot, source, position, end)
+            if fault != OK:
+                return fault, position
         elif op == ops.END:
-            return (TRAILING if position < end else NOTHING), position
+            return (TRAILING if position < end else OK), position
         elif op == ops.JUMP:
             pc = code[pc, A] - 1
         elif op == ops.RETURN:
@@ -334,9 +336,9 @@ def run_row(
         elif op == ops.FAIL:
             return code[pc, A], position
         else:
-            wrong = add_constant(slots, code, pc, tables)
-            if wrong != NOTHING:
-                return wrong, position
+            fault = add_constant(slots, code, pc, tables)
+            if fault != OK:
+                return fault, position
         pc += 1
 
 
@@ -346,17 +348,17 @@ def decode_rows(
     starts: Int64s,
     ends: Int64s,
     code: Int64Table,
-    tables: Tables,
+    tables: AvroReadTables,
     slots: Slots,
     marks: Int64Table,
     stack: Int64s,
-    errors: Bytes,
-    error_places: Int64s,
+    faults: Bytes,
+    fault_positions: Int64s,
     state: Int64s,
 ) -> int:
-    """Rows from NEXT_ROW to END_ROW; NEEDS_ROOM if a slot was full at NEXT_ROW, else 0.
+    """Rows from NEXT_ROW to END_ROW; OUTPUT_FULL if a slot was full at NEXT_ROW, else OK.
 
-    Slots have room for the nulls of all rows from the beginning, so a wrong row can always be put.
+    Slots have capacity for the nulls of all rows from the start, so an invalid row always fits.
     """
     slot_count = len(slots.counts)
     for row in range(state[NEXT_ROW], state[END_ROW]):
@@ -365,18 +367,18 @@ def decode_rows(
             marks[1, slot] = slots.sizes[slot]
         start, end = starts[row], ends[row]
         if end - start > state[VALUE_BYTES_MAX]:
-            wrong, position = TOO_LARGE, start
+            fault, position = TOO_LARGE, start
         else:
-            wrong, position = run_row(source, start, end, code, tables, slots, stack, state)
-        if wrong != NOTHING:
+            fault, position = run_row(source, start, end, code, tables, slots, stack, state)
+        if fault != OK:
             for slot in range(slot_count):
                 slots.counts[slot] = marks[0, slot]
                 slots.sizes[slot] = marks[1, slot]
-            if wrong == NEEDS_ROOM:
+            if fault == OUTPUT_FULL:
                 state[NEXT_ROW] = row
-                return NEEDS_ROOM
-            add_nulls(slots, tables.aligned, tables.row_start, tables.row_end)
-            error_places[row] = position - start
-        errors[row] = wrong
+                return OUTPUT_FULL
+            add_nulls(slots, tables.row_slots, 0, len(tables.row_slots))
+            fault_positions[row] = position - start
+        faults[row] = fault
     state[NEXT_ROW] = state[END_ROW]
-    return NOTHING
+    return OK

@@ -1,47 +1,48 @@
-"""Small compiled parts of the decoding kernel: numbers and text in, values into slots.
+"""Parts of the kernel that decodes Avro: numbers and text in, values into slots.
 
-Every function that can fail returns what is wrong, 0 for nothing. A slot that is full is not wrong:
-NEEDS_ROOM stops the kernel before anything of the row is kept.
+Every function that can fail returns a fault, or OK. A slot that is full is no fault: OUTPUT_FULL
+stops the kernel before anything of the row stays.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from penstock.columns.avro.read_program import NEEDS_ROOM, Wrong
+from penstock.columns.avro.read_program import AvroFault
 from penstock.columns.compiled import (
     Bytes,
     ConstBytes,
-    Doubles,
-    Floats,
-    Int32s,
     Int64s,
-    Int64Table,
     UInt64s,
     copy_bytes,
     inlined,
     outlined,
 )
-from penstock.columns.vm.slots import Kind
-
-# the table of slots: where each one's memory is in the arena
-KIND, WIDTH, CAPACITY, SIZE_CAPACITY, VALID_AT, VALUES_AT, BYTES_AT = range(7)
-SLOT_FIELDS: Final = 7  # places are in bytes from the start of the arena
-NOT_NULLABLE: Final = -1  # in VALID_AT
+from penstock.columns.vm.slots import (
+    BYTES_AT,
+    KIND,
+    OK,
+    OUTPUT_FULL,
+    SCRATCH_BYTES,
+    SIZE_CAPACITY,
+    VALID_AT,
+    VALUES_AT,
+    WIDTH,
+    SlotKind,
+    Slots,
+    mark_valid,
+)
 
 VARINT_BYTES_MAX: Final = 10
-NOTHING: Final = int(Wrong.NOTHING)
-TRUNCATED: Final = int(Wrong.TRUNCATED)
-ROTTEN_VARINT: Final = int(Wrong.VARINT)
-DECIMAL_RANGE: Final = int(Wrong.DECIMAL_RANGE)
-KIND_FIXED: Final = int(Kind.FIXED)
-KIND_SIZED: Final = int(Kind.SIZED)
-KIND_LIST: Final = int(Kind.LIST)
+TRUNCATED: Final = int(AvroFault.TRUNCATED)
+BAD_VARINT: Final = int(AvroFault.VARINT)
+DECIMAL_RANGE: Final = int(AvroFault.DECIMAL_RANGE)
+KIND_FIXED: Final = int(SlotKind.FIXED)
+KIND_SIZED: Final = int(SlotKind.SIZED)
 
 
 _LIMBS: Final = 4  # of 64 bits: the widest decimal has 256
 _DIGITS_MAX: Final = 76
-DIGITS_BYTES: Final = 40  # what takes more has more digits than that
 # 10^n in limbs, the lowest first: a decimal of precision n is below that
 _TENS: Final = np.array(
     [
@@ -52,108 +53,90 @@ _TENS: Final = np.array(
 )
 
 
-class Slots(NamedTuple):
-    """The slots as kernels see them: one arena under several types, and how full each slot is."""
-
-    table: Int64Table  # (slots, SLOT_FIELDS)
-    counts: Int64s  # values so far
-    sizes: Int64s  # bytes so far of SIZED, items so far of LIST
-    full: Int64s  # (2): the slot that had no room left, and for how many bytes
-    bytes: Bytes
-    ints: Int32s
-    longs: Int64s
-    floats: Floats
-    doubles: Doubles
-    limbs: UInt64s
-    digits: Bytes  # (DIGITS_BYTES): for a decimal whose scale changes
-
-
 @inlined
 def read_varint(source: ConstBytes, position: int, end: int) -> tuple[int, Any, int]:
-    """What is wrong, a zigzag number of up to 64 bits, and the position after it."""
+    """A fault, a zigzag number of up to 64 bits, and the position after it."""
     if position >= end:
         return TRUNCATED, np.int64(0), position
     first = np.int64(source[position])
     if first < 0x80:  # nearly all
-        return NOTHING, (first >> 1) ^ -(first & 1), position + 1
+        return OK, (first >> 1) ^ -(first & 1), position + 1
     raw = np.uint64(first & 0x7F)
     shift = np.uint64(7)
     for index in range(position + 1, min(end, position + VARINT_BYTES_MAX)):
         byte = np.uint64(source[index])
         if shift == np.uint64(63) and byte > np.uint64(1):
-            return ROTTEN_VARINT, np.int64(0), position
+            return BAD_VARINT, np.int64(0), position
         raw |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(0x80):
             folded, sign = np.int64(raw >> np.uint64(1)), np.int64(raw & np.uint64(1))
-            return NOTHING, folded ^ -sign, index + 1
+            return OK, folded ^ -sign, index + 1
         shift += np.uint64(7)
     return TRUNCATED, np.int64(0), position
 
 
 @inlined
 def add(slots: Slots, slot: int) -> int:
-    """Take the next place of a slot and mark it valid; the place, or -1 when the slot is full."""
-    place = slots.counts[slot]
-    if place >= slots.table[slot, CAPACITY]:
+    """Take the next index of a slot and mark it valid; the index, or -1 when the slot is full."""
+    index = slots.counts[slot]
+    if index >= slots.capacities[slot]:
         slots.full[0] = slot
         slots.full[1] = 0
         return -1
-    valid_at = slots.table[slot, VALID_AT]
-    if valid_at >= 0:
-        slots.bytes[valid_at + place] = 1
-    slots.counts[slot] = place + 1
-    return place  # type: ignore[no-any-return]  # an int once compiled
+    mark_valid(slots, slot, index)
+    slots.counts[slot] = index + 1
+    return index  # type: ignore[no-any-return]  # an int once compiled
 
 
 @inlined
 def add_int(slots: Slots, slot: int, value: Any) -> int:
     """A value of four bytes."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    slots.ints[(slots.table[slot, VALUES_AT] >> 2) + place] = value
-    return NOTHING
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    slots.ints[(slots.table[slot, VALUES_AT] >> 2) + index] = value
+    return OK
 
 
 @inlined
 def add_long(slots: Slots, slot: int, value: Any) -> int:
     """A value of eight bytes."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    slots.longs[(slots.table[slot, VALUES_AT] >> 3) + place] = value
-    return NOTHING
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    slots.longs[(slots.table[slot, VALUES_AT] >> 3) + index] = value
+    return OK
 
 
 @inlined
 def add_float(slots: Slots, slot: int, value: Any) -> int:
     """A float."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    slots.floats[(slots.table[slot, VALUES_AT] >> 2) + place] = value
-    return NOTHING
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    slots.floats[(slots.table[slot, VALUES_AT] >> 2) + index] = value
+    return OK
 
 
 @inlined
 def add_double(slots: Slots, slot: int, value: Any) -> int:
     """A double."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    slots.doubles[(slots.table[slot, VALUES_AT] >> 3) + place] = value
-    return NOTHING
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    slots.doubles[(slots.table[slot, VALUES_AT] >> 3) + index] = value
+    return OK
 
 
 @inlined
 def add_fixed(slots: Slots, slot: int, source: ConstBytes, position: int) -> int:
     """As many bytes as the slot is wide."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
     width = slots.table[slot, WIDTH]
-    copy_bytes(slots.bytes, slots.table[slot, VALUES_AT] + place * width, source, position, width)
-    return NOTHING
+    copy_bytes(slots.bytes, slots.table[slot, VALUES_AT] + index * width, source, position, width)
+    return OK
 
 
 @inlined
@@ -163,53 +146,53 @@ def add_sized(slots: Slots, slot: int, source: ConstBytes, position: int, size: 
     if start + size > slots.table[slot, SIZE_CAPACITY]:
         slots.full[0] = slot
         slots.full[1] = size
-        return NEEDS_ROOM
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
+        return OUTPUT_FULL
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
     copy_bytes(slots.bytes, slots.table[slot, BYTES_AT] + start, source, position, size)
     slots.sizes[slot] = start + size
-    slots.ints[(slots.table[slot, VALUES_AT] >> 2) + place + 1] = start + size
-    return NOTHING
+    slots.ints[(slots.table[slot, VALUES_AT] >> 2) + index + 1] = start + size
+    return OK
 
 
 @inlined
 def add_list(slots: Slots, slot: int) -> int:
     """A list of the items since the last one."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    slots.ints[(slots.table[slot, VALUES_AT] >> 2) + place + 1] = slots.sizes[slot]
-    return NOTHING
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    slots.ints[(slots.table[slot, VALUES_AT] >> 2) + index + 1] = slots.sizes[slot]
+    return OK
 
 
 @inlined
 def add_null(slots: Slots, slot: int) -> int:
-    """A null, or what stands in its place below a parent that is null."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
+    """A null, or what stands in its index below a parent that is null."""
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
     valid_at = slots.table[slot, VALID_AT]
     if valid_at >= 0:
-        slots.bytes[valid_at + place] = 0
+        slots.bytes[valid_at + index] = 0
     kind = slots.table[slot, KIND]
     if kind == KIND_FIXED:
         width = slots.table[slot, WIDTH]
-        start = slots.table[slot, VALUES_AT] + place * width
-        for index in range(start, start + width):
-            slots.bytes[index] = 0
+        start = slots.table[slot, VALUES_AT] + index * width
+        for byte in range(start, start + width):
+            slots.bytes[byte] = 0
     elif kind >= KIND_SIZED:
-        slots.ints[(slots.table[slot, VALUES_AT] >> 2) + place + 1] = slots.sizes[slot]
-    return NOTHING
+        slots.ints[(slots.table[slot, VALUES_AT] >> 2) + index + 1] = slots.sizes[slot]
+    return OK
 
 
 @inlined
 def add_nulls(slots: Slots, aligned: Int64s, start: int, end: int) -> int:
     """A null for each slot of a stretch."""
     for index in range(start, end):
-        if add_null(slots, aligned[index]) != NOTHING:
-            return NEEDS_ROOM
-    return NOTHING
+        if add_null(slots, aligned[index]) != OK:
+            return OUTPUT_FULL
+    return OK
 
 
 @inlined
@@ -223,21 +206,21 @@ def add_decimal(
     precision: int,
 ) -> int:
     """A big-endian number of any size as a little-endian one of 16 or 32 bytes."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    at = slots.table[slot, VALUES_AT] + place * width
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    at = slots.table[slot, VALUES_AT] + index * width
     sign = 0xFF if size > 0 and source[position] >= 0x80 else 0
-    for index in range(at, at + width):
-        slots.bytes[index] = sign
-    for index in range(min(size, width)):
-        slots.bytes[at + index] = source[position + size - 1 - index]
-    for index in range(position, position + size - width):
-        if source[index] != sign:
+    for byte_index in range(at, at + width):
+        slots.bytes[byte_index] = sign
+    for byte_index in range(min(size, width)):
+        slots.bytes[at + byte_index] = source[position + size - 1 - byte_index]
+    for byte_index in range(position, position + size - width):
+        if source[byte_index] != sign:
             return DECIMAL_RANGE
     if (sign != 0) != (slots.bytes[at + width - 1] >= 0x80):
         return DECIMAL_RANGE
-    return NOTHING if is_below(slots.limbs, at // 8, width // 8, precision) else DECIMAL_RANGE
+    return OK if is_below(slots.limbs, at // 8, width // 8, precision) else DECIMAL_RANGE
 
 
 @outlined
@@ -252,38 +235,42 @@ def add_rescaled(
     shift: int,
 ) -> int:
     """The same, times ten to the power of `shift`; no digit may be lost."""
-    place = add(slots, slot)
-    if place < 0:
-        return NEEDS_ROOM
-    digits = slots.digits  # of the number without its sign, low first
+    index = add(slots, slot)
+    if index < 0:
+        return OUTPUT_FULL
+    digits = slots.scratch  # digits of the number without its sign, low first
     negative = size > 0 and source[position] >= 0x80
     sign = 0xFF if negative else 0
-    for index in range(position, position + size - DIGITS_BYTES):
-        if source[index] != sign:
+    for byte_index in range(position, position + size - SCRATCH_BYTES):
+        if source[byte_index] != sign:
             return DECIMAL_RANGE
     carry = np.int64(1) if negative else np.int64(0)
-    for index in range(DIGITS_BYTES):
-        byte = np.int64(source[position + size - 1 - index]) if index < size else np.int64(sign)
+    for byte_index in range(SCRATCH_BYTES):
+        byte = (
+            np.int64(source[position + size - 1 - byte_index])
+            if byte_index < size
+            else np.int64(sign)
+        )
         if negative:
             byte = (byte ^ 0xFF) + carry
             carry = byte >> 8
-        digits[index] = byte & 0xFF
+        digits[byte_index] = byte & 0xFF
     if not shift_digits(digits, shift):
         return DECIMAL_RANGE
-    at = slots.table[slot, VALUES_AT] + place * width
+    at = slots.table[slot, VALUES_AT] + index * width
     carry = np.int64(1) if negative else np.int64(0)
-    for index in range(DIGITS_BYTES):
-        byte = np.int64(digits[index])
+    for byte_index in range(SCRATCH_BYTES):
+        byte = np.int64(digits[byte_index])
         if negative:
             byte = (byte ^ 0xFF) + carry
             carry = byte >> 8
-        if index < width:
-            slots.bytes[at + index] = byte & 0xFF
-        elif digits[index] != 0:
+        if byte_index < width:
+            slots.bytes[at + byte_index] = byte & 0xFF
+        elif digits[byte_index] != 0:
             return DECIMAL_RANGE
     if digits[width - 1] >= 0x80:
         return DECIMAL_RANGE
-    return NOTHING if is_below(slots.limbs, at // 8, width // 8, precision) else DECIMAL_RANGE
+    return OK if is_below(slots.limbs, at // 8, width // 8, precision) else DECIMAL_RANGE
 
 
 @outlined

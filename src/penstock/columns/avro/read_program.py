@@ -1,44 +1,42 @@
-"""What a decoding program is: instructions, the slots they fill, and what can be wrong with a row.
+"""What a program that decodes Avro is: instructions, the slots they fill, and the faults of a row.
 
 An instruction is a row of six integers: operation, slot, and four operands. A program reads one
-payload from its first byte to its last, in the order the writer wrote; a slot is an Arrow array in
-the making and takes one value at a time. Values nobody wants have instructions that step over them
-and no slot.
+payload from its first byte to its last, in the order of the writer's schema, and adds each value to
+a slot. Values of columns that were not requested have instructions that skip them, and no slot.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.columns.compiled import ConstBytes, Int64s
-from penstock.columns.vm.slots import Kind, SlotForms
+from penstock.columns.compiled import ConstBytes, Int64s, Int64Table
+from penstock.columns.vm.assembler import Assembler, table_of
+from penstock.columns.vm.slots import Shape, SlotKind, SlotLayout, SlotPlan
 
 OP, SLOT, A, B, C, D = range(6)
 CODE_FIELDS: Final = 6
-NO_SLOT: Final = -1
 
 # Operations that start with a varint: a length, a number, or a choice.
 STRING: Final = 0  # text of the length; A: 1 if it is a UUID
 BYTES: Final = 1
-DECIMAL: Final = 2  # A: width in bytes, B: precision and Wrong, D: powers of ten to multiply by
+DECIMAL: Final = 2  # A: width in bytes, B: precision and fault, D: powers of ten to multiply by
 SKIP_SIZED: Final = 3
 SIZED_LAST: Final = 3  # up to here the varint is a length
-INT: Final = 4  # A: the least value, B: the greatest
+INT: Final = 4  # A: the minimum, B: the maximum
 LONG: Final = 5
 TIME: Final = 6  # A: one more than the last value allowed, B: width in bytes, C: factor
-SCALED: Final = 7  # A: the least value written, B: the greatest, C: factor, D: divisor
+SCALED: Final = 7  # A: the minimum as written, B: the maximum, C: factor, D: divisor
 TO_FLOAT: Final = 8  # A: 1 if an int was written, 0 if a long
 TO_DOUBLE: Final = 9  # A: as above
 ENUM: Final = 10  # A: its first row among the symbols, B: how many symbols the writer has
 NULLABLE: Final = 11  # A: which branch is null, B: where to go then, C to D: slots that get a null
 UNION: Final = 12  # A: its first entry among the jumps, B: how many branches
-SKIP_VARINT: Final = 13  # A: the least value, B: the greatest, C: which Wrong beyond them
+SKIP_VARINT: Final = 13  # A: the minimum, B: the maximum, C: the fault beyond them
 VARINT_LAST: Final = 13
 
-LIST_NEXT: Final = 14  # A: where an item's instructions start, B: bytes an item has at least
+LIST_NEXT: Final = 14  # A: where an item's instructions start, B: the least bytes of an item
 LIST_BEGIN: Final = 15  # A: where its LIST_NEXT is
 BOOLEAN: Final = 16
 FLOAT: Final = 17
@@ -47,22 +45,22 @@ FLOAT_TO_DOUBLE: Final = 19
 FIXED: Final = 20  # A: size in bytes
 FIXED_DECIMAL: Final = 21  # A, B, D: as DECIMAL, C: size as written
 SKIP_FIXED: Final = 22  # A: size in bytes, B: 1 if they are a boolean
-VALID: Final = 23  # a struct that is there
-NULLS: Final = 24  # C to D: slots that get a null
+VALID: Final = 23  # a struct that is not null
+NULLS: Final = 24  # C to D: slots that get a null, in the lists of slots
 JUMP: Final = 25  # A: where to
-CALL: Final = 26  # A: where to, B: 1 if it counts as a level; for stepping over recursive types
+CALL: Final = 26  # A: where to, B: 1 if it counts as a level; to skip recursive types
 RETURN: Final = 27  # A: 1 if the call counted as a level
-CONSTANT: Final = 28  # A: place in the pool; as many bytes as the slot is wide
-CONSTANT_SIZED: Final = 29  # A: place in the pool, B: size in bytes
+CONSTANT: Final = 28  # A: position in the pool; as many bytes as the slot is wide
+CONSTANT_SIZED: Final = 29  # A: position in the pool, B: size in bytes
 CONSTANT_LIST: Final = 30  # A: how many items were put before it
-FAIL: Final = 31  # A: which Wrong
+FAIL: Final = 31  # A: the fault
 END: Final = 32
 
 
-class Wrong(IntEnum):
-    """What was wrong with a row; NOTHING if it was right."""
+class AvroFault(IntEnum):
+    """Why a row is invalid; OK if it is not."""
 
-    NOTHING = 0
+    OK = 0
     TRUNCATED = 1
     TRAILING = 2
     VARINT = 3
@@ -86,137 +84,95 @@ class Wrong(IntEnum):
 
     @property
     def reason(self) -> str:
-        """For people, and for the headers of a quarantined record."""
+        """The fault as a sentence, for errors and the headers of a quarantined record."""
         return _REASONS[self]
 
 
 _REASONS: Final = {
-    Wrong.NOTHING: "nothing is wrong",
-    Wrong.TRUNCATED: "the payload ends before its value does",
-    Wrong.TRAILING: "there are bytes after the value",
-    Wrong.VARINT: "a number is longer than 64 bits",
-    Wrong.INT_RANGE: "a number does not fit its type",
-    Wrong.LENGTH: "a length is negative",
-    Wrong.UTF8: "a string is not UTF-8",
-    Wrong.BOOLEAN: "a boolean is neither 0 nor 1",
-    Wrong.UNION: "a union has no branch of that index",
-    Wrong.ENUM: "an enum has no symbol of that index",
-    Wrong.SYMBOL: "the enum has no such symbol, and no default",
-    Wrong.UNRESOLVABLE: "the reader's schema cannot read what the writer's schema wrote",
-    Wrong.DECIMAL_RANGE: "a decimal has more digits than its precision allows",
-    Wrong.TIME_RANGE: "a date or time is outside the range of its type",
-    Wrong.ITEMS: "an array or map has more items than the limit",
-    Wrong.NESTING: "values are nested deeper than the limit",
-    Wrong.TOO_LARGE: "the payload is larger than the limit",
-    Wrong.NULL: "a required field is null",
-    Wrong.MEMBERS: "a union has not exactly one member that is set",
-    Wrong.UNFIT: "the value does not fit the schema",
-    Wrong.UUID: "a text is no UUID",
+    AvroFault.OK: "valid",
+    AvroFault.TRUNCATED: "the payload ends before its value does",
+    AvroFault.TRAILING: "there are bytes after the value",
+    AvroFault.VARINT: "a number is longer than 64 bits",
+    AvroFault.INT_RANGE: "a number does not fit its type",
+    AvroFault.LENGTH: "a length is negative",
+    AvroFault.UTF8: "a string is not UTF-8",
+    AvroFault.BOOLEAN: "a boolean is neither 0 nor 1",
+    AvroFault.UNION: "a union has no branch of that index",
+    AvroFault.ENUM: "an enum has no symbol of that index",
+    AvroFault.SYMBOL: "the enum has no such symbol, and no default",
+    AvroFault.UNRESOLVABLE: "the reader's schema cannot read what the writer's schema wrote",
+    AvroFault.DECIMAL_RANGE: "a decimal has more digits than its precision allows",
+    AvroFault.TIME_RANGE: "a date or time is outside the range of its type",
+    AvroFault.ITEMS: "an array or map has more items than the limit",
+    AvroFault.NESTING: "values are nested deeper than the limit",
+    AvroFault.TOO_LARGE: "the payload is larger than the limit",
+    AvroFault.NULL: "a required field is null",
+    AvroFault.MEMBERS: "a union has not exactly one member that is set",
+    AvroFault.UNFIT: "the value does not fit the schema",
+    AvroFault.UUID: "a text is no UUID",
 }
-WRONG_SHIFT: Final = 8  # a precision has fewer bits
-PRECISION_MASK: Final = (1 << WRONG_SHIFT) - 1
+FAULT_SHIFT: Final = 8  # a precision has fewer bits
+PRECISION_MASK: Final = (1 << FAULT_SHIFT) - 1
 
 
-def precision_or(precision: int, wrong: Wrong) -> int:
-    """The operand of a decimal: its precision, and what is wrong with one that has more digits."""
-    return precision | wrong << WRONG_SHIFT
-
-
-NEEDS_ROOM: Final = 100  # not an error of the row: the kernel stops and wants larger slots
-
-
-class SlotPlan(NamedTuple):
-    """What a slot collects, before there is memory for it."""
-
-    kind: Kind
-    width: int = 0  # bytes of a value, if they are FIXED
-    nullable: bool = False
+def precision_or(precision: int, fault: AvroFault) -> int:
+    """The operand of a decimal: its precision, and the fault of one that has more digits."""
+    return precision | fault << FAULT_SHIFT
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Which slots make up an Arrow array. A struct that is always there has none of its own."""
-
-    type: pa.DataType
-    slot: int = NO_SLOT
-    children: tuple["Shape", ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeProgram:
+class AvroReadProgram:
     """Instructions and their tables, and how the slots they fill become columns."""
 
-    code: Int64s  # (instructions, CODE_FIELDS)
+    code: Int64Table
     jumps: Int64s
-    symbols: Int64s  # (symbols of all enums, 2): place in the pool and size; -1: no such symbol
+    symbols: Int64Table  # of all enums: position in the pool and size; -1: no such symbol
     pool: ConstBytes
-    aligned: Int64s  # lists of slots, for NULLS and NULLABLE
-    slots: tuple[SlotPlan, ...]
-    forms: SlotForms  # of the slots
-    row_slots: tuple[int, int]  # which stretch of `aligned` has a value per row
+    slot_lists: Int64s  # lists of slots, for NULLS and NULLABLE
+    row_scopes: Int64s  # slots with a value per row; a scope is a slot here
+    layout: SlotLayout
     names: tuple[str, ...]
     shapes: tuple[Shape, ...]
 
-
-@dataclass(slots=True)
-class Assembler:
-    """Collects instructions; places are known as soon as they are put."""
-
-    code: list[tuple[int, ...]] = field(default_factory=list)
-    jumps: list[int] = field(default_factory=list)
-    symbols: list[tuple[int, int]] = field(default_factory=list)
-    pool: bytearray = field(default_factory=bytearray)
-    aligned: list[int] = field(default_factory=list)
-    slots: list[SlotPlan] = field(default_factory=list)
-
     @property
-    def here(self) -> int:
-        """Where the next instruction will be."""
-        return len(self.code)
+    def scope_count(self) -> int:
+        """A scope per slot."""
+        return len(self.layout.plans)
 
-    def put(self, op: int, slot: int = NO_SLOT, *operands: int) -> int:
-        """Add an instruction; its place."""
-        padded = (*operands, 0, 0, 0, 0)[: CODE_FIELDS - 2]
-        self.code.append((op, slot, *padded))
-        return len(self.code) - 1
 
-    def patch(self, place: int, operand: int, value: int) -> None:
-        """Fill in what was not known when the instruction was put."""
-        row = list(self.code[place])
-        row[operand] = value
-        self.code[place] = tuple(row)
+class AvroReadAssembler(Assembler):
+    """Collects instructions, jumps, slots and lists of slots."""
 
-    def slot(self, plan: SlotPlan) -> int:
+    def __init__(self) -> None:
+        super().__init__(CODE_FIELDS)
+        self.jumps: list[int] = []
+        self._slot_lists: list[int] = []
+        self._slots: list[SlotPlan] = []
+
+    def slot(self, kind: SlotKind, width: int = 0, *, nullable: bool = False) -> int:
         """A new slot."""
-        self.slots.append(plan)
-        return len(self.slots) - 1
+        index = len(self._slots)
+        self._slots.append(SlotPlan(kind, index, width, nullable))
+        return index
 
-    def constant(self, content: bytes) -> int:
-        """Where in the pool these bytes are."""
-        place = len(self.pool)
-        self.pool += content
-        return place
-
-    def stretch(self, slots: list[int]) -> tuple[int, int]:
-        """The slots as a stretch of `aligned`."""
-        start = len(self.aligned)
-        self.aligned += slots
-        return start, len(self.aligned)
+    def slot_list(self, slots: list[int]) -> tuple[int, int]:
+        """Where the slots are listed: from the first index to the second."""
+        start = len(self._slot_lists)
+        self._slot_lists += slots
+        return start, len(self._slot_lists)
 
     def assemble(
         self, names: tuple[str, ...], shapes: tuple[Shape, ...], row_slots: list[int]
-    ) -> DecodeProgram:
+    ) -> AvroReadProgram:
         """The finished program."""
-        rows = self.stretch(row_slots)
-        return DecodeProgram(
-            code=np.array(self.code, dtype=np.int64).reshape(-1, CODE_FIELDS),
+        return AvroReadProgram(
+            code=self.code(),
             jumps=np.array(self.jumps, dtype=np.int64),
-            symbols=np.array(self.symbols, dtype=np.int64).reshape(-1, 2),
-            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
-            aligned=np.array(self.aligned, dtype=np.int64),
-            slots=tuple(self.slots),
-            forms=SlotForms(self.slots),
-            row_slots=rows,
+            symbols=table_of(self.symbols, 2),
+            pool=self.pool(),
+            slot_lists=np.array(self._slot_lists, dtype=np.int64),
+            row_scopes=np.array(row_slots, dtype=np.int64),
+            layout=SlotLayout(self._slots),
             names=names,
             shapes=shapes,
         )

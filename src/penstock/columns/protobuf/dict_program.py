@@ -9,7 +9,7 @@ measures is complete: a byte is left free for it, and the content moves if it ta
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.columns.compiled import Int64s
+from penstock.columns.compiled import Int64s, Int64Table
 
 OP, OBJECT, TAG, MODE, A, B, C = range(7)
 CODE_FIELDS: Final = 7
@@ -37,9 +37,9 @@ FIELD: Final = 12  # the object is its name; MODE; A: where to go when it is not
 MESSAGE_BEGIN: Final = 13  # A: where to go after it; the object makes bytes of what is no dict;
 # C: the tag that ends a group, or 0
 MESSAGE_END: Final = 14  # TAG: that of MESSAGE_BEGIN, C: as well
-LIST_BEGIN: Final = 15  # A: place of its LIST_NEXT; TAG: of all items if packed
+LIST_BEGIN: Final = 15  # A: index of its LIST_NEXT; TAG: of all items if packed
 LIST_NEXT: Final = 16  # A: where an item's instructions start; TAG as above
-MAP_BEGIN: Final = 17  # A: place of its MAP_NEXT; TAG: of an entry
+MAP_BEGIN: Final = 17  # A: index of its MAP_NEXT; TAG: of an entry
 MAP_VALUE: Final = 18  # from the key of an entry to its value
 MAP_NEXT: Final = 19  # A: where a key's instructions start; TAG as above
 END: Final = 20
@@ -53,10 +53,10 @@ ONEOFS_MAX: Final = 62  # in one message: bits of a number
 
 
 @dataclass(frozen=True, slots=True)
-class DictProgram:
-    """Instructions and their objects. The addresses hold as long as the objects do."""
+class ProtobufDictProgram:
+    """Instructions and their objects. The addresses are valid as long as the objects live."""
 
-    code: Int64s
+    code: Int64Table
     objects: tuple[object, ...]
     addresses: Int64s
     depth: int  # how many messages, lists and maps are within each other

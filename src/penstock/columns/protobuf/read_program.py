@@ -1,10 +1,9 @@
-"""What a decoding program is: the fields of messages, the slots they fill, and what can be wrong.
+"""What a program that decodes Protobuf is: fields of messages, slots they fill, faults of a row.
 
 Fields come in any order and any number of times on the wire, so a program is no sequence but a
-table: a node per message, a row per field of it. A slot is an Arrow array in the making. A scope
-is what has a place of its own in its slots: a payload, an item of a repeated field, an entry of a
-map. All fields of a scope write to its current place, the last one wins, and messages that are not
-repeated belong to the scope around them: so those that come twice are merged, as Protobuf says.
+table: a node per message, a row per field of it. A scope is a payload, an item of a repeated field,
+or an entry of a map. All fields of a scope write to its current index and the last one wins; a
+message that is not repeated belongs to the scope around it, so one that comes twice is merged.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +11,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.columns.compiled import Int64s
-from penstock.columns.vm.slots import Kind, SlotForms
+from penstock.columns.compiled import Int64s, Int64Table
+from penstock.columns.vm.assembler import table_of
+from penstock.columns.vm.slots import NO_SCOPE, Shape, SlotKind, SlotLayout, SlotPlan
 
 NONE: Final = -1  # no slot, no scope, no node
 DEPTH_MAX: Final = 100  # of messages within the outermost one, as upb has it
@@ -27,7 +26,7 @@ VARINT, SIXTY_FOUR, SIZED, GROUP_START, GROUP_END, THIRTY_TWO = range(6)
 WIRE, OP, SLOT, LIST, SCOPE, NODE, CLEAR_FROM, CLEAR_TO, ENUM_FROM, ENUM_TO = range(10)
 FIELD_COLUMNS: Final = 10
 
-# What a field holds. SLOT may be NONE: the value is stepped over, and clears its oneof.
+# The type of a field. SLOT may be NONE: the value is skipped, and clears its oneof.
 INT32: Final = 0  # also uint32, and enums that take any number
 INT64: Final = 1
 BOOL: Final = 2
@@ -39,7 +38,7 @@ FIXED64: Final = 7
 PACKABLE_LAST: Final = 7  # up to here a repeated field may come as one sized value
 TEXT: Final = 8
 BYTES: Final = 9
-MESSAGE: Final = 10  # NODE: which; SLOT: what is valid because of it
+MESSAGE: Final = 10  # NODE: which; SLOT: what becomes valid by it
 GROUP: Final = 11
 SKIP: Final = 12
 
@@ -51,20 +50,20 @@ NODE_COLUMNS: Final = 5
 SLOTS_FROM, SLOTS_TO, CLOSE_FROM, CLOSE_TO, SUBTREE_END, PARENT_LIST = range(6)
 SCOPE_COLUMNS: Final = 6
 
-# a row of `closers`: what is done when a scope's place is complete
+# a row of `closers`: what is done when a value of a scope is complete
 CLOSE_OP, CLOSE_SLOT, CLOSE_NANOS, CLOSE_PER_SECOND = range(4)
 CLOSE_COLUMNS: Final = 4
-OFFSETS: Final = 0  # write down where the slot's content ends
+OFFSETS: Final = 0  # write where the slot's content ends
 TIMESTAMP: Final = 1  # seconds in the slot and nanoseconds in another become one number
 DURATION: Final = 2
 
 _DENSE_MIN: Final = 64
 
 
-class Wrong(IntEnum):
-    """What was wrong with a row; NOTHING if it was right."""
+class ProtobufFault(IntEnum):
+    """Why a row is invalid; OK if it is not."""
 
-    NOTHING = 0
+    OK = 0
     TRUNCATED = 1
     VARINT = 2
     TAG = 3
@@ -83,75 +82,69 @@ class Wrong(IntEnum):
 
     @property
     def reason(self) -> str:
-        """For people, and for the headers of a quarantined record."""
+        """The fault as a sentence, for errors and the headers of a quarantined record."""
         return _REASONS[self]
 
 
 _REASONS: Final = {
-    Wrong.NOTHING: "nothing is wrong",
-    Wrong.TRUNCATED: "the payload ends before its value does",
-    Wrong.VARINT: "a number has more than ten bytes",
-    Wrong.TAG: "a field has the number 0, or one beyond the largest",
-    Wrong.LENGTH: "a length goes beyond what it is in",
-    Wrong.GROUP: "a group ends that did not begin, or does not end",
-    Wrong.UTF8: "a string is not UTF-8",
-    Wrong.NESTING: f"messages are nested more than {DEPTH_MAX} deep",
-    Wrong.ITEMS: "repeated fields have more items than the limit",
-    Wrong.TOO_LARGE: "the payload is larger than the limit",
-    Wrong.TIME_RANGE: "a time is outside the range that its type has",
-    Wrong.UNFIT: "the value does not fit the schema",
-    Wrong.NULL: "a required field, an item or a map's value is null",
-    Wrong.MEMBERS: "more than one member of a oneof is set",
-    Wrong.SYMBOL: "the enum has no such value",
-    Wrong.WIRE: "a field has a wire type that there is not",
+    ProtobufFault.OK: "valid",
+    ProtobufFault.TRUNCATED: "the payload ends before its value does",
+    ProtobufFault.VARINT: "a number has more than ten bytes",
+    ProtobufFault.TAG: "a field has the number 0, or one beyond the largest",
+    ProtobufFault.LENGTH: "a length goes beyond what it is in",
+    ProtobufFault.GROUP: "a group ends that did not begin, or does not end",
+    ProtobufFault.UTF8: "a string is not UTF-8",
+    ProtobufFault.NESTING: f"messages are nested more than {DEPTH_MAX} deep",
+    ProtobufFault.ITEMS: "repeated fields have more items than the limit",
+    ProtobufFault.TOO_LARGE: "the payload is larger than the limit",
+    ProtobufFault.TIME_RANGE: "a time is outside the range that its type has",
+    ProtobufFault.UNFIT: "the value does not fit the schema",
+    ProtobufFault.NULL: "a required field, an item or a map's value is null",
+    ProtobufFault.MEMBERS: "more than one member of a oneof is set",
+    ProtobufFault.SYMBOL: "the enum has no such value",
+    ProtobufFault.WIRE: "a field has a wire type that there is not",
 }
 
-NEEDS_ROOM: Final = 100  # not an error of the row: the kernel stops and wants larger slots
 
+class ProtobufReadTables(NamedTuple):
+    """The tables of a program, as kernels see them."""
 
-class SlotPlan(NamedTuple):
-    """What a slot collects, before there is memory for it."""
-
-    kind: Kind
-    scope: int
-    width: int = 0  # bytes of a value, if they are FIXED
-    nullable: bool = False
-    items: int = NONE  # the scope of its items, if it is a LIST
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Which slots make up an Arrow array. A struct that is always there has none of its own."""
-
-    type: pa.DataType
-    slot: int = NONE
-    children: tuple["Shape", ...] = ()
-    names: tuple[tuple[int, str], ...] | None = None  # of an enum: number and name
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeProgram:
-    """Tables, and how the slots they fill become columns."""
-
-    fields: Int64s  # (fields, FIELD_COLUMNS)
-    nodes: Int64s  # (nodes, NODE_COLUMNS); the first is the payload itself
+    fields: Int64Table  # (fields, FIELD_COLUMNS)
+    nodes: Int64Table  # (nodes, NODE_COLUMNS); the first is the payload itself
     dense: Int64s  # rows of `fields` by number, NONE for a number that no field has
-    sparse: Int64s  # (pairs, 2): number and row, for numbers beyond the dense ones
-    scopes: Int64s  # (scopes, SCOPE_COLUMNS); a scope is followed by those within it
+    sparse: Int64Table  # (pairs, 2): number and row, for numbers beyond the dense ones
+    scopes: Int64Table  # (scopes, SCOPE_COLUMNS); a scope is followed by those within it
     members: Int64s  # slots of scopes
-    closers: Int64s
+    closers: Int64Table
     clears: Int64s  # slots of the other members of a oneof
     enums: Int64s  # numbers of closed enums, in order
-    slots: tuple[SlotPlan, ...]
-    forms: SlotForms  # of the slots
-    slot_scopes: Int64s
-    slot_items: Int64s  # scopes of their items, NONE where there are none
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufReadProgram:
+    """Tables, and how the slots they fill become columns."""
+
+    tables: ProtobufReadTables
+    layout: SlotLayout
     names: tuple[str, ...]
     shapes: tuple[Shape, ...]
 
+    @property
+    def row_scopes(self) -> Int64s:
+        """The first scope is a payload."""
+        return _FIRST_SCOPE
+
+    @property
+    def scope_count(self) -> int:
+        """How many scopes there are."""
+        return len(self.tables.scopes)
+
+
+_FIRST_SCOPE: Final = np.zeros(1, dtype=np.int64)
+
 
 class Closer(NamedTuple):
-    """What is done with a slot when its scope is complete."""
+    """What is done with a slot when a value of its scope is complete."""
 
     op: int
     slot: int
@@ -160,8 +153,8 @@ class Closer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Assembler:
-    """Collects tables; what is put has its number at once."""
+class ProtobufReadAssembler:
+    """Collects tables; the index of what is put is known immediately."""
 
     fields: list[list[int]] = field(default_factory=list)
     nodes: list[tuple[dict[int, int], bool]] = field(default_factory=list)
@@ -195,16 +188,16 @@ class Assembler:
         """All scopes within this one have been made."""
         self.parents[scope] = (self.parents[scope][0], len(self.parents))
 
-    def slot(self, plan: SlotPlan) -> int:
+    def slot(self, kind: SlotKind, scope: int, width: int = 0, *, nullable: bool = False) -> int:
         """A new slot."""
-        self.slots.append(plan)
+        self.slots.append(SlotPlan(kind, scope, width, nullable, NO_SCOPE))
         slot = len(self.slots) - 1
-        if plan.kind >= Kind.SIZED:
-            self.close(plan.scope, Closer(OFFSETS, slot))
+        if kind >= SlotKind.SIZED:
+            self.close(scope, Closer(OFFSETS, slot))
         return slot
 
     def close(self, scope: int, closer: Closer) -> None:
-        """One more thing to do when a place of the scope is complete."""
+        """One more thing to do when a value of the scope is complete."""
         self.closers.append((scope, closer))
 
     def own_list(self, slot: int, items: int) -> None:
@@ -212,13 +205,13 @@ class Assembler:
         self.slots[slot] = self.slots[slot]._replace(items=items)
 
     def numbers(self, numbers: list[int]) -> tuple[int, int]:
-        """A closed enum's numbers as a stretch of `enums`."""
+        """Where a closed enum's numbers are in `enums`: from the first index to the second."""
         start = len(self.enums)
         self.enums += sorted(set(numbers))
         return start, len(self.enums)
 
     def clear_each_other(self, members: list[tuple[int, list[int]]]) -> None:
-        """Fields of a oneof with the slots each fills in their scope: one sets, the others go."""
+        """Fields of a oneof with the slots each fills: setting one clears the others."""
         for row, _ in members:
             start = len(self.clears)
             for other, slots in members:
@@ -226,27 +219,22 @@ class Assembler:
                     self.clears += slots
             self.fields[row][CLEAR_FROM : CLEAR_TO + 1] = [start, len(self.clears)]
 
-    def assemble(self, names: tuple[str, ...], shapes: tuple[Shape, ...]) -> DecodeProgram:
+    def assemble(self, names: tuple[str, ...], shapes: tuple[Shape, ...]) -> ProtobufReadProgram:
         """The finished program."""
         dense, sparse, nodes = self._lookups()
         scopes, members, closers = self._scopes()
-        return DecodeProgram(
-            fields=_table(self.fields, FIELD_COLUMNS),
-            nodes=_table(nodes, NODE_COLUMNS),
+        tables = ProtobufReadTables(
+            fields=table_of(self.fields, FIELD_COLUMNS),
+            nodes=table_of(nodes, NODE_COLUMNS),
             dense=np.array(dense, dtype=np.int64),
-            sparse=_table(sparse, 2),
-            scopes=_table(scopes, SCOPE_COLUMNS),
+            sparse=table_of(sparse, 2),
+            scopes=table_of(scopes, SCOPE_COLUMNS),
             members=np.array(members, dtype=np.int64),
-            closers=_table(closers, CLOSE_COLUMNS),
+            closers=table_of(closers, CLOSE_COLUMNS),
             clears=np.array(self.clears, dtype=np.int64),
             enums=np.array(self.enums, dtype=np.int64),
-            slots=tuple(self.slots),
-            forms=SlotForms(self.slots),
-            slot_scopes=np.array([plan.scope for plan in self.slots], dtype=np.int64),
-            slot_items=np.array([plan.items for plan in self.slots], dtype=np.int64),
-            names=names,
-            shapes=shapes,
         )
+        return ProtobufReadProgram(tables, SlotLayout(self.slots), names, shapes)
 
     def _lookups(self) -> tuple[list[int], list[tuple[int, int]], list[list[int]]]:
         dense: list[int] = []
@@ -289,7 +277,3 @@ _COLUMNS: Final = {
     "enum_from": ENUM_FROM,
     "enum_to": ENUM_TO,
 }
-
-
-def _table(rows: object, columns: int) -> Int64s:
-    return np.array(rows, dtype=np.int64).reshape(-1, columns)

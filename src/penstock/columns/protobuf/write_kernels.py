@@ -1,7 +1,7 @@
-"""The encoding kernel: runs a program over the rows of Arrow arrays, the last row first.
+"""The kernel that encodes Protobuf: runs a program over rows of Arrow arrays, the last row first.
 
-A row is all or nothing: when something is wrong with it, nothing of it is in the output. When the
-output is full the kernel returns, to be called again for that row with more room in front.
+A row is all or nothing: nothing of an invalid one is in the output. When the output is full the
+kernel returns, to be called again for that row with more capacity in front.
 """
 
 from typing import Any, Final, NamedTuple
@@ -13,26 +13,27 @@ from penstock.columns.compiled import (
     ConstBytes,
     Int64s,
     Int64Table,
+    UInt64,
     copy_bytes,
     inlined,
     kernel,
     outlined,
 )
 from penstock.columns.protobuf import write_program as ops
-from penstock.columns.protobuf.read_program import NEEDS_ROOM, Wrong
+from penstock.columns.protobuf.read_program import ProtobufFault
 from penstock.columns.protobuf.write_program import MODE, OP, SOURCE, TAG, A, B, C
-from penstock.columns.vm.arrow_arena import BYTES_AT, VALUES_AT, Inputs, is_null
-from penstock.columns.vm.python_objects import is_text
+from penstock.columns.vm.arrow_inputs import BYTES_AT, VALUES_AT, Inputs, is_null
+from penstock.columns.vm.slots import OK, OUTPUT_FULL
+from penstock.columns.vm.text import is_text
 
-NOTHING: Final = int(Wrong.NOTHING)
-NULL: Final = int(Wrong.NULL)
-UTF8: Final = int(Wrong.UTF8)
-NO_SYMBOL: Final = int(Wrong.SYMBOL)
-TIME_RANGE: Final = int(Wrong.TIME_RANGE)
-MEMBERS: Final = int(Wrong.MEMBERS)
-NESTING: Final = int(Wrong.NESTING)
+NULL: Final = int(ProtobufFault.NULL)
+UTF8: Final = int(ProtobufFault.UTF8)
+NO_SYMBOL: Final = int(ProtobufFault.SYMBOL)
+TIME_RANGE: Final = int(ProtobufFault.TIME_RANGE)
+MEMBERS: Final = int(ProtobufFault.MEMBERS)
+NESTING: Final = int(ProtobufFault.NESTING)
 
-_ROOM: Final = 40  # what any value, its length and its tag take at most, content aside
+_VALUE_BYTES_MAX: Final = 40  # what any value, its length and its tag take at most, content aside
 _LIST_CELLS: Final = 3  # of the stack: the index around it, its first item, its packed end
 _NANOS: Final = 1_000_000_000
 _FIRST_SECOND: Final = -62_135_596_800
@@ -40,10 +41,10 @@ _LAST_SECOND: Final = 253_402_300_799
 _SECONDS_MAX: Final = 315_576_000_000
 _INT_MAX: Final = 2**31 - 1
 _DIGITS_MAX: Final = 11  # of an enum's number, with its sign
-_SKIPPED: Final = -1  # not wrong: there is nothing to write
+_SKIPPED: Final = -1  # no fault: there is nothing to write
 
 
-class Tables(NamedTuple):
+class ProtobufWriteTables(NamedTuple):
     """What instructions refer to."""
 
     members: Int64s
@@ -52,7 +53,7 @@ class Tables(NamedTuple):
 
 
 @inlined
-def put_varint(output: Bytes, position: int, value: Any) -> int:
+def put_varint(output: Bytes, position: int, value: UInt64) -> int:
     """A number of 64 bits that ends before `position`; where it starts."""
     raw = np.uint64(value)
     size = 1
@@ -70,17 +71,17 @@ def put_varint(output: Bytes, position: int, value: Any) -> int:
 
 @outlined
 def find_number(
-    inputs: Inputs, start: int, size: int, code: Int64Table, pc: int, tables: Tables
+    inputs: Inputs, start: int, size: int, code: Int64Table, pc: int, tables: ProtobufWriteTables
 ) -> tuple[bool, Any]:
     """Whether an enum has that name or number, and its number."""
     first, last = code[pc, A], code[pc, A] + code[pc, B]
     for index in range(first, last):
         if tables.symbols[index, ops.SYMBOL_SIZE] != size:
             continue
-        place = tables.symbols[index, ops.SYMBOL_AT]
+        start_in_pool = tables.symbols[index, ops.SYMBOL_AT]
         same = True
         for byte in range(size):
-            if tables.pool[place + byte] != inputs.bytes[start + byte]:
+            if tables.pool[start_in_pool + byte] != inputs.bytes[start + byte]:
                 same = False
                 break
         if same:
@@ -107,7 +108,7 @@ def find_number(
 
 @outlined
 def put_time(value: Any, op: int, per_second: int, output: Bytes, position: int) -> tuple[int, int]:
-    """A Timestamp or Duration without its tag: what is wrong, and where it starts."""
+    """A Timestamp or Duration without its tag: a fault, and where it starts."""
     seconds = value // per_second
     rest = value - seconds * per_second
     if op == ops.TIMESTAMP:
@@ -127,7 +128,7 @@ def put_time(value: Any, op: int, per_second: int, output: Bytes, position: int)
     if seconds != 0:
         position = put_varint(output, position, np.int64(seconds))
         position = put_varint(output, position, 0x08)
-    return NOTHING, put_varint(output, position, end - position)
+    return OK, put_varint(output, position, end - position)
 
 
 @inlined
@@ -161,65 +162,77 @@ def put_raw(
         if bits == 0:
             return _SKIPPED, position
     copy_bytes(output, position - width, inputs.bytes, start, width)
-    return NOTHING, position - width
+    return OK, position - width
 
 
 @inlined
 def put_content(
-    inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int, output: Bytes, position: int
+    inputs: Inputs,
+    code: Int64Table,
+    pc: int,
+    tables: ProtobufWriteTables,
+    at: int,
+    output: Bytes,
+    position: int,
 ) -> tuple[int, int]:
     """Text, bytes, or an enum's name."""
     op, mode, source = code[pc, OP], code[pc, MODE], code[pc, SOURCE]
-    place = (inputs.table[source, VALUES_AT] >> 2) + at
-    start = inputs.ints[place] + inputs.table[source, BYTES_AT]
-    size = np.int64(inputs.ints[place + 1]) - inputs.ints[place]
+    first = (inputs.table[source, VALUES_AT] >> 2) + at
+    start = inputs.ints[first] + inputs.table[source, BYTES_AT]
+    size = np.int64(inputs.ints[first + 1]) - inputs.ints[first]
     if op == ops.ENUM:
         is_known, number = find_number(inputs, start, size, code, pc, tables)
         if not is_known:
             return NO_SYMBOL, position
         if mode == ops.IMPLICIT and number == 0:
             return _SKIPPED, position
-        return NOTHING, put_varint(output, position, np.int64(number))
+        return OK, put_varint(output, position, np.int64(number))
     if mode == ops.IMPLICIT and size == 0:
         return _SKIPPED, position
     if op == ops.TEXT and not is_text(inputs.bytes, start, start + size):
         return UTF8, position
-    if position < size + _ROOM:
-        return NEEDS_ROOM, position
+    if position < size + _VALUE_BYTES_MAX:
+        return OUTPUT_FULL, position
     position -= size
     copy_bytes(output, position, inputs.bytes, start, size)
-    return NOTHING, put_varint(output, position, size)
+    return OK, put_varint(output, position, size)
 
 
 @inlined
 def put_scalar(
-    inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int, output: Bytes, position: int
+    inputs: Inputs,
+    code: Int64Table,
+    pc: int,
+    tables: ProtobufWriteTables,
+    at: int,
+    output: Bytes,
+    position: int,
 ) -> tuple[int, int]:
-    """A value without parts, and its tag: what is wrong, and where it starts."""
+    """A value without parts, and its tag: a fault, and where it starts."""
     op, mode, source = code[pc, OP], code[pc, MODE], code[pc, SOURCE]
     if is_null(inputs, source, at):
-        return (NULL if mode == ops.REQUIRED else NOTHING), position
-    if position < _ROOM:
-        return NEEDS_ROOM, position
+        return (NULL if mode == ops.REQUIRED else OK), position
+    if position < _VALUE_BYTES_MAX:
+        return OUTPUT_FULL, position
     values_at = inputs.table[source, VALUES_AT]
-    wrong, start = NOTHING, position
+    fault, start = OK, position
     if op < ops.RAW:
         number = number_of(inputs, op, values_at, at)
         if mode == ops.IMPLICIT and number == np.uint64(0):
-            return NOTHING, position
+            return OK, position
         start = put_varint(output, position, number)
     elif op == ops.RAW:
-        wrong, start = put_raw(inputs, values_at, at, code[pc, A], mode, output, position)
+        fault, start = put_raw(inputs, values_at, at, code[pc, A], mode, output, position)
     elif op <= ops.ENUM:
-        wrong, start = put_content(inputs, code, pc, tables, at, output, position)
+        fault, start = put_content(inputs, code, pc, tables, at, output, position)
     else:
         value = inputs.longs[(values_at >> 3) + at]
-        wrong, start = put_time(value, op, code[pc, A], output, position)
-    if wrong != NOTHING:
-        return (NOTHING if wrong == _SKIPPED else wrong), position
+        fault, start = put_time(value, op, code[pc, A], output, position)
+    if fault != OK:
+        return (OK if fault == _SKIPPED else fault), position
     if code[pc, TAG] != ops.NO_TAG:
         start = put_varint(output, start, code[pc, TAG])
-    return NOTHING, start
+    return OK, start
 
 
 @inlined
@@ -227,13 +240,15 @@ def begin_list(inputs: Inputs, source: int, at: int) -> tuple[int, Any, Any]:
     """Whether a list has items, and the first and last of them."""
     if is_null(inputs, source, at):
         return 0, np.int64(0), np.int64(0)
-    place = (inputs.table[source, VALUES_AT] >> 2) + at
-    start, end = np.int64(inputs.ints[place]), np.int64(inputs.ints[place + 1])
+    first = (inputs.table[source, VALUES_AT] >> 2) + at
+    start, end = np.int64(inputs.ints[first]), np.int64(inputs.ints[first + 1])
     return (1 if start < end else 0), start, end - 1
 
 
 @inlined
-def has_two_members(inputs: Inputs, code: Int64Table, pc: int, tables: Tables, at: int) -> bool:
+def has_two_members(
+    inputs: Inputs, code: Int64Table, pc: int, tables: ProtobufWriteTables, at: int
+) -> bool:
     """Whether more than one member of a oneof is set."""
     count = 0
     for index in range(code[pc, A], code[pc, A] + code[pc, B]):
@@ -247,28 +262,28 @@ def run_row(
     inputs: Inputs,
     row: int,
     code: Int64Table,
-    tables: Tables,
+    tables: ProtobufWriteTables,
     stack: Int64s,
     output: Bytes,
     position: int,
 ) -> tuple[int, int]:
-    """One row through the program: what is wrong, and where it starts."""
+    """One row through the program: a fault, and where it starts."""
     pc = 0
     depth = 0
     at: Any = row
     while True:
         op, source = code[pc, OP], code[pc, SOURCE]
         if op <= ops.SCALAR_LAST:
-            wrong, position = put_scalar(inputs, code, pc, tables, at, output, position)
-            if wrong != NOTHING:
-                return wrong, position
+            fault, position = put_scalar(inputs, code, pc, tables, at, output, position)
+            if fault != OK:
+                return fault, position
         elif op == ops.END:
-            return NOTHING, position
+            return OK, position
         elif op == ops.ONEOF:
             if has_two_members(inputs, code, pc, tables, at):
                 return MEMBERS, position
-        elif position < _ROOM:
-            return NEEDS_ROOM, position
+        elif position < _VALUE_BYTES_MAX:
+            return OUTPUT_FULL, position
         elif op == ops.MESSAGE_END:
             if source >= 0 and is_null(inputs, source, at):
                 if code[pc, MODE] == ops.REQUIRED:
@@ -317,29 +332,29 @@ def run_row(
 def encode_rows(
     inputs: Inputs,
     code: Int64Table,
-    tables: Tables,
+    tables: ProtobufWriteTables,
     prefix: ConstBytes,
     output: Bytes,
     distances: Int64s,
     stack: Int64s,
-    errors: Bytes,
+    faults: Bytes,
     end_row: int,
 ) -> int:
-    """Rows from end_row - 1 down to 0, each behind the prefix; how many are left without room.
+    """Rows from end_row - 1 down to 0, each after the prefix; how many are left.
 
     distances[i] is how far before the end of the output row i starts; that of end_row is known.
     """
     for left in range(end_row, 0, -1):
         row = left - 1
         end = len(output) - distances[left]
-        wrong, start = run_row(inputs, row, code, tables, stack, output, end)
-        if wrong == NOTHING and start < len(prefix):
-            wrong = NEEDS_ROOM
-        if wrong == NEEDS_ROOM:
+        fault, start = run_row(inputs, row, code, tables, stack, output, end)
+        if fault == OK and start < len(prefix):
+            fault = OUTPUT_FULL
+        if fault == OUTPUT_FULL:
             return left
-        errors[row] = wrong
-        if wrong == NOTHING:
+        faults[row] = fault
+        if fault == OK:
             start -= len(prefix)
             copy_bytes(output, start, prefix, 0, len(prefix))
-        distances[row] = len(output) - (start if wrong == NOTHING else end)
+        distances[row] = len(output) - (start if fault == OK else end)
     return 0

@@ -1,4 +1,4 @@
-"""What an encoding program is: instructions over Arrow columns, one row at a time, backwards.
+"""What a program that encodes Protobuf is: instructions over Arrow columns, run backward.
 
 A length comes before what it measures, so payloads are written from their last byte to their first:
 the fields of a message from the largest number to the smallest, the items of a list from the last
@@ -9,7 +9,7 @@ Arrow array laid out in the arena.
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.columns.compiled import ConstBytes, Int64s
+from penstock.columns.compiled import ConstBytes, Int64s, Int64Table
 
 OP, SOURCE, TAG, MODE, A, B, C = range(7)
 CODE_FIELDS: Final = 7
@@ -40,7 +40,7 @@ END: Final = 17
 # what a null means, and what a default
 OPTIONAL: Final = 0  # a null is not written, all else is
 IMPLICIT: Final = 1  # neither is the default
-REQUIRED: Final = 2  # a null is wrong
+REQUIRED: Final = 2  # a null is a fault
 NO_TAG: Final = 0
 
 SYMBOL_AT, SYMBOL_SIZE, SYMBOL_NUMBER = range(3)
@@ -48,11 +48,11 @@ SYMBOL_FIELDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EncodeProgram:
+class ProtobufWriteProgram:
     """Instructions and their tables. `inputs` is how many arrays they read."""
 
-    code: Int64s
+    code: Int64Table
     members: Int64s  # inputs of oneofs
-    symbols: Int64s  # (symbols of all enums, SYMBOL_FIELDS)
+    symbols: Int64Table  # of all enums: SYMBOL_FIELDS
     pool: ConstBytes
     inputs: int

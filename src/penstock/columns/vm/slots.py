@@ -1,28 +1,55 @@
-"""Arrow arrays in the making: what a slot collects, and where its parts are in a kernel's arena.
+"""Slots: Arrow arrays while a decoding kernel fills them, and how they become columns.
 
 A slot has up to three parts: a byte of validity for each value; the values, or the offsets of what
-has no one width; and the content of what has offsets. All parts of all slots are in one arena.
-
-What payloads of any language decode to and are encoded from, and how much they may ask for.
+has no fixed width; and the content of what has offsets. All parts of all slots are in one arena.
+A scope is what has an index of its own in its slots: a slot of Avro's, an item of a repeated field
+of Protobuf's. All slots of a scope have as many values as the scope.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.columns.arrow_records import ArrowArray
-from penstock.columns.compiled import Bools, Bytes, Int64s
+from penstock.columns.compiled import (
+    Bools,
+    Bytes,
+    Doubles,
+    Floats,
+    Int32s,
+    Int64s,
+    Int64Table,
+    UInt64s,
+    inlined,
+)
 
-PARTS: Final = 3
-_ALIGNMENT: Final = 64  # as Arrow likes it; more than any value needs
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NO_SLOT: Final = -1
+NO_SCOPE: Final = -1
+NOT_NULLABLE: Final = -1  # in VALID_AT
+
+# the table of slots; positions are in bytes from the start of the arena
+KIND, WIDTH, SCOPE_OF, ITEMS_SCOPE, SIZE_CAPACITY, VALID_AT, VALUES_AT, BYTES_AT = range(8)
+SLOT_FIELDS: Final = 8
+PARTS: Final = SLOT_FIELDS - VALID_AT
+
+# the state of a decoding kernel: which rows (it advances NEXT_ROW), and the limits of a payload
+NEXT_ROW, END_ROW, VALUE_BYTES_MAX, ITEMS_MAX, NESTING_MAX, ITEM_COUNT = range(6)
+STATE_FIELDS: Final = 6
+
+OK: Final = 0
+OUTPUT_FULL: Final = 100  # no fault of the row: the kernel stops and needs larger slots
+SCRATCH_BYTES: Final = 40
+
+_ALIGNMENT: Final = 64  # as Arrow recommends; more than any value needs
 _OFFSET_BYTES: Final = 4
 
 
-class Kind(IntEnum):
+class SlotKind(IntEnum):
     """What a slot collects."""
 
     NOTHING = 0  # a count: Arrow's null type
@@ -32,33 +59,57 @@ class Kind(IntEnum):
     LIST = 4  # offsets; the items have slots of their own
 
 
-class Plan(Protocol):
+class SlotPlan(NamedTuple):
     """What is known of a slot before there is memory for it."""
 
-    @property
-    def kind(self) -> Kind:
-        """What it collects."""
-
-    @property
-    def width(self) -> int:
-        """Bytes of a value, if they are FIXED."""
-
-    @property
-    def nullable(self) -> bool:
-        """Whether it has validity."""
+    kind: SlotKind
+    scope: int
+    width: int = 0  # bytes of a value, if they are FIXED
+    nullable: bool = False
+    items: int = NO_SCOPE  # the scope of its items, if that is known to the kernel
 
 
-class SlotForms:
-    """All slots of a program, as vectors: how large their parts are for so many values."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which slots make up an Arrow array. A struct that is never null has none of its own."""
 
-    def __init__(self, plans: Iterable[Plan]) -> None:
-        slots = list(plans)
-        self.kinds: Int64s = np.array([plan.kind for plan in slots], dtype=np.int64)
-        self.widths: Int64s = np.array([plan.width for plan in slots], dtype=np.int64)
-        self.is_nullable: Bools = np.array([plan.nullable for plan in slots], dtype=np.bool_)
-        self.has_offsets: Bools = self.kinds >= Kind.SIZED
-        self.has_content: Bools = self.kinds == Kind.SIZED
-        self._value_bytes: Int64s = np.where(self.kinds == Kind.FIXED, self.widths, 0)
+    type: "pa.DataType"
+    slot: int = NO_SLOT
+    children: tuple["Shape", ...] = ()
+    names: tuple[tuple[int, str], ...] | None = None  # of an enum: number and name
+    has_unique_keys: bool = False  # of a map: the last entry of a key counts
+
+
+class Slots(NamedTuple):
+    """The slots as kernels see them: one arena under several types, and how full each slot is."""
+
+    table: Int64Table  # (slots, SLOT_FIELDS)
+    counts: Int64s  # by scope: values that are complete; the next one may be written to
+    capacities: Int64s  # by scope
+    sizes: Int64s  # by slot: bytes so far of SIZED, items so far of LIST
+    full: Int64s  # (2): what was full: a scope and 0, or a slot and how many bytes it needed
+    bytes: Bytes
+    ints: Int32s
+    longs: Int64s
+    floats: Floats
+    doubles: Doubles
+    limbs: UInt64s
+    scratch: Bytes  # (SCRATCH_BYTES)
+
+
+class SlotLayout:
+    """All slots of a program as vectors: how large their parts are for a number of values."""
+
+    def __init__(self, plans: Sequence[SlotPlan]) -> None:
+        self.plans = tuple(plans)
+        self.kinds: Int64s = np.array([plan.kind for plan in plans], dtype=np.int64)
+        self.widths: Int64s = np.array([plan.width for plan in plans], dtype=np.int64)
+        self.scopes: Int64s = np.array([plan.scope for plan in plans], dtype=np.int64)
+        self.items: Int64s = np.array([plan.items for plan in plans], dtype=np.int64)
+        self.is_nullable: Bools = np.array([plan.nullable for plan in plans], dtype=np.bool_)
+        self.has_offsets: Bools = self.kinds >= SlotKind.SIZED
+        self._has_content: Bools = self.kinds == SlotKind.SIZED
+        self._value_bytes: Int64s = np.where(self.kinds == SlotKind.FIXED, self.widths, 0)
         self._value_bytes[self.has_offsets] = _OFFSET_BYTES
 
     def part_bytes(self, counts: Int64s, sizes: Int64s) -> Int64s:
@@ -66,82 +117,35 @@ class SlotForms:
         parts = np.empty((len(self.kinds), PARTS), dtype=np.int64)
         parts[:, 0] = counts * self.is_nullable
         parts[:, 1] = (counts + self.has_offsets) * self._value_bytes
-        parts[:, 2] = sizes * self.has_content
+        parts[:, 2] = sizes * self._has_content
         return parts
 
-    def laid_out(self, counts: Int64s, sizes: Int64s) -> tuple[Int64s, int]:
-        """Where the parts start if one comes after the other, and where the last one ends."""
-        taken = -(-self.part_bytes(counts, sizes) // _ALIGNMENT) * _ALIGNMENT
+    def table(self, capacities: Int64s, size_capacities: Int64s) -> tuple[Int64Table, int]:
+        """The table of slots for these capacities, and the bytes of an arena that has them."""
+        taken = self.part_bytes(capacities[self.scopes], size_capacities)
+        taken = -(-taken // _ALIGNMENT) * _ALIGNMENT
         ends = np.cumsum(taken.reshape(-1))
-        end = int(ends[-1]) if len(ends) else 0
-        return ends.reshape(-1, PARTS) - taken, max(end, _ALIGNMENT)
+        table = np.empty((len(self.kinds), SLOT_FIELDS), dtype=np.int64)
+        table[:, KIND], table[:, WIDTH] = self.kinds, self.widths
+        table[:, SCOPE_OF], table[:, ITEMS_SCOPE] = self.scopes, self.items
+        table[:, SIZE_CAPACITY] = size_capacities
+        table[:, VALID_AT:] = ends.reshape(-1, PARTS) - taken
+        table[~self.is_nullable, VALID_AT] = NOT_NULLABLE
+        return table, max(int(ends[-1]) if len(ends) else 0, _ALIGNMENT)
 
-    def move(
-        self, counts: Int64s, sizes: Int64s, old: tuple[Bytes, Int64s], new: tuple[Bytes, Int64s]
-    ) -> None:
-        """Copy what is in use from one arena to another, each with the places of the parts."""
-        used = self.part_bytes(counts, sizes)
+    def copy_used(self, counts: Int64s, sizes: Int64s, old: Slots, new: Slots) -> None:
+        """Copy what is in use from one arena to another."""
+        used = self.part_bytes(counts[self.scopes], sizes)
         is_used = used > 0
-        places = zip(old[1][is_used].tolist(), new[1][is_used].tolist(), strict=True)
-        for (of, to), size in zip(places, used[is_used].tolist(), strict=True):
-            new[0][to : to + size] = old[0][of : of + size]
+        old_starts = old.table[:, VALID_AT:][is_used].tolist()
+        new_starts = new.table[:, VALID_AT:][is_used].tolist()
+        for start, to, size in zip(old_starts, new_starts, used[is_used].tolist(), strict=True):
+            new.bytes[to : to + size] = old.bytes[start : start + size]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one payload and one batch may ask for; beyond the first three a row is wrong."""
-
-    value_bytes_max: int = 64 << 20
-    items_max: int = 1 << 20  # of all arrays and maps of one payload together
-    nesting_max: int = 200
-    output_bytes_max: int = 1 << 30  # beyond: OutputTooLarge, and the caller decodes fewer rows
-
-    def __post_init__(self) -> None:
-        assert 0 < self.output_bytes_max < 1 << 31, "Arrow's offsets have 32 bits"
-        assert self.nesting_max > 0
-
-
-USUAL_LIMITS: Final = Limits()
-
-
-class OutputTooLarge(Exception):
-    """The rows together decode to more than the limit; fewer at a time will do."""
-
-    def __init__(self, row: int, rows: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"{rows} payloads decode to more than {limit_bytes} bytes; "
-            f"the first {row} fit: decode fewer at a time"
-        )
-        self.row = row
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Columns with a value per payload, and what is wrong with each: such a row is all nulls."""
-
-    names: tuple[str, ...]
-    columns: tuple[ArrowArray, ...]
-    errors: Bytes  # a Wrong per row
-    error_places: Int64s  # where in the payload; of rows that are wrong only
-
-    def to_batch(self) -> pa.RecordBatch:
-        """The columns as a batch of Arrow's."""
-        if not self.columns:  # a batch has no length of its own
-            nothing: Any = pa.Array.from_buffers(
-                pa.struct([]), len(self.errors), [None], children=[]
-            )
-            return pa.RecordBatch.from_struct_array(nothing)
-        return pa.RecordBatch.from_arrays(list(self.columns), names=list(self.names))
-
-
-class PayloadsTooLarge(Exception):
-    """The rows together encode to more than the limit; fewer at a time will do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Payload i is buffer[offsets[i]:offsets[i + 1]]; that of a wrong row is empty."""
-
-    buffer: Bytes
-    offsets: Int64s
-    errors: Bytes  # a Wrong per row
+@inlined
+def mark_valid(slots: Slots, slot: int, index: int) -> None:
+    """Set the validity of a value, if the slot has any."""
+    valid_at = slots.table[slot, VALID_AT]
+    if valid_at >= 0:
+        slots.bytes[valid_at + index] = 1

@@ -1,13 +1,13 @@
 """Many Avro payloads at once: bytes to an Arrow batch and back, with an error per row.
 
 A decoder is made once for a pair of schemas and used for every batch. Nothing is silently wrong: a
-row that cannot be read is null in every column and has its reason in `errors`; its neighbours never
+row that cannot be read is null in every column and has its reason in `faults`; its neighbours never
 know. Columns have the types that `avro_types` says; a column whose type contains itself is JSON
 text, read row by row and so much slower.
 
-    decoder = AvroDecoder(writer, reader, columns=["id", "total"])
-    batch, errors = decoder.decode(buffer, starts, ends)
-    reasons = [Wrong(code).reason for code in errors[errors > 0]]
+    decoder = AvroBatchDecoder(writer, reader, columns=["id", "total"])
+    batch, faults = decoder.decode(buffer, starts, ends)
+    reasons = [AvroFault(code).reason for code in faults[faults > 0]]
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.arrow_records import ArrowArray
-from penstock.columns.avro.dict_program import DictProgram
-from penstock.columns.avro.read_program import Wrong
+from penstock.columns.avro.dict_program import AvroDictProgram
+from penstock.columns.avro.read_program import AvroFault
 from penstock.columns.avro.run import decode, encode, encode_dicts
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.vm.slots import USUAL_LIMITS, Decoded, Encoded, Limits
+from penstock.columns.vm.payloads import USUAL_LIMITS, Decoded, Encoded, PayloadLimits
 from penstock.protocol.varint import Buffer
 from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.tree import Node, Record
@@ -36,13 +36,19 @@ from penstock.serde.avro.compile_write import (
 )
 from penstock.serde.avro.event_skipping import WriteLimits
 from penstock.serde.avro.limits import ITEMS_MAX
-from penstock.serde.avro.rows import RowReader, RowWriter, as_json, batch_rows, payloads_of
+from penstock.serde.avro.rows import (
+    AvroRowDecoder,
+    AvroRowEncoder,
+    as_json,
+    batch_rows,
+    payloads_of,
+)
 from penstock.serde.avro.types import NotExpressible, arrow_type
 
-__all__ = ["AvroDecoder", "AvroEncoder", "Wrong"]
+__all__ = ["AvroBatchDecoder", "AvroBatchEncoder", "AvroFault"]
 
 
-class AvroDecoder:
+class AvroBatchDecoder:
     """Reads what one schema wrote into the columns of another, or of the same one.
 
     Payloads are bare Avro: no frame around them. `columns` are names of the reader's fields, in the
@@ -54,7 +60,7 @@ class AvroDecoder:
         writer: AvroSchema,
         reader: AvroSchema | None = None,
         columns: Sequence[str] | None = None,
-        limits: Limits = USUAL_LIMITS,
+        limits: PayloadLimits = USUAL_LIMITS,
     ) -> None:
         self._limits = limits
         wanted = writer if reader is None else reader
@@ -64,7 +70,7 @@ class AvroDecoder:
         trees = [name for name in names if not _is_expressible(_column_type(root, name))]
         self._names = names
         self._trees = frozenset(trees)
-        self._rows = RowReader(writer, wanted) if trees else None
+        self._rows = AvroRowDecoder(writer, wanted) if trees else None
         self._program = compile_decoder(
             writer.root, root, [name for name in names if name not in self._trees]
         )
@@ -79,7 +85,7 @@ class AvroDecoder:
     def decode(
         self, buffer: Buffer | Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:
-        """The payloads buffer[starts[i]:ends[i]] as columns, and a `Wrong` per row.
+        """The payloads buffer[starts[i]:ends[i]] as columns, and a `AvroFault` per row.
 
         Raises OutputTooLarge when all rows together are beyond the limit: decode fewer at a time.
         """
@@ -92,31 +98,31 @@ class AvroDecoder:
             self._limits,
         )
         if self._rows is None:
-            return decoded.to_batch(), decoded.errors
+            return decoded.to_batch(), decoded.faults
         return self._with_trees(decoded, self._rows, source, starts, ends)
 
     def _with_trees(
-        self, decoded: Decoded, rows: RowReader, source: Bytes, starts: Int64s, ends: Int64s
+        self, decoded: Decoded, rows: AvroRowDecoder, source: Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:
         """The kernel's columns, and those it left. What is wrong first is for the rows to say: the
         kernel has stepped over what it left."""
-        errors = decoded.errors.copy()
-        texts: dict[str, list[str | None]] = {name: [None] * len(errors) for name in self._trees}
+        faults = decoded.faults.copy()
+        texts: dict[str, list[str | None]] = {name: [None] * len(faults) for name in self._trees}
         payloads = payloads_of(source.data, starts, ends)
         for row, payload in enumerate(payloads):
-            value, wrong = rows.read(payload)
-            errors[row] = wrong or errors[row]
-            if not errors[row]:
+            value, fault = rows.read(payload)
+            faults[row] = fault or faults[row]
+            if not faults[row]:
                 for name in self._trees:
                     texts[name][row] = as_json(value[name] if self._is_record else value)
         columns = dict(zip(decoded.names, decoded.columns, strict=True))
-        if (errors != decoded.errors).any():
-            valid = pa.array(errors == 0)
+        if (faults != decoded.faults).any():
+            valid = pa.array(faults == 0)
             columns = {name: _nulled(column, valid) for name, column in columns.items()}
         columns |= {name: pa.array(column, pa.string()) for name, column in texts.items()}
         ordered = tuple(columns[name] for name in self._names)
-        places = decoded.error_places
-        return Decoded(self._names, ordered, errors, places).to_batch(), errors
+        places = decoded.fault_positions
+        return Decoded(self._names, ordered, faults, places).to_batch(), faults
 
 
 def _nulled(column: ArrowArray, valid: ArrowArray) -> ArrowArray:
@@ -138,20 +144,20 @@ def _is_expressible(node: Node) -> bool:
     return True
 
 
-class AvroEncoder:
+class AvroBatchEncoder:
     """Writes rows in one schema. Safe to share between threads.
 
     Nothing is made up: a null in a field that has none is wrong with that row, never "" or 0.
     """
 
-    def __init__(self, schema: AvroSchema, limits: Limits = USUAL_LIMITS) -> None:
+    def __init__(self, schema: AvroSchema, limits: PayloadLimits = USUAL_LIMITS) -> None:
         root = schema.root
         self._root = root
         self._limits = limits
         self._schema = schema
         self._readable = WriteLimits(root)
         self._types: dict[str, pa.DataType] | None = None
-        self._dicts: DictProgram | None = None
+        self._dicts: AvroDictProgram | None = None
         if _is_expressible(root):
             self._program, self._inputs = compile_encoder(root)
             self._types = input_types(root)
@@ -159,8 +165,9 @@ class AvroEncoder:
                 self._dicts = compile_dicts(root)
 
     def encode(self, batch: pa.RecordBatch, prefix: bytes = b"") -> tuple[Bytes, Int64s, Bytes]:
-        """The rows as payloads behind `prefix`: a buffer, one more offset than rows, a `Wrong` per
-        row. A wrong row has an empty payload, without prefix.
+        """The rows as payloads after `prefix`: a buffer, one more offset than rows, faults by row.
+
+        An invalid row has an empty payload, without prefix.
 
         ValueError when the columns are not the schema's.
         """
@@ -187,12 +194,12 @@ class AvroEncoder:
             start, end = int(encoded.offsets[row]) + prefix_bytes, int(encoded.offsets[row + 1])
             broken = self._readable.broken_by(encoded.buffer[start:end].tobytes())
             if broken is not None:
-                encoded.errors[row] = Wrong[broken.code]
-        return encoded.buffer, encoded.offsets, encoded.errors
+                encoded.faults[row] = AvroFault[broken.code]
+        return encoded.buffer, encoded.offsets, encoded.faults
 
     @cached_property
-    def _rows(self) -> RowWriter:
-        return RowWriter(self._schema)
+    def _rows(self) -> AvroRowEncoder:
+        return AvroRowEncoder(self._schema)
 
     def encode_rows(
         self, rows: Sequence[Mapping[str, Any]], prefix: bytes = b""

@@ -6,14 +6,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.avro.read_program import AvroFault
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.tree import AvroType
 from penstock.schemas.model import ParsedSchema
-from penstock.serde.avro.batch import AvroDecoder, AvroEncoder, Wrong
+from penstock.serde.avro.batch import AvroBatchDecoder, AvroBatchEncoder
 from penstock.serde.avro.compile_read import VALUE
-from penstock.serde.avro.event import REASONS, sized
-from penstock.serde.avro.event import AvroEncoder as OneEncoder
+from penstock.serde.avro.event import REASONS, AvroEventEncoder, sized
 from penstock.serde.batch_frames import FrameGroup, WrongRow
 from penstock.serde.column_codec import Part, all_wrong, decoded_parts, joined
 from penstock.serde.errors import Reason
@@ -28,7 +28,7 @@ class AvroColumns:
     def __init__(self, reader: AvroSchema, columns: Sequence[str] | None) -> None:
         self._reader = reader
         self._columns = columns
-        self._decoders: dict[int, tuple[AvroSchema, AvroDecoder]] = {}
+        self._decoders: dict[int, tuple[AvroSchema, AvroBatchDecoder]] = {}
         schema = self._decoder(reader).schema
         # Not from_pylist: it loads pandas, where there is one, into every worker of Spark's.
         nothing: list[Any] = [pa.nulls(0, one.type) for one in schema]
@@ -47,14 +47,14 @@ class AvroColumns:
             decoder = self._decoder(writer)
             if writer.root.kind is AvroType.BYTES:
                 source, group = _sized(source, group)
-            yield from decoded_parts(decoder, source, group, _told, Wrong.TOO_LARGE, wrongs)
+            yield from decoded_parts(decoder, source, group, _told, AvroFault.TOO_LARGE, wrongs)
 
-    def _decoder(self, writer: AvroSchema) -> AvroDecoder:
+    def _decoder(self, writer: AvroSchema) -> AvroBatchDecoder:
         known = self._decoders.get(id(writer))
         if known is None:
             if len(self._decoders) >= DECODERS_MAX:
                 self._decoders.clear()
-            known = (writer, AvroDecoder(writer, self._reader, self._columns))
+            known = (writer, AvroBatchDecoder(writer, self._reader, self._columns))
             self._decoders[id(writer)] = known  # the writer is kept, so its id is too
         return known[1]
 
@@ -70,8 +70,8 @@ def _sized(source: Bytes, group: FrameGroup) -> tuple[Bytes, FrameGroup]:
 
 
 def _told(code: int) -> tuple[Reason, str]:
-    wrong = Wrong(code)
-    return REASONS.get(wrong.name, Reason.UNDECODABLE), wrong.reason
+    fault = AvroFault(code)
+    return REASONS.get(fault.name, Reason.UNDECODABLE), fault.reason
 
 
 class AvroRows:
@@ -80,8 +80,8 @@ class AvroRows:
     indexes: Sequence[int] | None = None
 
     def __init__(self, schema: AvroSchema) -> None:
-        self._encoder = AvroEncoder(schema)
-        self._raw = OneEncoder(schema) if schema.root.kind is AvroType.BYTES else None
+        self._encoder = AvroBatchEncoder(schema)
+        self._raw = AvroEventEncoder(schema) if schema.root.kind is AvroType.BYTES else None
 
     def write(
         self, rows: "Sequence[Mapping[str, Any]] | pa.RecordBatch", prefix: bytes
@@ -91,10 +91,10 @@ class AvroRows:
             values = rows.column(VALUE).to_pylist() if isinstance(rows, pa.RecordBatch) else rows
             return joined([prefix + self._raw.encode(value).payload for value in values])
         if isinstance(rows, pa.RecordBatch):
-            buffer, offsets, errors = self._encoder.encode(rows, prefix)
+            buffer, offsets, faults = self._encoder.encode(rows, prefix)
         else:
-            buffer, offsets, errors = self._encoder.encode_rows(rows, prefix)
-        if errors.any():
-            row = int(np.flatnonzero(errors)[0])
-            raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
+            buffer, offsets, faults = self._encoder.encode_rows(rows, prefix)
+        if faults.any():
+            row = int(np.flatnonzero(faults)[0])
+            raise Misfit(f"row {row}: {AvroFault(int(faults[row])).reason}")
         return buffer, offsets

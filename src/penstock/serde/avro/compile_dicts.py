@@ -12,7 +12,6 @@ asked of fastavro.
 import datetime
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Final
@@ -21,11 +20,11 @@ from uuid import UUID
 import numpy as np
 
 from penstock.columns.avro import dict_program as ops
-from penstock.columns.avro.dict_program import NO_DEFAULT, DictProgram
-from penstock.columns.avro.read_program import CODE_FIELDS, NO_SLOT
+from penstock.columns.avro.dict_program import NO_DEFAULT, AvroDictProgram
+from penstock.columns.avro.read_program import CODE_FIELDS, A, B, C
 from penstock.columns.avro.run import decode, encode
 from penstock.columns.compiled import read_only
-from penstock.columns.vm.python_objects import addresses_of
+from penstock.columns.vm.assembler import NOTHING, Assembler
 from penstock.schemas.avro.tree import (
     Absent,
     Array,
@@ -129,7 +128,6 @@ def _since_epoch(value: Any, *, is_local: bool, factor: int, divisor: int) -> in
 
 
 _ROW: Final = Name("Row", None)
-_A, _B, _C = 2, 3, 4  # of an instruction
 _NUMBERS: Final = {AvroType.INT: ops.INT, AvroType.LONG: ops.LONG}
 _PLAIN: Final = {
     AvroType.BOOLEAN: ops.BOOLEAN,
@@ -137,34 +135,31 @@ _PLAIN: Final = {
     AvroType.DOUBLE: ops.DOUBLE,
     AvroType.STRING: ops.TEXT,
     AvroType.BYTES: ops.SIZED,
-    AvroType.NULL: ops.NOTHING,
+    AvroType.NULL: ops.NULL,
 }
 
 
-def compile_dicts(root: Record) -> DictProgram:
+def compile_dicts(root: Record) -> AvroDictProgram:
     """The program for a record whose Arrow type can be expressed."""
     compiler = _Compiler()
     compiler.put(root, 0)
     return compiler.finished()
 
 
-@dataclass(slots=True)
 class _Compiler:
-    code: list[list[int]] = field(default_factory=list)
-    pool: bytearray = field(default_factory=bytearray)
-    objects: list[object] = field(default_factory=list)
-    depth: int = 0
+    def __init__(self) -> None:
+        self._asm = Assembler(CODE_FIELDS)
 
-    def finished(self) -> DictProgram:
-        """Everything put so far."""
-        self._emit(ops.END)
-        objects = tuple(self.objects)
-        return DictProgram(
-            code=np.array(self.code, dtype=np.int64).reshape(-1, CODE_FIELDS),
-            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
+    def finished(self) -> AvroDictProgram:
+        """The program of everything put so far."""
+        self._asm.put(ops.END)
+        objects, addresses = self._asm.objects()
+        return AvroDictProgram(
+            code=self._asm.code(),
+            pool=self._asm.pool(),
             objects=objects,
-            addresses=addresses_of(objects),
-            depth=self.depth,
+            addresses=addresses,
+            depth=self._asm.depth,
         )
 
     def put(self, node: Node, depth: int) -> None:
@@ -172,83 +167,73 @@ class _Compiler:
         if isinstance(node, Union):
             self._put_union(node, depth)
         elif isinstance(node, Record):
-            self._put_record(node, self._deeper(depth))
+            self._put_record(node, self._asm.deeper(depth))
         elif isinstance(node, Array):
-            self._put_items(ops.LIST_BEGIN, node.items, ops.LIST_NEXT, self._deeper(depth))
+            self._put_items(ops.LIST_BEGIN, node.items, ops.LIST_NEXT, self._asm.deeper(depth))
         elif isinstance(node, Map):
-            self._put_items(ops.MAP_BEGIN, node.values, ops.MAP_NEXT, self._deeper(depth))
+            self._put_items(ops.MAP_BEGIN, node.values, ops.MAP_NEXT, self._asm.deeper(depth))
         else:
             self._put_scalar(node)
 
-    def _deeper(self, depth: int) -> int:
-        self.depth = max(self.depth, depth + 1)
-        return depth + 1
-
-    def _emit(self, op: int, item: int = NO_SLOT, *operands: int) -> int:
-        self.code.append([op, item, *(*operands, 0, 0, 0, 0)[: CODE_FIELDS - 2]])
-        return len(self.code) - 1
-
-    def _object(self, item: object) -> int:
-        self.objects.append(item)
-        return len(self.objects) - 1
-
     def _put_record(self, record: Record, depth: int) -> None:
-        self._emit(ops.RECORD_BEGIN)
+        self._asm.put(ops.RECORD_BEGIN)
         for each in record.fields:
-            name = self._object(sys.intern(each.name))  # the one that dicts written out have
+            name = self._asm.add_object(
+                sys.intern(each.name)
+            )  # the one that dicts written out have
             default = default_payload(each)
             if default is None:
-                self._emit(ops.FIELD, name, NO_DEFAULT)
+                self._asm.put(ops.FIELD, name, NO_DEFAULT)
                 self.put(each.type, depth)
             else:
-                place = self._emit(ops.FIELD, name, len(self.pool), len(default))
-                self.pool += default
+                given = self._asm.constant(default)
+                index = self._asm.put(ops.FIELD, name, given, len(default))
                 self.put(each.type, depth)
-                self.code[place][_C] = len(self.code)
-        self._emit(ops.RECORD_END)
+                self._asm.patch(index, C, self._asm.here)
+        self._asm.put(ops.RECORD_END)
 
     def _put_items(self, begin: int, item: Node, following: int, depth: int) -> None:
-        place = self._emit(begin)
+        index = self._asm.put(begin)
         self.put(item, depth)
-        self.code[place][_A] = self._emit(following, NO_SLOT, place + 1)
+        self._asm.patch(index, A, self._asm.put(following, NOTHING, index + 1))
 
     def _put_union(self, union: Union, depth: int) -> None:
         values = values_of(union)
         assert len(values) <= 1, "one kind of value"
         nulls = [at for at, branch in enumerate(union.branches) if branch.kind is AvroType.NULL]
         if not values or not nulls:
-            self._emit(ops.BRANCH, NO_SLOT, 0)
+            self._asm.put(ops.BRANCH, NOTHING, 0)
             self.put(union.branches[0], depth)
             return
-        choice = self._emit(ops.NULLABLE, NO_SLOT, nulls[0])
+        choice = self._asm.put(ops.NULLABLE, NOTHING, nulls[0])
         self.put(values[0], depth)
-        self.code[choice][_B] = len(self.code)
+        self._asm.patch(choice, B, self._asm.here)
 
     def _put_scalar(self, node: Node) -> None:
         if isinstance(node, Enum):
             symbols = {symbol: number for number, symbol in enumerate(node.symbols)}
-            self._emit(ops.ENUM, self._object(symbols))
+            self._asm.put(ops.ENUM, self._asm.add_object(symbols))
         elif decimal_of(node) is not None:
             with_size = 0 if isinstance(node, Fixed) else 1
-            self._emit(ops.CONVERTED, self._object(decimal_writer(node)), with_size)
+            self._asm.put(ops.CONVERTED, self._asm.add_object(decimal_writer(node)), with_size)
         elif is_uuid_text(node):
-            self._emit(ops.CONVERTED, self._object(uuid_bytes), 1)
+            self._asm.put(ops.CONVERTED, self._asm.add_object(uuid_bytes), 1)
         elif isinstance(node, Fixed):
-            self._emit(ops.FIXED, NO_SLOT, node.size)
+            self._asm.put(ops.FIXED, NOTHING, node.size)
         elif node.kind in _NUMBERS:
             self._put_number(node)
         else:
-            self._emit(_PLAIN[node.kind])
+            self._asm.put(_PLAIN[node.kind])
 
     def _put_number(self, node: Node) -> None:
         reader = moment_reader(node)
-        converter = NO_SLOT if reader is None else self._object(reader)
+        converter = NOTHING if reader is None else self._asm.add_object(reader)
         if is_restricted(node):
             meaning = number_meaning(node, node)
             assert meaning is not None, "a type can read itself"
-            self._emit(ops.TIME, converter, meaning.least, meaning.greatest)
+            self._asm.put(ops.TIME, converter, meaning.least, meaning.greatest)
         else:
-            self._emit(_NUMBERS[node.kind], converter)
+            self._asm.put(_NUMBERS[node.kind], converter)
 
 
 def default_payload(each: Field) -> bytes | None:
@@ -261,4 +246,4 @@ def default_payload(each: Field) -> bytes | None:
     decoded = decode(compile_decoder(bare, only), read_only(b""), nowhere, nowhere)
     program, inputs = compile_encoder(only)
     encoded = encode(program, [(decoded.columns[0], inputs[0])], 1)
-    return None if encoded.errors.any() else encoded.buffer.tobytes()
+    return None if encoded.faults.any() else encoded.buffer.tobytes()

@@ -8,19 +8,19 @@ not before: the other branches of a union are still readable, as in Avro's Java 
 Values stepped over are checked in so far as finding their end takes; their content is not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from penstock.columns.avro import read_program as ops
 from penstock.columns.avro.read_program import (
-    NO_SLOT,
-    Assembler,
-    DecodeProgram,
-    Wrong,
+    AvroFault,
+    AvroReadAssembler,
+    AvroReadProgram,
     precision_or,
 )
+from penstock.columns.vm.slots import NO_SLOT
 from penstock.schemas.avro.tree import (
     Array,
     AvroType,
@@ -31,7 +31,13 @@ from penstock.schemas.avro.tree import (
     Record,
     Union,
 )
-from penstock.serde.avro.compile_read_parts import Skipping, Target, put_constant, target_for
+from penstock.serde.avro.compile_read_parts import (
+    Skipping,
+    Target,
+    put_branches,
+    put_constant,
+    target_for,
+)
 from penstock.serde.avro.logical_types import (
     DecimalMeaning,
     decimal_meaning,
@@ -60,12 +66,12 @@ _TEXTUAL: Final = (AvroType.STRING, AvroType.BYTES)
 
 def compile_decoder(
     writer: Node, reader: Node, columns: Sequence[str] | None = None
-) -> DecodeProgram:
+) -> AvroReadProgram:
     """The program that reads what `writer` wrote as `reader` wants it, these columns of it.
 
     NotExpressible when a wanted column contains itself, or when the program would be too long.
     """
-    compiler = _Compiler(Assembler(), writer)
+    compiler = _Compiler(AvroReadAssembler(), writer)
     if isinstance(reader, Record):
         names = wanted_names(reader, columns)
         return compiler.record(writer, reader, names)
@@ -88,37 +94,37 @@ def wanted_names(reader: Node, columns: Sequence[str] | None) -> tuple[str, ...]
 
 
 class _Compiler:
-    def __init__(self, assembler: Assembler, writer: Node) -> None:
+    def __init__(self, assembler: AvroReadAssembler, writer: Node) -> None:
         self._asm = assembler
         self._skipping = Skipping(assembler, writer)
 
-    def record(self, writer: Node, reader: Record, names: tuple[str, ...]) -> DecodeProgram:
+    def record(self, writer: Node, reader: Record, names: tuple[str, ...]) -> AvroReadProgram:
         """A column for each of these fields."""
         for name in names:
             arrow_type(reader.by_name[name].type)
         targets = {name: target_for(reader.by_name[name].type, self._asm) for name in names}
         if isinstance(writer, Union):
-            self._each_branch(writer, lambda branch: self._top(branch, reader, targets))
+            put_branches(self._asm, writer, lambda branch: self._top(branch, reader, targets))
         else:
             self._top(writer, reader, targets)
         return self._finished(names, tuple(targets[name] for name in names))
 
-    def value(self, writer: Node, reader: Node) -> DecodeProgram:
+    def value(self, writer: Node, reader: Node) -> AvroReadProgram:
         """One column for a schema that is no record."""
         arrow_type(reader)
         target = target_for(reader, self._asm)
         self._resolve(writer, reader, target)
         return self._finished((VALUE,), (target,))
 
-    def nothing(self, writer: Node) -> DecodeProgram:
+    def nothing(self, writer: Node) -> AvroReadProgram:
         """No column: only finds out what is wrong with the payloads."""
         self._skipping.put(writer)
         return self._finished((), ())
 
-    def _finished(self, names: tuple[str, ...], targets: tuple[Target, ...]) -> DecodeProgram:
+    def _finished(self, names: tuple[str, ...], targets: tuple[Target, ...]) -> AvroReadProgram:
         self._asm.put(ops.END)
         self._skipping.put_subroutines()
-        row_slots = [slot for target in targets for slot in target.aligned()]
+        row_slots = [slot for target in targets for slot in target.row_slots()]
         return self._asm.assemble(names, tuple(target.shape for target in targets), row_slots)
 
     def _top(self, writer: Node, reader: Record, targets: dict[str, Target]) -> None:
@@ -128,7 +134,7 @@ class _Compiler:
             self._fail()
 
     def _fail(self) -> None:
-        self._asm.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
+        self._asm.put(ops.FAIL, NO_SLOT, AvroFault.UNRESOLVABLE)
 
     def _resolve(self, writer: Node, reader: Node, target: Target) -> None:
         """Instructions that read one value of `writer` into `target`, made for `reader`."""
@@ -161,33 +167,21 @@ class _Compiler:
         is_optional = len(writer.branches) == 2 and len(values) == 1
         if is_optional and is_nullable(reader) and target.type != pa.null():
             null = writer.branches.index(values[0]) ^ 1
-            start, end = self._asm.stretch(list(target.aligned()))
+            start, end = self._asm.slot_list(list(target.row_slots()))
             choice = self._asm.put(ops.NULLABLE, NO_SLOT, null, 0, start, end)
             self._resolve(values[0], reader, target)
             self._asm.patch(choice, ops.B, self._asm.here)
         elif len(writer.branches) > 0:
-            self._each_branch(writer, lambda branch: self._resolve(branch, reader, target))
+            put_branches(self._asm, writer, lambda branch: self._resolve(branch, reader, target))
         else:
             self._fail()
-
-    def _each_branch(self, writer: Union, put: Callable[[Node], None]) -> None:
-        first = len(self._asm.jumps)
-        self._asm.jumps += [0] * len(writer.branches)
-        self._asm.put(ops.UNION, NO_SLOT, first, len(writer.branches))
-        exits = []
-        for index, branch in enumerate(writer.branches):
-            self._asm.jumps[first + index] = self._asm.here
-            put(branch)
-            exits.append(self._asm.put(ops.JUMP))
-        for place in exits:
-            self._asm.patch(place, ops.A, self._asm.here)
 
     def _resolve_into_union(self, writer: Node, reader: Union, target: Target) -> None:
         branch = matching_branch(writer, reader)
         if branch is None:
             self._fail()
         elif branch.kind is AvroType.NULL:
-            self._put_nulls(list(target.aligned()))
+            self._put_nulls(list(target.row_slots()))
         elif len(values_of(reader)) == 1:
             self._resolve(writer, branch, target)
         else:
@@ -198,11 +192,11 @@ class _Compiler:
                 if value is branch:
                     self._resolve(writer, branch, member)
                 else:
-                    self._put_nulls(list(member.aligned()))
+                    self._put_nulls(list(member.row_slots()))
 
     def _put_nulls(self, slots: list[int]) -> None:
         if slots:
-            self._asm.put(ops.NULLS, NO_SLOT, 0, 0, *self._asm.stretch(slots))
+            self._asm.put(ops.NULLS, NO_SLOT, 0, 0, *self._asm.slot_list(slots))
 
     def _resolve_record(self, writer: Record, reader: Record, target: Target) -> None:
         if not same_name(writer, reader):
@@ -292,8 +286,8 @@ class _Compiler:
         return True
 
     def _put_decimal(self, op: int, slot: int, meaning: DecimalMeaning, size: int) -> None:
-        wrong = Wrong.UNRESOLVABLE if meaning.is_converted else Wrong.DECIMAL_RANGE
-        width, precision = decimal_bytes(meaning.precision), precision_or(meaning.precision, wrong)
+        fault = AvroFault.UNRESOLVABLE if meaning.is_converted else AvroFault.DECIMAL_RANGE
+        width, precision = decimal_bytes(meaning.precision), precision_or(meaning.precision, fault)
         self._asm.put(op, slot, width, precision, size, meaning.shift)
 
     def _put_integral(self, writer: Node, reader: Node, slot: int) -> bool:

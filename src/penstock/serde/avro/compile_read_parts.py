@@ -9,15 +9,15 @@ of its fields a reader wants, texts and decimals aside, which would have to be r
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from penstock.columns.avro import read_program as ops
-from penstock.columns.avro.read_program import NO_SLOT, Assembler, Shape, SlotPlan, Wrong
-from penstock.columns.vm.slots import Kind as SlotKind
+from penstock.columns.avro.read_program import AvroFault, AvroReadAssembler
+from penstock.columns.vm.slots import NO_SLOT, Shape, SlotKind
 from penstock.schemas.avro.tree import (
     PRIMITIVES,
     Absent,
@@ -64,13 +64,13 @@ class Target:
             parts = (Shape(_entries(self.type), NO_SLOT, parts),)
         return Shape(self.type, self.slot, parts)
 
-    def aligned(self) -> Iterator[int]:
+    def row_slots(self) -> Iterator[int]:
         """The slots that get a value whenever this target gets one; not those of list items."""
         if self.slot != NO_SLOT:
             yield self.slot
         if not isinstance(self.node, Array | Map):
             for child in self.children:
-                yield from child.aligned()
+                yield from child.row_slots()
 
 
 def _entries(type_: pa.DataType) -> pa.DataType:
@@ -78,14 +78,14 @@ def _entries(type_: pa.DataType) -> pa.DataType:
     return pa.struct([type_.key_field, type_.item_field])
 
 
-def target_for(node: Node, assembler: Assembler, *, nullable: bool = False) -> Target:
+def target_for(node: Node, assembler: AvroReadAssembler, *, nullable: bool = False) -> Target:
     """Slots for a type. NotExpressible comes from its Arrow type, so that must be known already."""
     if isinstance(node, Union):
         values = values_of(node)
         if len(values) == 1:
             return target_for(values[0], assembler, nullable=nullable or is_nullable(node))
         if not values:
-            return _leaf(node, SlotPlan(SlotKind.NOTHING), assembler)
+            return Target(node, arrow_type(node), assembler.slot(SlotKind.NOTHING))
         slot = _struct_slot(assembler, nullable=nullable or is_nullable(node))
         members = tuple(target_for(one, assembler, nullable=True) for one in values)
         return Target(node, arrow_type(node), slot, members)
@@ -94,36 +94,32 @@ def target_for(node: Node, assembler: Assembler, *, nullable: bool = False) -> T
         fields = tuple(target_for(field.type, assembler) for field in node.fields)
         return Target(node, arrow_type(node), slot, fields)
     if isinstance(node, Array | Map):
-        slot = assembler.slot(SlotPlan(SlotKind.LIST, nullable=nullable))
+        slot = assembler.slot(SlotKind.LIST, nullable=nullable)
         return Target(node, arrow_type(node), slot, _items(node, assembler))
-    return _leaf(node, _plan(node, nullable=nullable), assembler)
+    return Target(node, arrow_type(node), _leaf_slot(node, assembler, nullable=nullable))
 
 
-def _items(node: Array | Map, assembler: Assembler) -> tuple[Target, ...]:
+def _items(node: Array | Map, assembler: AvroReadAssembler) -> tuple[Target, ...]:
     if isinstance(node, Array):
         return (target_for(node.items, assembler),)
     return target_for(KEY, assembler), target_for(node.values, assembler)
 
 
-def _struct_slot(assembler: Assembler, *, nullable: bool) -> int:
-    return assembler.slot(SlotPlan(SlotKind.VALIDITY, nullable=True)) if nullable else NO_SLOT
+def _struct_slot(assembler: AvroReadAssembler, *, nullable: bool) -> int:
+    return assembler.slot(SlotKind.VALIDITY, nullable=True) if nullable else NO_SLOT
 
 
-def _leaf(node: Node, plan: SlotPlan, assembler: Assembler) -> Target:
-    return Target(node, arrow_type(node), assembler.slot(plan))
-
-
-def _plan(node: Node, *, nullable: bool) -> SlotPlan:
+def _leaf_slot(node: Node, assembler: AvroReadAssembler, *, nullable: bool) -> int:
     decimal = decimal_of(node)
     if decimal is not None:
-        return SlotPlan(SlotKind.FIXED, decimal_bytes(decimal.precision), nullable)
+        return assembler.slot(SlotKind.FIXED, decimal_bytes(decimal.precision), nullable=nullable)
     if isinstance(node, Fixed):
-        return SlotPlan(SlotKind.FIXED, node.size, nullable)
+        return assembler.slot(SlotKind.FIXED, node.size, nullable=nullable)
     if node.kind is AvroType.NULL:
-        return SlotPlan(SlotKind.NOTHING)
+        return assembler.slot(SlotKind.NOTHING)
     if node.kind in _WIDTHS:
-        return SlotPlan(SlotKind.FIXED, _WIDTHS[node.kind], nullable)
-    return SlotPlan(SlotKind.SIZED, nullable=nullable)
+        return assembler.slot(SlotKind.FIXED, _WIDTHS[node.kind], nullable=nullable)
+    return assembler.slot(SlotKind.SIZED, nullable=nullable)
 
 
 _LAYOUTS: Final = {
@@ -137,18 +133,20 @@ _ONE_BYTE_EACH: Final = "latin-1"  # how a default writes bytes
 
 
 def put_constant(
-    assembler: Assembler, node: Node, value: JsonValue | Absent, target: Target
+    assembler: AvroReadAssembler, node: Node, value: JsonValue | Absent, target: Target
 ) -> None:
     """Put `value`, a default of type `node`, into the target. What does not fit fails the row."""
     try:
         constant(node, value)
     except NoConstant:
-        assembler.put(ops.FAIL, NO_SLOT, Wrong.UNRESOLVABLE)
+        assembler.put(ops.FAIL, NO_SLOT, AvroFault.UNRESOLVABLE)
     else:
         _put(assembler, node, value, target)
 
 
-def _put(assembler: Assembler, node: Node, value: JsonValue | Absent, target: Target) -> None:
+def _put(
+    assembler: AvroReadAssembler, node: Node, value: JsonValue | Absent, target: Target
+) -> None:
     assert not isinstance(value, Absent), "there is a constant"
     if isinstance(node, Union):
         _put_union(assembler, node, value, target)
@@ -173,7 +171,9 @@ def _put(assembler: Assembler, node: Node, value: JsonValue | Absent, target: Ta
         _put_scalar(assembler, node, value, target.slot)
 
 
-def _put_union(assembler: Assembler, union: Union, value: JsonValue, target: Target) -> None:
+def _put_union(
+    assembler: AvroReadAssembler, union: Union, value: JsonValue, target: Target
+) -> None:
     """Avro takes the first branch that the default fits."""
     branch = next(branch for branch in union.branches if is_valid_default(branch, value))
     values = values_of(union)
@@ -191,17 +191,17 @@ def _put_union(assembler: Assembler, union: Union, value: JsonValue, target: Tar
                 _put_nulls(assembler, member)
 
 
-def _put_nulls(assembler: Assembler, target: Target) -> None:
-    assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.stretch(list(target.aligned())))
+def _put_nulls(assembler: AvroReadAssembler, target: Target) -> None:
+    assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.slot_list(list(target.row_slots())))
 
 
-def _put_sized(assembler: Assembler, content: bytes, slot: int) -> None:
+def _put_sized(assembler: AvroReadAssembler, content: bytes, slot: int) -> None:
     assembler.put(ops.CONSTANT_SIZED, slot, assembler.constant(content), len(content))
 
 
-def _put_scalar(assembler: Assembler, node: Node, value: JsonValue, slot: int) -> None:
+def _put_scalar(assembler: AvroReadAssembler, node: Node, value: JsonValue, slot: int) -> None:
     if node.kind is AvroType.NULL:
-        assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.stretch([slot]))
+        assembler.put(ops.NULLS, NO_SLOT, 0, 0, *assembler.slot_list([slot]))
     elif node.kind in _LAYOUTS:
         place = assembler.constant(struct.pack(_LAYOUTS[node.kind], value))
         assembler.put(ops.CONSTANT, slot, place)
@@ -210,7 +210,7 @@ def _put_scalar(assembler: Assembler, node: Node, value: JsonValue, slot: int) -
         _put_text(assembler, node, value, slot)
 
 
-def _put_text(assembler: Assembler, node: Node, text: str, slot: int) -> None:
+def _put_text(assembler: AvroReadAssembler, node: Node, text: str, slot: int) -> None:
     if node.kind is AvroType.STRING or isinstance(node, Enum):
         _put_sized(assembler, text.encode(), slot)
         return
@@ -227,6 +227,20 @@ def _put_text(assembler: Assembler, node: Node, text: str, slot: int) -> None:
         _put_sized(assembler, content, slot)
 
 
+def put_branches(assembler: AvroReadAssembler, union: Union, put: Callable[[Node], None]) -> None:
+    """A choice by the branch that was written; `put` puts the instructions of one."""
+    first = len(assembler.jumps)
+    assembler.jumps += [0] * len(union.branches)
+    assembler.put(ops.UNION, NO_SLOT, first, len(union.branches))
+    exits = []
+    for index, branch in enumerate(union.branches):
+        assembler.jumps[first + index] = assembler.here
+        put(branch)
+        exits.append(assembler.put(ops.JUMP))
+    for jump in exits:
+        assembler.patch(jump, ops.A, assembler.here)
+
+
 _BYTES: Final = {
     AvroType.NULL: 0,
     AvroType.FLOAT: 4,
@@ -240,7 +254,7 @@ class Skipping:
     """Puts such instructions. A record that may be in itself is a subroutine, whose calls count as
     levels; one met a second time is one too, so that diamonds are not written out."""
 
-    def __init__(self, assembler: Assembler, writer: Node) -> None:
+    def __init__(self, assembler: AvroReadAssembler, writer: Node) -> None:
         self._asm = assembler
         self._endless = self_containing(writer)
         self._met: set[int] = set()
@@ -251,7 +265,7 @@ class Skipping:
         if isinstance(node, Record):
             self._put_record(node)
         elif isinstance(node, Union):
-            self._put_union(node)
+            put_branches(self._asm, node, self.put)
         elif isinstance(node, Array):
             self._put_items((node.items,), bytes_min(node.items))
         elif isinstance(node, Map):
@@ -265,9 +279,9 @@ class Skipping:
         elif node.kind is AvroType.BOOLEAN:
             self._asm.put(ops.SKIP_FIXED, NO_SLOT, 1, 1)
         elif isinstance(node, Enum):
-            self._asm.put(ops.SKIP_VARINT, NO_SLOT, 0, len(node.symbols) - 1, Wrong.ENUM)
+            self._asm.put(ops.SKIP_VARINT, NO_SLOT, 0, len(node.symbols) - 1, AvroFault.ENUM)
         else:
-            self._asm.put(ops.SKIP_VARINT, NO_SLOT, *_RANGES[node.kind], Wrong.INT_RANGE)
+            self._asm.put(ops.SKIP_VARINT, NO_SLOT, *_RANGES[node.kind], AvroFault.INT_RANGE)
 
     def put_subroutines(self) -> None:
         """The bodies of all calls, after the program's end."""
@@ -292,18 +306,6 @@ class Skipping:
         self._met.add(key)
         for field in record.fields:
             self.put(field.type)
-
-    def _put_union(self, union: Union) -> None:
-        first = len(self._asm.jumps)
-        self._asm.jumps += [0] * len(union.branches)
-        self._asm.put(ops.UNION, NO_SLOT, first, len(union.branches))
-        exits = []
-        for index, branch in enumerate(union.branches):
-            self._asm.jumps[first + index] = self._asm.here
-            self.put(branch)
-            exits.append(self._asm.put(ops.JUMP))
-        for place in exits:
-            self._asm.patch(place, ops.A, self._asm.here)
 
     def _put_map(self, node: Map) -> None:
         self._put_items((None, node.values), 1 + bytes_min(node.values))

@@ -10,7 +10,6 @@ the schema does not have is refused, as is a type that does not convert without 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +17,12 @@ import pyarrow as pa
 
 from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.avro import write_program as ops
-from penstock.columns.avro.read_program import CODE_FIELDS, NO_SLOT
+from penstock.columns.avro.read_program import CODE_FIELDS, A, B
 from penstock.columns.avro.run import decode
-from penstock.columns.avro.write_program import MEMBER_FIELDS, EncodeProgram
+from penstock.columns.avro.write_program import MEMBER_FIELDS, AvroWriteProgram
 from penstock.columns.compiled import read_only
-from penstock.columns.vm.arrow_arena import Input
+from penstock.columns.vm.arrow_inputs import Input
+from penstock.columns.vm.assembler import NOTHING, OPERAND, Assembler, table_of
 from penstock.schemas.avro.tree import Array, AvroType, Enum, Fixed, Map, Node, Record, Union
 from penstock.serde.avro.compile_read import VALUE, compile_decoder
 from penstock.serde.avro.logical_types import (
@@ -34,11 +34,10 @@ from penstock.serde.avro.logical_types import (
 from penstock.serde.avro.types import arrow_type, decimal_bytes, values_of
 
 _RAW_BYTES: Final = {AvroType.BOOLEAN: 1, AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
-_SOURCE, _A, _B = 1, 2, 3  # of an instruction
 _WIDTHS: Final = {AvroType.INT: 4, AvroType.LONG: 8}
 
 
-def compile_encoder(root: Node) -> tuple[EncodeProgram, tuple[Input, ...]]:
+def compile_encoder(root: Node) -> tuple[AvroWriteProgram, tuple[Input, ...]]:
     """The program, and which arrays it reads: one per field of a record, or one for all else."""
     compiler = _Compiler()
     if isinstance(root, Record):
@@ -48,23 +47,20 @@ def compile_encoder(root: Node) -> tuple[EncodeProgram, tuple[Input, ...]]:
     return compiler.finished(), inputs
 
 
-@dataclass(slots=True)
 class _Compiler:
-    code: list[tuple[int, ...]] = field(default_factory=list)
-    members: list[tuple[int, int, int]] = field(default_factory=list)
-    symbols: list[tuple[int, int]] = field(default_factory=list)
-    pool: bytearray = field(default_factory=bytearray)
-    inputs: int = 0
+    def __init__(self) -> None:
+        self._asm = Assembler(CODE_FIELDS)
+        self._members: list[tuple[int, int, int]] = []
 
-    def finished(self) -> EncodeProgram:
-        """Everything put so far."""
-        self._emit(ops.END)
-        return EncodeProgram(
-            code=np.array(self.code, dtype=np.int64).reshape(-1, CODE_FIELDS),
-            members=np.array(self.members, dtype=np.int64).reshape(-1, MEMBER_FIELDS),
-            symbols=np.array(self.symbols, dtype=np.int64).reshape(-1, 2),
-            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
-            inputs=self.inputs,
+    def finished(self) -> AvroWriteProgram:
+        """The program of everything put so far."""
+        self._asm.put(ops.END)
+        return AvroWriteProgram(
+            code=self._asm.code(),
+            members=table_of(self._members, MEMBER_FIELDS),
+            symbols=table_of(self._asm.symbols, 2),
+            pool=self._asm.pool(),
+            inputs=self._asm.inputs,
         )
 
     def put(self, node: Node) -> Input:
@@ -72,45 +68,32 @@ class _Compiler:
         if isinstance(node, Union):
             return self._put_union(node)
         if isinstance(node, Record):
-            source = self._input()
-            self._emit(ops.REQUIRED, source)
+            source = self._asm.add_input()
+            self._asm.put(ops.REQUIRED, source)
             return Input(source, tuple(self.put(each.type) for each in node.fields))
         if isinstance(node, Array):
             return self._put_list((node.items,))
         if isinstance(node, Map):
             return self._put_list((None, node.values))
         if node.kind is AvroType.NULL:
-            return Input(NO_SLOT)
-        source = self._input()
+            return Input(NOTHING)
+        source = self._asm.add_input()
         self._put_scalar(node, source)
         return Input(source)
 
-    def _input(self) -> int:
-        self.inputs += 1
-        return self.inputs - 1
-
-    def _emit(self, op: int, source: int = NO_SLOT, *operands: int) -> int:
-        self.code.append((op, source, *(*operands, 0, 0, 0, 0)[: CODE_FIELDS - 2]))
-        return len(self.code) - 1
-
-    def _patch(self, place: int, operand: int, value: int) -> None:
-        row = list(self.code[place])
-        row[operand] = value
-        self.code[place] = tuple(row)
-
     def _put_list(self, parts: tuple[Node | None, ...]) -> Input:
-        source = self._input()
-        begin = self._emit(ops.LIST_BEGIN, source)
+        source = self._asm.add_input()
+        begin = self._asm.put(ops.LIST_BEGIN, source)
         children = []
         for part in parts:
             if part is None:  # a map's key
-                key = self._input()
-                self._emit(ops.TEXT, key)
+                key = self._asm.add_input()
+                self._asm.put(ops.TEXT, key)
                 children.append(Input(key))
             else:
                 children.append(self.put(part))
-        end = self._emit(ops.LIST_NEXT, source, begin + 1)
-        self._patch(begin, _A, end)
+        end = self._asm.put(ops.LIST_NEXT, source, begin + 1)
+        self._asm.patch(begin, A, end)
         return Input(source, tuple(children))
 
     def _put_union(self, union: Union) -> Input:
@@ -119,65 +102,62 @@ class _Compiler:
         if len(values) > 1:
             return self._put_members(union, values, nulls[0] if nulls else -1)
         if not values:
-            source = self._input()
-            self._emit(ops.NULLABLE, source, 0, len(self.code) + 1)
+            source = self._asm.add_input()
+            self._asm.put(ops.NULLABLE, source, 0, self._asm.here + 1)
             return Input(source)
         if nulls:
-            choice = self._emit(ops.NULLABLE, NO_SLOT, nulls[0])
+            choice = self._asm.put(ops.NULLABLE, NOTHING, nulls[0])
         else:
-            choice = self._emit(ops.UNION, NO_SLOT, len(self.members), 1, -1)
-            self.members.append((self.inputs, 0, len(self.code)))  # of the input put next
+            choice = self._asm.put(ops.UNION, NOTHING, len(self._members), 1, -1)
+            self._members.append((self._asm.inputs, 0, self._asm.here))  # of the input put next
         inner = self.put(values[0])
-        self._patch(choice, _SOURCE, inner.slot)
+        self._asm.patch(choice, OPERAND, inner.slot)
         if nulls:
-            self._patch(choice, _B, len(self.code))
+            self._asm.patch(choice, B, self._asm.here)
         return inner
 
     def _put_members(self, union: Union, values: list[Node], null: int) -> Input:
-        source = self._input()
-        first = len(self.members)
-        self._emit(ops.UNION, source, first, len(values), null)
-        self.members += [(NO_SLOT, 0, 0)] * (len(values) + 1)
+        source = self._asm.add_input()
+        first = len(self._members)
+        self._asm.put(ops.UNION, source, first, len(values), null)
+        self._members += [(NOTHING, 0, 0)] * (len(values) + 1)
         children, exits = [], []
         for index, value in enumerate(values):
-            place = len(self.code)
+            start = self._asm.here
             child = self.put(value)
-            exits.append(self._emit(ops.JUMP))
+            exits.append(self._asm.put(ops.JUMP))
             branch = union.branches.index(value)
-            self.members[first + index] = (child.slot, branch, place)
+            self._members[first + index] = (child.slot, branch, start)
             children.append(child)
-        for place in exits:
-            self._patch(place, _A, len(self.code))
-        self.members[first + len(values)] = (NO_SLOT, null, len(self.code))  # where a null goes
+        for jump in exits:
+            self._asm.patch(jump, A, self._asm.here)
+        self._members[first + len(values)] = (NOTHING, null, self._asm.here)  # where a null goes
         return Input(source, tuple(children))
 
     def _put_scalar(self, node: Node, source: int) -> None:
         decimal = decimal_of(node)
         if isinstance(node, Enum):
-            first = len(self.symbols)
-            for symbol in node.symbols:
-                self.symbols.append((len(self.pool), len(symbol.encode())))
-                self.pool += symbol.encode()
-            self._emit(ops.ENUM, source, first, len(node.symbols))
+            first = self._asm.add_symbols(node.symbols)
+            self._asm.put(ops.ENUM, source, first, len(node.symbols))
         elif decimal is not None:
             width = decimal_bytes(decimal.precision)
             if isinstance(node, Fixed):
-                self._emit(ops.FIXED_DECIMAL, source, width, node.size)
+                self._asm.put(ops.FIXED_DECIMAL, source, width, node.size)
             else:
-                self._emit(ops.DECIMAL, source, width)
+                self._asm.put(ops.DECIMAL, source, width)
         elif isinstance(node, Fixed):
-            self._emit(ops.RAW, source, node.size)
+            self._asm.put(ops.RAW, source, node.size)
         elif is_restricted(node):
             meaning = number_meaning(node, node)
             assert meaning is not None, "a type can read itself"
             width = _WIDTHS[node.kind]
-            self._emit(ops.TIME, source, meaning.least, meaning.greatest, width)
+            self._asm.put(ops.TIME, source, meaning.least, meaning.greatest, width)
         elif is_uuid_text(node):
-            self._emit(ops.TEXT, source, 1)
+            self._asm.put(ops.TEXT, source, 1)
         elif node.kind in _RAW_BYTES:
-            self._emit(ops.RAW, source, _RAW_BYTES[node.kind])
+            self._asm.put(ops.RAW, source, _RAW_BYTES[node.kind])
         else:
-            self._emit(_PLAIN[node.kind], source)
+            self._asm.put(_PLAIN[node.kind], source)
 
 
 _PLAIN: Final = {

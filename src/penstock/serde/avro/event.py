@@ -33,7 +33,7 @@ REASONS: Final = {  # of the codes that are not Reason.UNDECODABLE
 }
 
 
-class AvroEncoder:
+class AvroEventEncoder:
     """Writes dicts (or whatever the schema's top is)."""
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -68,7 +68,7 @@ class AvroEncoder:
         return Written(payload)
 
 
-class AvroDecoder:
+class AvroEventDecoder:
     """Reads what one schema wrote, resolved to the reader's schema if there is one."""
 
     def __init__(self, writer: AvroSchema, wanted: ReadAs) -> None:

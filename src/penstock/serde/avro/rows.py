@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from fastavro.validation import ValidationError, validate
 
-from penstock.columns.avro.read_program import Wrong
+from penstock.columns.avro.read_program import AvroFault
 from penstock.columns.compiled import Bytes, Int64s
 from penstock.schemas.avro import AvroSchema
 from penstock.schemas.avro.tree import Node, Record
@@ -33,18 +33,18 @@ from penstock.serde.avro.varints import Unreadable
 _ONE_BYTE_EACH: Final = "latin-1"
 
 
-class RowReader:
+class AvroRowDecoder:
     """Reads single payloads, by the rules of one who reads a single event."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
         self._reader = EventReader(writer.root, reader.root, plain=True)
 
-    def read(self, payload: bytes) -> tuple[Any, Wrong]:
+    def read(self, payload: bytes) -> tuple[Any, AvroFault]:
         """The value, and what is wrong with it."""
         try:
-            return self._reader.read(payload), Wrong.NOTHING
+            return self._reader.read(payload), AvroFault.OK
         except Unreadable as wrong:
-            return None, Wrong[wrong.code]
+            return None, AvroFault[wrong.code]
 
 
 def as_json(value: Any) -> str | None:
@@ -72,7 +72,7 @@ def payloads_of(source: memoryview, starts: Any, ends: Any) -> Iterator[bytes]:
         yield bytes(source[start:end])
 
 
-class RowWriter:
+class AvroRowEncoder:
     """Writes single values of one schema."""
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -84,38 +84,38 @@ class RowWriter:
         self._raw_values = RawValues(root)
 
     def write(self, rows: Sequence[Any], prefix: bytes) -> tuple[Bytes, Int64s, Bytes]:
-        """Payloads in one buffer, their offsets, and a Wrong per row."""
+        """Payloads in one buffer, their offsets, and a AvroFault per row."""
         output = bytearray()
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        errors = np.zeros(len(rows), dtype=np.uint8)
+        faults = np.zeros(len(rows), dtype=np.uint8)
         for index, row in enumerate(rows):
-            payload, errors[index] = self._written(row)
-            if not errors[index]:
+            payload, faults[index] = self._written(row)
+            if not faults[index]:
                 output += prefix + payload
             offsets[index + 1] = len(output)
-        return np.frombuffer(bytes(output), dtype=np.uint8), offsets, errors
+        return np.frombuffer(bytes(output), dtype=np.uint8), offsets, faults
 
-    def _written(self, row: Any) -> tuple[bytes, Wrong]:
+    def _written(self, row: Any) -> tuple[bytes, AvroFault]:
         if isinstance(row, Mapping):
             if self._names is not None and not row.keys() <= self._names:
-                return b"", Wrong.UNFIT
+                return b"", AvroFault.UNFIT
             if any(row.get(name, ...) is None for name in self._required):
-                return b"", Wrong.NULL
+                return b"", AvroFault.NULL
         buffer = io.BytesIO()
         try:
             validate(row, self._schema)
             if self._raw_values.wrong(row) is not None:
-                return b"", Wrong.UNFIT
+                return b"", AvroFault.UNFIT
             fastavro.schemaless_writer(buffer, self._schema, row, strict_allow_default=True)
         except ValidationError:
-            return b"", Wrong.UNFIT
+            return b"", AvroFault.UNFIT
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError):
-            return b"", Wrong.UNFIT
+            return b"", AvroFault.UNFIT
         except RecursionError:
-            return b"", Wrong.NESTING
+            return b"", AvroFault.NESTING
         payload = buffer.getvalue()
         broken = self._limits.broken_by(payload)
-        return (payload, Wrong.NOTHING) if broken is None else (b"", Wrong[broken.code])
+        return (payload, AvroFault.OK) if broken is None else (b"", AvroFault[broken.code])
 
 
 def _required(root: Node) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from penstock.serde.json.value_types import VALUE, JsonColumn, JsonColumns, colu
 _UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError)
 
 
-class JsonDecoder:
+class JsonBatchDecoder:
     """Reads text that one schema allows."""
 
     def __init__(

@@ -15,8 +15,8 @@ from penstock.serde.column_codec import Part, all_wrong, joined
 from penstock.serde.errors import Reason
 from penstock.serde.event_codec import Misfit
 from penstock.serde.json.arrow_values import NotPlain, values_of
-from penstock.serde.json.batch import JsonDecoder, rows_of
-from penstock.serde.json.event import JsonEncoder
+from penstock.serde.json.batch import JsonBatchDecoder, rows_of
+from penstock.serde.json.event import JsonEventEncoder
 from penstock.serde.json.lines import framed, lines_of
 from penstock.serde.json.number_check import NumberCheck
 from penstock.serde.json.value_types import JsonColumns, columns_of
@@ -32,7 +32,7 @@ class JsonColumnsReader:
     def __init__(
         self, reader: JsonSchema, columns: Sequence[str] | None, *, validate: bool = True
     ) -> None:
-        self._decoder = JsonDecoder(reader, columns, validate=validate)
+        self._decoder = JsonBatchDecoder(reader, columns, validate=validate)
         self.empty = self._decoder.decode(_NO_BYTES, _NO_ROWS, _NO_ROWS)[0]
 
     def read(
@@ -59,7 +59,7 @@ class JsonRows:
 
     def __init__(self, schema: JsonSchema) -> None:
         self._schema = schema
-        self._one = JsonEncoder(schema)
+        self._one = JsonEventEncoder(schema)
         self._numbers = NumberCheck(schema)
 
     @cached_property

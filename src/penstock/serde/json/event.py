@@ -37,7 +37,7 @@ def text_of(value: Any) -> bytes | None:
         return None
 
 
-class JsonEncoder:
+class JsonEventEncoder:
     """Writes what `json` can write, once the schema allows it."""
 
     def __init__(self, schema: JsonSchema) -> None:
@@ -63,7 +63,7 @@ def _dumped(value: Any) -> bytes:
         raise Misfit(str(wrong)) from None
 
 
-class JsonDecoder:
+class JsonEventDecoder:
     """Reads JSON text that the reader's schema allows; without one, the writer's."""
 
     def __init__(self, writer: JsonSchema, wanted: ReadAs) -> None:

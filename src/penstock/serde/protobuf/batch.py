@@ -1,13 +1,13 @@
 """Many Protobuf payloads at once: bytes to an Arrow batch and back, with an error per row.
 
 A decoder is made once for a message and used for every batch. Nothing is silently wrong: a row that
-cannot be read is null in every column and has its reason in `errors`; its neighbours never know.
+cannot be read is null in every column and has its reason in `faults`; its neighbours never know.
 Columns have the types that `protobuf_types` says; one whose type contains itself is JSON text, read
 row by row and so much slower.
 
-    decoder = ProtobufDecoder(order_pb2.Order, columns=["id", "total"])
-    batch, errors = decoder.decode(buffer, starts, ends)
-    reasons = [Wrong(code).reason for code in errors[errors > 0]]
+    decoder = ProtobufBatchDecoder(order_pb2.Order, columns=["id", "total"])
+    batch, faults = decoder.decode(buffer, starts, ends)
+    reasons = [ProtobufFault(code).reason for code in faults[faults > 0]]
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ import pyarrow as pa
 
 from penstock.columns.arrow_records import ArrowArray
 from penstock.columns.compiled import Bytes, Int64s, read_only
-from penstock.columns.protobuf.read_program import Wrong
+from penstock.columns.protobuf.read_program import ProtobufFault
 from penstock.columns.protobuf.run import decode, encode
-from penstock.columns.vm.slots import USUAL_LIMITS, Decoded, Encoded, Limits
+from penstock.columns.vm.payloads import USUAL_LIMITS, Decoded, Encoded, PayloadLimits
 from penstock.protocol.varint import Buffer
 from penstock.serde.avro.compile_write import with_nulls
 from penstock.serde.avro.types import NotExpressible
 from penstock.serde.column_codec import joined
 from penstock.serde.protobuf.compile_read import compile_decoder, wanted_names
 from penstock.serde.protobuf.compile_write import compile_encoder
-from penstock.serde.protobuf.rows import RowReader, RowWriter
+from penstock.serde.protobuf.rows import ProtobufRowDecoder, ProtobufRowEncoder
 from penstock.serde.protobuf.types import TimeUnit, arrow_type
 
-__all__ = ["ProtobufDecoder", "ProtobufEncoder", "Wrong"]
+__all__ = ["ProtobufBatchDecoder", "ProtobufBatchEncoder", "ProtobufFault"]
 
 
 # Each item takes a byte: the limit of an event's bytes is theirs too, as when one event is read.
-LIMITS: Final = Limits(items_max=USUAL_LIMITS.value_bytes_max)
+LIMITS: Final = PayloadLimits(items_max=USUAL_LIMITS.value_bytes_max)
 
 
-class ProtobufDecoder:
+class ProtobufBatchDecoder:
     """Reads one message, whoever wrote it.
 
     Payloads are bare messages: no frame around them. `columns` are names of fields, in the order
@@ -50,20 +50,20 @@ class ProtobufDecoder:
         columns: Sequence[str] | None = None,
         *,
         unit: TimeUnit = "us",
-        limits: Limits = LIMITS,
+        limits: PayloadLimits = LIMITS,
     ) -> None:
         message = message_type.DESCRIPTOR
         self._limits = limits
         self._names = wanted_names(message, columns)
         self._trees = tuple(name for name in self._names if not _is_expressible(message, name))
-        self._rows = RowReader(message_type, self._trees) if self._trees else None
+        self._rows = ProtobufRowDecoder(message_type, self._trees) if self._trees else None
         plain = [name for name in self._names if name not in self._trees]
         self._program = compile_decoder(message, plain, unit)
 
     def decode(
         self, buffer: Buffer | Bytes, starts: Int64s, ends: Int64s
     ) -> tuple[pa.RecordBatch, Bytes]:
-        """The payloads buffer[starts[i]:ends[i]] as columns, and a `Wrong` per row.
+        """The payloads buffer[starts[i]:ends[i]] as columns, and a `ProtobufFault` per row.
 
         Raises OutputTooLarge when all rows together are beyond the limit: decode fewer at a time.
         """
@@ -77,26 +77,31 @@ class ProtobufDecoder:
         )
         if self._rows is not None:
             decoded = self._with_trees(decoded, self._rows, source, starts, ends)
-        return decoded.to_batch(), decoded.errors
+        return decoded.to_batch(), decoded.faults
 
     def _with_trees(
-        self, decoded: Decoded, rows: RowReader, source: Bytes, starts: Int64s, ends: Int64s
+        self,
+        decoded: Decoded,
+        rows: ProtobufRowDecoder,
+        source: Bytes,
+        starts: Int64s,
+        ends: Int64s,
     ) -> Decoded:
         """The kernel's columns, and those it left, for the rows it found nothing wrong with."""
-        errors = decoded.errors.copy()
-        texts: dict[str, list[str | None]] = {name: [None] * len(errors) for name in self._trees}
-        for row in np.flatnonzero(errors == 0).tolist():
+        faults = decoded.faults.copy()
+        texts: dict[str, list[str | None]] = {name: [None] * len(faults) for name in self._trees}
+        for row in np.flatnonzero(faults == 0).tolist():
             payload = source[starts[row] : ends[row]].tobytes()
-            told, errors[row] = rows.read(payload)
+            told, faults[row] = rows.read(payload)
             for name, text in told.items():
                 texts[name][row] = text
         columns = dict(zip(decoded.names, decoded.columns, strict=True))
-        if (errors != decoded.errors).any():
-            valid = errors == 0
+        if (faults != decoded.faults).any():
+            valid = faults == 0
             columns = {name: _nulled(column, valid) for name, column in columns.items()}
         columns |= {name: pa.array(column, pa.string()) for name, column in texts.items()}
         ordered = tuple(columns[name] for name in self._names)
-        return Decoded(self._names, ordered, errors, decoded.error_places)
+        return Decoded(self._names, ordered, faults, decoded.fault_positions)
 
 
 def _nulled(column: ArrowArray, valid: "np.ndarray[Any, Any]") -> ArrowArray:
@@ -112,7 +117,7 @@ def _is_expressible(message: Any, name: str) -> bool:
     return True
 
 
-class ProtobufEncoder:
+class ProtobufBatchEncoder:
     """Writes rows as one message. Safe to share between threads.
 
     A null is a field that is not set, and so is a column that is missing. Nothing is made up: two
@@ -120,18 +125,19 @@ class ProtobufEncoder:
     row. An enum may also be given by number, in a column of numbers or as digits.
     """
 
-    def __init__(self, message_type: Any, limits: Limits = USUAL_LIMITS) -> None:
+    def __init__(self, message_type: Any, limits: PayloadLimits = USUAL_LIMITS) -> None:
         self._message = message_type.DESCRIPTOR
         self._limits = limits
         names = [field.name for field in self._message.fields]
         self._names = [name for name in names if _is_expressible(self._message, name)]
         self._trees = frozenset(names).difference(self._names)
-        self._rows = RowWriter(message_type)
+        self._rows = ProtobufRowEncoder(message_type)
         self._programs: dict[TimeUnit, Any] = {}
 
     def encode(self, batch: pa.RecordBatch, prefix: bytes = b"") -> tuple[Bytes, Int64s, Bytes]:
-        """The rows as payloads behind `prefix`: a buffer, one more offset than rows, a `Wrong` per
-        row. A wrong row has an empty payload, without prefix.
+        """The rows as payloads after `prefix`: a buffer, one more offset than rows, faults by row.
+
+        An invalid row has an empty payload, without prefix.
 
         ValueError when the columns are not the message's.
         """
@@ -148,7 +154,7 @@ class ProtobufEncoder:
         encoded = encode(program, sources, batch.num_rows, prefix, self._limits)
         if self._trees.intersection(batch.schema.names):
             encoded = self._with_trees(encoded, batch)
-        return encoded.buffer, encoded.offsets, encoded.errors
+        return encoded.buffer, encoded.offsets, encoded.faults
 
     def _column(self, batch: pa.RecordBatch, name: str, unit: TimeUnit) -> Any:
         kind: Any = with_nulls(arrow_type(self._message.fields_by_name[name], unit))
@@ -166,15 +172,15 @@ class ProtobufEncoder:
         """Behind what the kernel wrote, the fields it cannot: together they are one message."""
         names = [name for name in batch.schema.names if name in self._trees]
         texts = [batch.column(name).to_pylist() for name in names]
-        errors = encoded.errors.copy()
+        faults = encoded.faults.copy()
         payloads = []
         for row, told in enumerate(zip(*texts, strict=True)):
             start, end = encoded.offsets[row], encoded.offsets[row + 1]
-            extra, wrong = self._rows.write(dict(zip(names, told, strict=True)))
-            errors[row] = errors[row] or wrong
-            payloads.append(b"" if errors[row] else encoded.buffer[start:end].tobytes() + extra)
+            extra, fault = self._rows.write(dict(zip(names, told, strict=True)))
+            faults[row] = faults[row] or fault
+            payloads.append(b"" if faults[row] else encoded.buffer[start:end].tobytes() + extra)
         buffer, offsets = joined(payloads)
-        return Encoded(buffer, offsets, errors)
+        return Encoded(buffer, offsets, faults)
 
 
 def _has_nanos(kind: Any) -> bool:

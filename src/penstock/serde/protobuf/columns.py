@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.compiled import Bytes, Int64s
-from penstock.columns.protobuf.dict_program import DictProgram
+from penstock.columns.protobuf.dict_program import ProtobufDictProgram
+from penstock.columns.protobuf.read_program import ProtobufFault
 from penstock.columns.protobuf.run import encode_dicts
 from penstock.schemas.model import InvalidSchemaError, ParsedSchema
 from penstock.schemas.protobuf import ProtobufSchema
@@ -26,14 +27,13 @@ from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, Reason
 from penstock.serde.event_codec import Misfit
 from penstock.serde.frame import BadFrame, read_indexes
-from penstock.serde.protobuf.batch import ProtobufDecoder, Wrong
-from penstock.serde.protobuf.batch import ProtobufEncoder as BatchEncoder
+from penstock.serde.protobuf.batch import ProtobufBatchDecoder, ProtobufBatchEncoder
 from penstock.serde.protobuf.compile_dicts import compile_dicts
 from penstock.serde.protobuf.event import (
     EVENT_BYTES_MAX,
     UNFIT,
     MessageTypes,
-    ProtobufEncoder,
+    ProtobufEventEncoder,
     is_read_again,
     payload_of,
 )
@@ -66,7 +66,7 @@ class ProtobufColumns:
     ) -> None:
         self._name: str = message_type.DESCRIPTOR.full_name
         self._forms = _forms(plain_indexes)
-        self._decoder = ProtobufDecoder(message_type, columns, unit=unit)
+        self._decoder = ProtobufBatchDecoder(message_type, columns, unit=unit)
         self.empty = self._decoder.decode(b"", _NO_ROWS, _NO_ROWS)[0]
 
     def read(
@@ -85,7 +85,9 @@ class ProtobufColumns:
                 )
                 wrongs += all_wrong(some, Reason.UNRESOLVABLE, told)
                 continue
-            yield from decoded_parts(self._decoder, source, some, _told, Wrong.TOO_LARGE, wrongs)
+            yield from decoded_parts(
+                self._decoder, source, some, _told, ProtobufFault.TOO_LARGE, wrongs
+            )
 
 
 def _paths(
@@ -205,7 +207,7 @@ def _by_content(places: Int64s, content: Bytes) -> Iterator[Int64s]:
 
 
 def _told(code: int) -> tuple[Reason, str]:
-    return Reason.UNDECODABLE, Wrong(code).reason
+    return Reason.UNDECODABLE, ProtobufFault(code).reason
 
 
 class ProtobufRows:
@@ -215,16 +217,16 @@ class ProtobufRows:
     """
 
     def __init__(self, schema: ProtobufSchema, message_name: str | None) -> None:
-        self._one = ProtobufEncoder(schema, message_name)
+        self._one = ProtobufEventEncoder(schema, message_name)
         self.indexes: Sequence[int] | None = self._one.indexes
         self._message_type = MessageTypes(schema).at(self._one.indexes)
 
     @cached_property
-    def _batches(self) -> BatchEncoder:
-        return BatchEncoder(self._message_type)
+    def _batches(self) -> ProtobufBatchEncoder:
+        return ProtobufBatchEncoder(self._message_type)
 
     @cached_property
-    def _dicts(self) -> DictProgram | None:
+    def _dicts(self) -> ProtobufDictProgram | None:
         return compile_dicts(self._message_type.DESCRIPTOR)
 
     def write(
@@ -232,15 +234,15 @@ class ProtobufRows:
     ) -> tuple[Bytes, Int64s]:
         """Payloads behind a prefix, and their offsets; Misfit names the first row that is none."""
         if isinstance(rows, pa.RecordBatch):
-            buffer, offsets, errors = self._batches.encode(rows, prefix)
-            if errors.any():
-                row = int(np.flatnonzero(errors)[0])
-                raise Misfit(f"row {row}: {Wrong(int(errors[row])).reason}")
+            buffer, offsets, faults = self._batches.encode(rows, prefix)
+            if faults.any():
+                row = int(np.flatnonzero(faults)[0])
+                raise Misfit(f"row {row}: {ProtobufFault(int(faults[row])).reason}")
             return self._readable(buffer, offsets, len(prefix))
         taken: list[Any] = rows if type(rows) is list else list(rows)
         written = None if self._dicts is None else encode_dicts(self._dicts, taken, prefix)
         if written is not None:
-            return self._readable(*written, len(prefix))
+            return self._readable(written.buffer, written.offsets, len(prefix))
         if set(map(type, taken)) <= {dict}:
             make = self._message_type
             with suppress(*UNFIT):  # which row it was, and why, is found below
@@ -252,12 +254,12 @@ class ProtobufRows:
         sizes = np.diff(offsets) - prefix_bytes
         if (sizes > EVENT_BYTES_MAX).any():
             row = int(np.flatnonzero(sizes > EVENT_BYTES_MAX)[0])
-            raise Misfit(f"row {row}: {Wrong.TOO_LARGE.reason}")
+            raise Misfit(f"row {row}: {ProtobufFault.TOO_LARGE.reason}")
         if nests_freely(self._message_type.DESCRIPTOR):
             for row, (start, end) in enumerate(pairwise(offsets.tolist())):
                 payload = buffer[start + prefix_bytes : end].tobytes()
                 if not is_read_again(self._message_type, payload):
-                    raise Misfit(f"row {row}: {Wrong.NESTING.reason}")
+                    raise Misfit(f"row {row}: {ProtobufFault.NESTING.reason}")
         return buffer, offsets
 
     def _written(self, row: int, value: Any) -> bytes:

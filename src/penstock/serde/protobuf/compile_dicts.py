@@ -7,17 +7,20 @@ value upb itself makes the bytes, and also of all values whose message contains 
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
 from penstock.columns.protobuf import dict_program as ops
 from penstock.columns.protobuf import read_program as wire
-from penstock.columns.protobuf.dict_program import CODE_FIELDS, NO_OBJECT, NO_TAG, DictProgram
-from penstock.columns.vm.python_objects import addresses_of
+from penstock.columns.protobuf.dict_program import (
+    CODE_FIELDS,
+    NO_OBJECT,
+    NO_TAG,
+    ProtobufDictProgram,
+)
+from penstock.columns.vm.assembler import Assembler
 from penstock.serde.protobuf.event import payload_of
 from penstock.serde.protobuf.types import Descriptor, entry_fields, is_map
 
@@ -57,7 +60,7 @@ _NUMBERS: Final[Mapping[int, _Number]] = {
 }
 
 
-def compile_dicts(message: Descriptor) -> DictProgram | None:
+def compile_dicts(message: Descriptor) -> ProtobufDictProgram | None:
     """The program of a message; None if one cannot tell its oneofs apart."""
     if len(_oneofs(message)) > ops.ONEOFS_MAX:
         return None
@@ -66,22 +69,17 @@ def compile_dicts(message: Descriptor) -> DictProgram | None:
     return compiler.finished()
 
 
-@dataclass(slots=True)
 class _Compiler:
-    code: list[list[int]] = field(default_factory=list)
-    objects: list[object] = field(default_factory=list)
-    known: dict[str, bool] = field(default_factory=dict)  # messages, and whether they are walked
-    depth: int = 0
+    def __init__(self) -> None:
+        self._asm = Assembler(CODE_FIELDS)
+        self._known: dict[str, bool] = {}  # messages, and whether they get instructions
 
-    def finished(self) -> DictProgram:
-        """Everything put so far."""
-        self._emit(ops.END)
-        objects = tuple(self.objects)
-        return DictProgram(
-            code=np.array(self.code, dtype=np.int64).reshape(-1, CODE_FIELDS),
-            objects=objects,
-            addresses=addresses_of(objects),
-            depth=self.depth,
+    def finished(self) -> ProtobufDictProgram:
+        """The program of everything put so far."""
+        self._asm.put(ops.END)
+        objects, addresses = self._asm.objects()
+        return ProtobufDictProgram(
+            code=self._asm.code(), objects=objects, addresses=addresses, depth=self._asm.depth
         )
 
     def put_root(self, message: Descriptor) -> None:
@@ -99,56 +97,47 @@ class _Compiler:
         b: int = 0,
         c: int = 0,
     ) -> int:
-        self.code.append([op, item, tag, mode, a, b, c])
-        return len(self.code) - 1
-
-    def _object(self, item: object) -> int:
-        self.objects.append(item)
-        return len(self.objects) - 1
-
-    def _deeper(self, depth: int) -> int:
-        self.depth = max(self.depth, depth + 1)
-        return depth + 1
+        return self._asm.put(op, item, tag, mode, a, b, c)
 
     def _put_message(self, message: Descriptor, begin: int, depth: int) -> None:
-        depth = self._deeper(depth)
+        depth = self._asm.deeper(depth)
         oneofs = _oneofs(message)
         for one in sorted(message.fields, key=lambda each: int(each.number)):
             self._put_field(one, oneofs, depth)
-        _, _, tag, _, _, _, last_tag = self.code[begin]
+        _, _, tag, _, _, _, last_tag = self._asm.instruction(begin)
         end = self._emit(ops.MESSAGE_END, tag=tag, c=last_tag)
-        self.code[begin][ops.A] = end + 1
+        self._asm.patch(begin, ops.A, end + 1)
 
     def _put_field(self, one: Descriptor, oneofs: list[str], depth: int) -> None:
-        name = self._object(sys.intern(one.name))  # the one that dicts written out have
+        name = self._asm.add_object(sys.intern(one.name))  # the one that dicts written out have
         mode = ops.REQUIRED if one.is_required else ops.ALWAYS
         oneof = one.containing_oneof
         bit = 1 << oneofs.index(oneof.name) if oneof and oneof.name in oneofs else 0
-        place = self._emit(ops.FIELD, name, mode=mode, b=bit)
+        index = self._emit(ops.FIELD, name, mode=mode, b=bit)
         if is_map(one):
-            self._put_map(one, self._deeper(depth))
+            self._put_map(one, self._asm.deeper(depth))
         elif one.is_repeated:
-            self._put_list(one, self._deeper(depth))
+            self._put_list(one, self._asm.deeper(depth))
         else:
             mode = ops.ALWAYS if one.has_presence else ops.IMPLICIT
             self._put_value(one, _single(one), depth, mode)
-        self.code[place][ops.A] = len(self.code)
+        self._asm.patch(index, ops.A, self._asm.here)
 
     def _put_list(self, one: Descriptor, depth: int) -> None:
         tag = one.number << 3 | wire.SIZED if one.is_packed else NO_TAG
-        place = self._emit(ops.LIST_BEGIN, tag=tag)
+        index = self._emit(ops.LIST_BEGIN, tag=tag)
         self._put_value(one, _item(one), depth, is_tagged=not one.is_packed)
-        self.code[place][ops.A] = self._emit(ops.LIST_NEXT, tag=tag, a=place + 1)
+        self._asm.patch(index, ops.A, self._emit(ops.LIST_NEXT, tag=tag, a=index + 1))
 
     def _put_map(self, one: Descriptor, depth: int) -> None:
         """An entry has both its key and its value, whatever they are."""
         key, value = entry_fields(one)
         tag = one.number << 3 | wire.SIZED
-        place = self._emit(ops.MAP_BEGIN, tag=tag)
+        index = self._emit(ops.MAP_BEGIN, tag=tag)
         self._put_scalar(key, ops.ALWAYS, is_tagged=True)
         self._emit(ops.MAP_VALUE)
         self._put_value(value, _entry(one, key), depth)
-        self.code[place][ops.A] = self._emit(ops.MAP_NEXT, tag=tag, a=place + 1)
+        self._asm.patch(index, ops.A, self._emit(ops.MAP_NEXT, tag=tag, a=index + 1))
 
     def _put_value(
         self,
@@ -166,7 +155,7 @@ class _Compiler:
         is_group = one.type == FieldDescriptor.TYPE_GROUP
         tag = one.number << 3 | (wire.GROUP_START if is_group else wire.SIZED)
         last_tag = one.number << 3 | wire.GROUP_END if is_group else 0
-        made = self._object(converter)
+        made = self._asm.add_object(converter)
         if self._is_walked(message, depth):
             begin = self._emit(ops.MESSAGE_BEGIN, made, tag, c=last_tag)
             self._put_message(message, begin, depth)
@@ -176,11 +165,11 @@ class _Compiler:
     def _is_walked(self, message: Descriptor, depth: int) -> bool:
         """Whether a message within the root gets instructions of its own."""
         name = message.full_name
-        if name not in self.known:
+        if name not in self._known:
             is_plain = len(_oneofs(message)) <= ops.ONEOFS_MAX and not _contains_itself(message)
-            self.known[name] = is_plain
-        has_room = len(self.code) < INSTRUCTIONS_MAX and depth < wire.DEPTH_MAX
-        return self.known[name] and has_room
+            self._known[name] = is_plain
+        has_room = self._asm.here < INSTRUCTIONS_MAX and depth < wire.DEPTH_MAX
+        return self._known[name] and has_room
 
     def _put_scalar(self, one: Descriptor, mode: int, *, is_tagged: bool) -> None:
         if one.enum_type is not None:
@@ -190,7 +179,7 @@ class _Compiler:
             }
             numbers |= {each.number: each.number for each in one.enum_type.values}
             is_closed = int(one.enum_type.is_closed)
-            self._emit(ops.ENUM, self._object(numbers), tag, mode, c=is_closed)
+            self._emit(ops.ENUM, self._asm.add_object(numbers), tag, mode, c=is_closed)
             return
         op, kind, least, most, width = _NUMBERS[one.type]
         tag = one.number << 3 | kind if is_tagged else NO_TAG

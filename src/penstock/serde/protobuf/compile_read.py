@@ -16,13 +16,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from penstock.columns.protobuf import read_program as ops
 from penstock.columns.protobuf.read_program import (
     NONE,
-    Assembler,
     Closer,
-    DecodeProgram,
-    Shape,
-    SlotPlan,
+    ProtobufReadAssembler,
+    ProtobufReadProgram,
 )
-from penstock.columns.vm.slots import Kind
+from penstock.columns.vm.slots import Shape, SlotKind
 from penstock.serde.protobuf.types import (
     DURATION,
     PER_SECOND,
@@ -75,7 +73,7 @@ def wanted_names(message: Descriptor, columns: Sequence[str] | None) -> tuple[st
 
 def compile_decoder(
     message: Descriptor, columns: Sequence[str] | None = None, unit: TimeUnit = "us"
-) -> DecodeProgram:
+) -> ProtobufReadProgram:
     """The program that reads these columns of a message; NotExpressible for one within itself."""
     names = wanted_names(message, columns)
     for name in names:
@@ -119,7 +117,7 @@ class _Place(NamedTuple):
 
 class _Compiler:
     def __init__(self, unit: TimeUnit) -> None:
-        self.assembler = Assembler()
+        self.assembler = ProtobufReadAssembler()
         self._unit: TimeUnit = unit
 
     def fields(
@@ -160,7 +158,7 @@ class _Compiler:
         if not field.is_repeated:
             place = _Place(node, scope, field.number, nullable=bool(field.has_presence))
             return self._value(field, place)
-        slot = self.assembler.slot(SlotPlan(Kind.LIST, scope))
+        slot = self.assembler.slot(SlotKind.LIST, scope)
         inner = self.assembler.scope(slot)
         self.assembler.own_list(slot, inner)
         if is_map(field):
@@ -168,7 +166,9 @@ class _Compiler:
         else:
             put = self._value(field, _Place(node, inner, field.number, slot))
         self.assembler.end_scope(inner)
-        return _Put(put.row, Shape(arrow_type(field, self._unit), slot, (put.shape,)), [slot])
+        kind = arrow_type(field, self._unit)
+        shape = Shape(kind, slot, (put.shape,), has_unique_keys=is_map(field))
+        return _Put(put.row, shape, [slot])
 
     def _entry(self, field: Descriptor, place: _Place) -> _Put:
         node = self.assembler.node(is_entry=True)
@@ -202,12 +202,18 @@ class _Compiler:
     def _scalar(self, field: Descriptor, place: _Place) -> _Put:
         kind = SCALARS[field.type]
         wire, op = _wire_and_op(field)
-        slot = self.assembler.slot(_plan(kind, field, place))
+        slot = self._leaf_slot(kind, field, place)
         columns = {"wire": wire, "op": op, "slot": slot}
         if op == ops.CLOSED_ENUM:
             columns["enum_from"], columns["enum_to"] = self._numbers(field)
         names = _names(field) if field.enum_type is not None else None
         return _Put(self._put(place, **columns), Shape(kind, slot, names=names), [slot])
+
+    def _leaf_slot(self, kind: pa.DataType, field: Descriptor, place: _Place) -> int:
+        if field.enum_type is None and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            return self.assembler.slot(SlotKind.SIZED, place.scope, nullable=place.nullable)
+        width = 4 if field.enum_type is not None else _WIDTHS.get(kind, 8)
+        return self.assembler.slot(SlotKind.FIXED, place.scope, width, nullable=place.nullable)
 
     def _numbers(self, field: Descriptor) -> tuple[int, int]:
         return self.assembler.numbers([value.number for value in field.enum_type.values])
@@ -224,8 +230,8 @@ class _Compiler:
     def _time(self, message: Descriptor, place: _Place) -> tuple[int, tuple[Shape, list[int]]]:
         """Seconds and nanoseconds, which become one number when all of them are read."""
         node = self.assembler.node()
-        seconds = self.assembler.slot(SlotPlan(Kind.FIXED, place.scope, 8, nullable=place.nullable))
-        nanos = self.assembler.slot(SlotPlan(Kind.FIXED, place.scope, 4))
+        seconds = self.assembler.slot(SlotKind.FIXED, place.scope, 8, nullable=place.nullable)
+        nanos = self.assembler.slot(SlotKind.FIXED, place.scope, 4)
         for name, slot, op in (("seconds", seconds, ops.INT64), ("nanos", nanos, ops.INT32)):
             number = message.fields_by_name[name].number
             self.assembler.put(node, number, wire=ops.VARINT, op=op, slot=slot)
@@ -239,7 +245,7 @@ class _Compiler:
         node = self.assembler.node()
         slots = []
         if place.nullable:
-            slots.append(self.assembler.slot(SlotPlan(Kind.VALIDITY, place.scope, nullable=True)))
+            slots.append(self.assembler.slot(SlotKind.VALIDITY, place.scope, nullable=True))
         inner = self.fields(message, node, place.scope)
         fields = [
             pa.field(one.name, inner.shapes[one.name].type, nullable=bool(one.has_presence))
@@ -265,14 +271,6 @@ def _wire_and_op(field: Descriptor) -> tuple[int, int]:
     if kind == FieldDescriptor.TYPE_MESSAGE:
         return ops.SIZED, ops.MESSAGE
     return ops.SIZED, ops.TEXT if kind == FieldDescriptor.TYPE_STRING else ops.BYTES
-
-
-def _plan(kind: pa.DataType, field: Descriptor, place: _Place) -> SlotPlan:
-    if field.enum_type is not None:
-        return SlotPlan(Kind.FIXED, place.scope, 4, place.nullable)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return SlotPlan(Kind.SIZED, place.scope, nullable=place.nullable)
-    return SlotPlan(Kind.FIXED, place.scope, _WIDTHS.get(kind, 8), place.nullable)
 
 
 def _names(field: Descriptor) -> tuple[tuple[int, str], ...]:

@@ -5,7 +5,6 @@ field cannot be absent, packed where the schema says so.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -16,9 +15,10 @@ from penstock.columns.protobuf import write_program as ops
 from penstock.columns.protobuf.write_program import (
     CODE_FIELDS,
     SYMBOL_FIELDS,
-    EncodeProgram,
+    ProtobufWriteProgram,
 )
-from penstock.columns.vm.arrow_arena import NO_INPUT, Input
+from penstock.columns.vm.arrow_inputs import NO_INPUT, Input
+from penstock.columns.vm.assembler import Assembler, table_of
 from penstock.serde.protobuf.types import (
     DURATION,
     PER_SECOND,
@@ -53,31 +53,28 @@ _WIDTHS: Final = {wire.SIXTY_FOUR: 8, wire.THIRTY_TWO: 4}
 
 def compile_encoder(
     message: Descriptor, names: Sequence[str], unit: TimeUnit = "us"
-) -> tuple[EncodeProgram, tuple[Input, ...]]:
+) -> tuple[ProtobufWriteProgram, tuple[Input, ...]]:
     """The program that writes these fields of a message, and which arrays it reads."""
     compiler = _Compiler(unit)
     inputs = compiler.fields([message.fields_by_name[name] for name in names])
     return compiler.finished(), inputs
 
 
-@dataclass(slots=True)
 class _Compiler:
-    unit: TimeUnit
-    code: list[list[int]] = field(default_factory=list)
-    members: list[int] = field(default_factory=list)
-    symbols: list[tuple[int, int, int]] = field(default_factory=list)
-    pool: bytearray = field(default_factory=bytearray)
-    inputs: int = 0
+    def __init__(self, unit: TimeUnit) -> None:
+        self._unit: TimeUnit = unit
+        self._asm = Assembler(CODE_FIELDS)
+        self._members: list[int] = []
 
-    def finished(self) -> EncodeProgram:
-        """Everything put so far."""
-        self._put(ops.END)
-        return EncodeProgram(
-            code=np.array(self.code, dtype=np.int64).reshape(-1, CODE_FIELDS),
-            members=np.array(self.members, dtype=np.int64),
-            symbols=np.array(self.symbols, dtype=np.int64).reshape(-1, SYMBOL_FIELDS),
-            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
-            inputs=self.inputs,
+    def finished(self) -> ProtobufWriteProgram:
+        """The program of everything put so far."""
+        self._asm.put(ops.END)
+        return ProtobufWriteProgram(
+            code=self._asm.code(),
+            members=np.array(self._members, dtype=np.int64),
+            symbols=table_of(self._asm.symbols, SYMBOL_FIELDS),
+            pool=self._asm.pool(),
+            inputs=self._asm.inputs,
         )
 
     def fields(self, fields: Sequence[Descriptor]) -> tuple[Input, ...]:
@@ -94,8 +91,8 @@ class _Compiler:
                 oneofs.setdefault(one.containing_oneof.name, []).append(put[one.name].slot)
         for slots in oneofs.values():
             if len(slots) > 1:
-                self._put(ops.ONEOF, a=len(self.members), b=len(slots))
-                self.members += slots
+                self._put(ops.ONEOF, a=len(self._members), b=len(slots))
+                self._members += slots
         return tuple(put[one.name] for one in fields)
 
     def _put(
@@ -109,19 +106,14 @@ class _Compiler:
         b: int = 0,
         c: int = 0,
     ) -> int:
-        self.code.append([op, source, tag, mode, a, b, c])
-        return len(self.code) - 1
-
-    def _input(self) -> int:
-        self.inputs += 1
-        return self.inputs - 1
+        return self._asm.put(op, source, tag, mode, a, b, c)
 
     def _field(self, one: Descriptor) -> Input:
         if not one.is_repeated:
             if one.is_required:
                 return self._value(one, ops.REQUIRED)
             return self._value(one, ops.OPTIONAL if one.has_presence else ops.IMPLICIT)
-        source = self._input()
+        source = self._asm.add_input()
         end = self._put(ops.LIST_END, source)
         children: tuple[Input, ...]
         if is_map(one):
@@ -130,7 +122,7 @@ class _Compiler:
             children = (self._value(one, ops.REQUIRED, tagged=not one.is_packed),)
         tag = one.number << 3 | wire.SIZED if one.is_packed else ops.NO_TAG
         following = self._put(ops.LIST_NEXT, source, tag, a=end + 1) + 1
-        self.code[end][ops.A] = following
+        self._asm.patch(end, ops.A, following)
         return Input(source, children)
 
     def _entry(self, one: Descriptor) -> tuple[Input, Input]:
@@ -145,12 +137,12 @@ class _Compiler:
     def _value(self, one: Descriptor, mode: int, *, tagged: bool = True) -> Input:
         message = one.message_type
         if message is None:
-            return self._scalar(one, mode, one.number if tagged else 0, self._input())
+            return self._scalar(one, mode, one.number if tagged else 0, self._asm.add_input())
         if message.full_name in (TIMESTAMP, DURATION):
             op = ops.TIMESTAMP if message.full_name == TIMESTAMP else ops.DURATION
-            source = self._input()
+            source = self._asm.add_input()
             tag = one.number << 3 | wire.SIZED
-            self._put(op, source, tag, mode, a=PER_SECOND[self.unit])
+            self._put(op, source, tag, mode, a=PER_SECOND[self._unit])
             return Input(source)
         return self._message(one, mode)
 
@@ -158,7 +150,7 @@ class _Compiler:
         message = one.message_type
         is_group = one.type == FieldDescriptor.TYPE_GROUP
         last_tag = one.number << 3 | wire.GROUP_END if is_group else 0
-        source = self._input()
+        source = self._asm.add_input()
         end = self._put(ops.MESSAGE_END, source, mode=mode, b=last_tag)
         children: tuple[Input, ...] = ()
         if message.full_name in WRAPPERS:
@@ -168,24 +160,18 @@ class _Compiler:
             children = self.fields(message.fields)
         kind = wire.GROUP_START if is_group else wire.SIZED
         begin = self._put(ops.MESSAGE_BEGIN, tag=one.number << 3 | kind, b=int(is_group))
-        self.code[end][ops.A] = begin + 1
+        self._asm.patch(end, ops.A, begin + 1)
         return Input(source, children)
 
     def _scalar(self, one: Descriptor, mode: int, number: int, source: int) -> Input:
         op, kind = _OPS[one.type]
         tag = number << 3 | kind if number else ops.NO_TAG
         if op == ops.ENUM:
-            first, count = self._names(one.enum_type)
+            values = list(one.enum_type.values)
+            numbers = [value.number for value in values]
+            first = self._asm.add_symbols([value.name for value in values], numbers)
             is_closed = int(one.enum_type.is_closed)
-            self._put(op, source, tag, mode, a=first, b=count, c=is_closed)
+            self._put(op, source, tag, mode, a=first, b=len(values), c=is_closed)
         else:
             self._put(op, source, tag, mode, a=_WIDTHS.get(kind, 0))
         return Input(source)
-
-    def _names(self, enum: Descriptor) -> tuple[int, int]:
-        first = len(self.symbols)
-        for value in enum.values:
-            name = value.name.encode()
-            self.symbols.append((len(self.pool), len(name), value.number))
-            self.pool += name
-        return first, len(enum.values)

@@ -27,7 +27,7 @@ _FIRST = (0,)
 UNFIT: Final = (TypeError, ValueError, AttributeError, KeyError, EncodeError)  # raised by upb
 
 
-class ProtobufEncoder:
+class ProtobufEventEncoder:
     """Writes messages, or dicts of the schema's first message or the one that is named."""
 
     def __init__(self, schema: ProtobufSchema, message_name: str | None = None) -> None:
@@ -82,7 +82,7 @@ def is_read_again(message_type: Any, payload: bytes) -> bool:
     return True
 
 
-class ProtobufDecoder:
+class ProtobufEventDecoder:
     """Reads messages of one schema."""
 
     def __init__(self, writer: ProtobufSchema, wanted: ReadAs) -> None:

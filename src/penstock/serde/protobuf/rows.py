@@ -10,13 +10,13 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
-from penstock.columns.protobuf.read_program import Wrong
+from penstock.columns.protobuf.read_program import ProtobufFault
 from penstock.serde.protobuf.types import Descriptor, is_map
 
 _UNSAYABLE = (json_format.Error, ValueError, TypeError, KeyError, RecursionError)
 
 
-class RowReader:
+class ProtobufRowDecoder:
     """Reads single payloads, some fields of them."""
 
     def __init__(self, message_type: Any, names: tuple[str, ...]) -> None:
@@ -24,16 +24,16 @@ class RowReader:
         by_name = message_type.DESCRIPTOR.fields_by_name
         self._fields = [by_name[name] for name in names]
 
-    def read(self, payload: bytes) -> tuple[dict[str, str | None], Wrong]:
+    def read(self, payload: bytes) -> tuple[dict[str, str | None], ProtobufFault]:
         """The text of each field, and what is wrong."""
         try:
             message = self._message_type.FromString(payload)
         except DecodeError:
-            return {}, Wrong.UNFIT
+            return {}, ProtobufFault.UNFIT
         try:
-            return {field.name: _text(field, message) for field in self._fields}, Wrong.NOTHING
+            return {field.name: _text(field, message) for field in self._fields}, ProtobufFault.OK
         except _UNSAYABLE:
-            return {}, Wrong.UNFIT
+            return {}, ProtobufFault.UNFIT
 
 
 def _text(field: Descriptor, message: Any) -> str | None:
@@ -60,17 +60,17 @@ def _plain(message: Any) -> Any:
     )
 
 
-class RowWriter:
+class ProtobufRowEncoder:
     """Writes single fields from their JSON."""
 
     def __init__(self, message_type: Any) -> None:
         self._message_type = message_type
 
-    def write(self, texts: dict[str, str | None]) -> tuple[bytes, Wrong]:
+    def write(self, texts: dict[str, str | None]) -> tuple[bytes, ProtobufFault]:
         """The fields as they are in a payload, and what is wrong."""
         try:
             told = {name: json.loads(text) for name, text in texts.items() if text is not None}
             message = json_format.ParseDict(told, self._message_type())
-            return message.SerializePartialToString(), Wrong.NOTHING
+            return message.SerializePartialToString(), ProtobufFault.OK
         except _UNSAYABLE:
-            return b"", Wrong.UNFIT
+            return b"", ProtobufFault.UNFIT

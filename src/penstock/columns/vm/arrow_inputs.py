@@ -2,8 +2,6 @@
 
 An array is copied into the arena once, only the part that the rows use; validity and truth values
 become bytes on the way. All inputs of one level of nesting are read at the same index.
-
-The room that encoding kernels write to: the rows so far say how much all of them will take.
 """
 
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ from penstock.columns.compiled import (
     Int64Table,
     inlined,
 )
-from penstock.columns.vm.slots import Limits, PayloadsTooLarge
 
 # the table of inputs: where each one's memory is in the arena, in bytes
 VALID_AT, VALUES_AT, BYTES_AT = range(3)
@@ -57,7 +54,7 @@ class Input:
     children: tuple["Input", ...] = ()
 
 
-class Arena:
+class InputArena:
     """The arrays' memory, one after another."""
 
     def __init__(self, inputs: int) -> None:
@@ -66,7 +63,7 @@ class Arena:
         self._end = 0
 
     def inputs(self) -> Inputs:
-        """All that was added, as the kernel sees it."""
+        """All arrays that were added, as the kernel sees them."""
         empty = np.zeros(_ALIGNMENT, dtype=np.uint8)
         arena = np.concatenate([*self._chunks, empty])
         return Inputs(self._table, arena, arena.view(np.int32), arena.view(np.int64))
@@ -120,9 +117,9 @@ class Arena:
             start = array.offset * width
             self._put(slot, VALUES_AT, values[start : start + len(array) * width])
 
-    def _put(self, slot: int, place: int, values: NDArray[Any]) -> None:
+    def _put(self, slot: int, part: int, values: NDArray[Any]) -> None:
         content = np.ascontiguousarray(values).view(np.uint8)
-        self._table[slot, place] = self._end
+        self._table[slot, part] = self._end
         padding = -len(content) % _ALIGNMENT
         self._chunks.append(content)
         if padding:
@@ -143,31 +140,9 @@ def _flags(buffer: Any, array: Any) -> Bytes:
     return flags
 
 
-_FIRST_BYTES: Final = 1 << 16
-_SPARE: Final = 1.125
-
-
-def first_output(expected_bytes: int, limits: Limits) -> Bytes:
-    """Room for so much; memory that is not written to costs nothing."""
-    return np.empty(min(_FIRST_BYTES + expected_bytes, limits.output_bytes_max), dtype=np.uint8)
-
-
-def grown(output: Bytes, used: int, done: int, rows: int, limits: Limits) -> Bytes:
-    """More room, with the bytes used so far at its front."""
-    larger = _larger(len(output), used, done, rows, limits)
-    larger[:used] = output[:used]
-    return larger
-
-
-def grown_to_the_front(output: Bytes, used: int, done: int, rows: int, limits: Limits) -> Bytes:
-    """The same for a kernel that writes from the end to the front."""
-    larger = _larger(len(output), used, done, rows, limits)
-    larger[len(larger) - used :] = output[len(output) - used :]
-    return larger
-
-
-def _larger(size: int, used: int, done: int, rows: int, limits: Limits) -> Bytes:
-    if size >= limits.output_bytes_max:
-        raise PayloadsTooLarge(f"the rows take more than {limits.output_bytes_max} bytes")
-    foreseen = int(used * rows / done * _SPARE) if done else 0
-    return np.empty(min(max(2 * size, foreseen), limits.output_bytes_max), dtype=np.uint8)
+def inputs_of(count: int, columns: list[tuple[Any, Input]]) -> Inputs:
+    """The columns as the inputs of a program that reads a number of arrays."""
+    arena = InputArena(count)
+    for array, source in columns:
+        arena.add(array, source)
+    return arena.inputs()
