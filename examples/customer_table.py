@@ -1,10 +1,10 @@
-"""A table of customers: how many orders each has placed, and for how much.
+"""A table of customers: the number of orders that each has placed, and their total.
 
-Every change is an upsert by key to the compacted topic `customers`: whoever reads it from its
-beginning has the table, and a stream can be joined with it (`penstock.spark.join_table`).
+Every change is an upsert by key to the compacted topic `customers`: reading it from its start gives
+the table, and a stream can be joined with it (`penstock.spark.join_table`).
 """
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.orders import Total
@@ -14,17 +14,17 @@ TOPIC = "customers"
 
 
 def start(shop: Shop, *, once: bool = True) -> StreamingQuery:
-    """The query."""
+    """Start the query."""
     orders = shop.orders("customer,cents")
     rows = orders.groupBy("customer").agg(
-        F.count("*").alias("orders"), F.sum("cents").alias("cents")
+        sf.count("*").alias("orders"), sf.sum("cents").alias("cents")
     )
     sink = shop.sink(TOPIC, "customer-v1", "customer")
     return shop.start("customer-table", rows, sink, mode="update", once=once)
 
 
-def found(shop: Shop) -> dict[str, Total]:
-    """What is in the topic, to be compared with what was expected."""
+def read_results(shop: Shop) -> dict[str, Total]:
+    """The content of the topic, to be compared with the expected results."""
     rows = shop.table(TOPIC).select("customer", "orders", "cents").collect()
     return {customer: Total(orders, cents) for customer, orders, cents in rows}
 

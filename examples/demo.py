@@ -1,10 +1,10 @@
-"""The first minutes: a shop's events from broken producer to checked results. `make demo` runs it.
+"""A first tour: a shop's events, from a broken producer to checked results. `make demo` runs it.
 
 Starts the platform (a broker and a schema registry), writes orders and payments under three schema
-versions together with one bad producer, answers three questions about them, and checks each number
-against a computation that uses neither log nor schema nor Spark. Then the platform stays up to be
-tried out until Ctrl-C; with ONCE=1 it stops by itself. The exit code is 0 only if everything
-checked out. Nothing is left behind but a folder that was asked for.
+versions and the events of one broken producer, computes three results, and checks each number
+against a computation that uses neither log nor schema nor Spark. Then the platform keeps running
+until Ctrl-C; with ONCE=1 it stops. The exit code is 0 only if all results are as expected. Nothing
+remains except a folder that was given.
 """
 
 import argparse
@@ -26,10 +26,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples.demo_platform import Where, platform_up
-from examples.orders import Expected, Story, Topics, Total, expected, publish, tell
-from examples.with_client import Found, Step
-from penstock.cli.up import next_commands
+from examples.demo_platform import PlatformAddress, platform_up
+from examples.orders import Expected, ShopData, Topics, Total, expected, generate, publish
+from examples.with_client import Results, Step
 
 SEED = 7
 ORDERS = 5_000
@@ -38,31 +37,31 @@ EQUAL, DIFFERENT = "[green]equal[/]", "[bold red]different[/]"
 
 
 def main(arguments: list[str]) -> int:
-    """Everything; the exit code."""
+    """Run the demo; the exit code."""
     options = read_options(arguments)
     console = Console()
     interrupted = threading.Event()
 
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         interrupted.set()
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # a stop from outside leaves nothing either
+    for number in (signal.SIGINT, signal.SIGTERM):  # both stop everything
         signal.signal(number, interrupt)
     started_s = time.monotonic()
     try:
-        with platform_up(options.dir) as where:
-            checked = run(console, where, options)
-            verdict = "[green]everything checked out" if checked else "[red]something is different"
-            console.print(f"{verdict}[/], after {time.monotonic() - started_s:.0f} s.")
+        with platform_up(options.dir) as address:
+            is_correct = run(console, address, options)
+            summary = "[green]all results are correct" if is_correct else "[red]a result differs"
+            console.print(f"{summary}[/], after {time.monotonic() - started_s:.0f} s.")
             if not options.once:
-                stay(console, where)
-            return 0 if checked else 1
+                keep_running(console, address)
+            return 0 if is_correct else 1
     except (KeyboardInterrupt, SystemError):
-        # A signal that arrives inside a C function can come out of it as a SystemError.
+        # A signal that arrives inside a C function may be raised as a SystemError.
         if not interrupted.is_set():
             raise
-        console.print("Stopped before the results were there.")
+        console.print("Stopped before the results were computed.")
         return INTERRUPTED
     except (RuntimeError, TimeoutError) as failure:
         console.print(str(failure), style="red", markup=False, highlight=False)
@@ -71,143 +70,151 @@ def main(arguments: list[str]) -> int:
 
 def read_options(arguments: list[str]) -> argparse.Namespace:
     """From the command line; ONCE, DIR, ORDERS and ENGINE of the environment are the defaults."""
-    told = os.environ.get
+    env = os.environ.get
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
-    folder = Path(told("DIR", "")) if told("DIR") else None
-    parser.add_argument("--dir", type=Path, default=folder, help="keep the logs here")
-    parser.add_argument("--once", action="store_true", default=told("ONCE", "") not in ("", "0"))
-    parser.add_argument("--orders", type=int, default=int(told("ORDERS") or ORDERS))
-    parser.add_argument("--engine", choices=["spark", "client"], default=told("ENGINE") or None)
+    folder = Path(env("DIR", "")) if env("DIR") else None
+    parser.add_argument("--dir", type=Path, default=folder, help="folder for the logs")
+    parser.add_argument("--once", action="store_true", default=env("ONCE", "") not in ("", "0"))
+    parser.add_argument("--orders", type=int, default=int(env("ORDERS") or ORDERS))
+    parser.add_argument("--engine", choices=["spark", "client"], default=env("ENGINE") or None)
     return parser.parse_args(arguments)
 
 
-def run(console: Console, where: Where, options: argparse.Namespace) -> bool:
-    """Write, ask, compare; whether all is as it must be."""
-    show_where(console, where)
-    engine, answer = choose_engine(options.engine, console)
-    check_empty(where)
+def run(console: Console, address: PlatformAddress, options: argparse.Namespace) -> bool:
+    """Write, compute, compare; whether all results are as expected."""
+    show_address(console, address)
+    engine, compute = choose_engine(options.engine, console)
+    check_empty(address)
     topics = Topics()
-    story = tell(seed=SEED, orders=options.orders)
+    data = generate(seed=SEED, orders=options.orders)
     with steps(console) as step:
-        step(f"{options.orders:,} orders under three schemas, payments, and one bad producer")
-        publish(story, where.kafka, where.registry, topics=topics)
-        found = answer(where.kafka, where.registry, topics, lambda told: step(f"{engine}: {told}"))
-    show_story(console, story, topics)
-    wanted = expected(story)
+        step(f"{options.orders:,} orders under three schemas, payments, and one broken producer")
+        publish(data, address.kafka, address.registry, topics=topics)
+        results = compute(
+            address.kafka, address.registry, topics, lambda text: step(f"{engine}: {text}")
+        )
+    show_data(console, data, topics)
+    correct = expected(data)
     return all(
-        [  # each is shown, whatever the others say
-            show_revenue(console, found, wanted),
-            show_paid(console, found, wanted),
-            show_quarantine(console, found, wanted, topics),
+        [  # a list, so that each table is shown
+            show_revenue(console, results, correct),
+            show_paid(console, results, correct),
+            show_quarantine(console, results, correct, topics),
         ]
     )
 
 
 def choose_engine(
-    wanted: str | None, console: Console
-) -> tuple[str, Callable[[str, str, Topics, Step], Found]]:
-    """Spark where it can run, else plain programs on the client."""
+    requested: str | None, console: Console
+) -> tuple[str, Callable[[str, str, Topics, Step], Results]]:
+    """Spark if it can run, else consumers."""
     missing = [] if find_spec("pyspark") else ["pyspark"]
     missing += [] if shutil.which("java") else ["Java 17"]
-    if wanted == "spark" and missing:
+    if requested == "spark" and missing:
         raise SystemExit(f"the pipelines run on Spark, which needs {' and '.join(missing)}")
-    if wanted == "client" or missing:
-        if wanted is None:
-            console.print(f"Without Spark, which needs {' and '.join(missing)}: plain programs.")
+    if requested == "client" or missing:
+        if requested is None:
+            console.print(f"Spark needs {' and '.join(missing)}: using consumers instead.")
         from examples import with_client
 
-        return "client", with_client.answer
+        return "client", with_client.compute
     from examples import with_spark
 
-    return "Spark", with_spark.answer
+    return "Spark", with_spark.compute
 
 
-def check_empty(where: Where) -> None:
-    """A folder that was given may hold an earlier run, or somebody's own orders."""
-    there = AdminClient({"bootstrap.servers": where.kafka}).list_topics(timeout=20).topics
-    if "orders" in there:
-        raise SystemExit(f"{where.folder} has a topic `orders` already: give an empty folder")
+def check_empty(address: PlatformAddress) -> None:
+    """A folder that was given may have the topics of an earlier run."""
+    topics = AdminClient({"bootstrap.servers": address.kafka}).list_topics(timeout=20).topics
+    if "orders" in topics:
+        raise SystemExit(f"{address.folder} already has a topic `orders`: give an empty folder")
 
 
 @contextmanager
 def steps(console: Console) -> Iterator[Step]:
-    """A line per step with a spinner and its time; the next one ends the one before."""
+    """A line per step with a spinner and its time; each step ends the one before."""
     columns = (SpinnerColumn(finished_text="[green]*[/]"), TextColumn("{task.description}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         running: list[TaskID] = []
 
-        def step(told: str) -> None:
+        def step(description: str) -> None:
             for task in running:
                 progress.update(task, total=1, completed=1)
-            running[:] = [progress.add_task(told, total=None)]
+            running[:] = [progress.add_task(description, total=None)]
 
         yield step
         for task in running:
             progress.update(task, total=1, completed=1)
 
 
-def show_where(console: Console, where: Where) -> None:
-    """Where everything is."""
+def show_address(console: Console, address: PlatformAddress) -> None:
+    """PlatformAddress the platform can be reached."""
     table = Table(show_header=False, box=None)
-    for row in zip(("Kafka", "Schema registry", "Data"), where, strict=True):
+    for row in zip(("Kafka", "Schema registry", "Data"), address, strict=True):
         table.add_row(*row)
     console.print(table)
 
 
-def show_story(console: Console, story: Story, topics: Topics) -> None:
-    """What was written."""
-    versions = {n: sum(order.version == n for order in story.orders) for n in (1, 2, 3)}
-    table = _table("What was written", "topic", "events", "of them")
-    told = ", ".join(f"{count:,} by v{version}" for version, count in versions.items())
-    total = len(story.orders) + len(story.spoiled)
-    table.add_row(topics.orders, f"{total:,}", f"{told}, {len(story.spoiled):,} by a bad producer")
-    table.add_row(topics.payments, f"{len(story.payments):,}", "")
+def show_data(console: Console, data: ShopData, topics: Topics) -> None:
+    """The events that were written."""
+    versions = {n: sum(order.version == n for order in data.orders) for n in (1, 2, 3)}
+    table = _table("Events written", "topic", "events", "of them")
+    counts = ", ".join(f"{count:,} under v{version}" for version, count in versions.items())
+    bad = len(data.bad_events)
+    total = len(data.orders) + bad
+    table.add_row(topics.orders, f"{total:,}", f"{counts}, {bad:,} by a broken producer")
+    table.add_row(topics.payments, f"{len(data.payments):,}", "")
     console.print(table)
 
 
-def show_revenue(console: Console, found: Found, wanted: Expected) -> bool:
-    """By country for the eye; by hour and country for the check."""
+def show_revenue(console: Console, results: Results, correct: Expected) -> bool:
+    """Shown by country; compared by hour and country."""
     table = _table("Revenue per hour and country", "country", "hours", "orders", "revenue", "")
-    for country in sorted({country for _, country in (*wanted.revenue, *found.revenue)}):
-        ours = {place: sum_ for place, sum_ in found.revenue.items() if place[1] == country}
-        theirs = {place: sum_ for place, sum_ in wanted.revenue.items() if place[1] == country}
-        total = _total(ours.values())
+    for country in sorted({country for _, country in (*correct.revenue, *results.revenue)}):
+        computed = {key: total for key, total in results.revenue.items() if key[1] == country}
+        of_country = {key: total for key, total in correct.revenue.items() if key[1] == country}
+        total = _total(computed.values())
         table.add_row(
-            country, str(len(ours)), f"{total.orders:,}", f"{total.cents / 100:,.2f}",
-            _verdict(ours == theirs),
+            country, str(len(computed)), f"{total.orders:,}", f"{total.cents / 100:,.2f}",
+            _comparison(computed == of_country),
         )  # fmt: skip
     console.print(table)
-    return found.revenue == wanted.revenue
+    return results.revenue == correct.revenue
 
 
-def show_paid(console: Console, found: Found, wanted: Expected) -> bool:
-    """Orders with the payment that came within the hour."""
-    table = _table("Orders joined with payments", "", "found", "expected", "")
-    waits = [sum(wait for _, wait in paid.values()) for paid in (found.paid, wanted.paid)]
-    same = found.paid == wanted.paid
-    table.add_row("paid within the hour", f"{len(found.paid):,}", f"{len(wanted.paid):,}", "")
-    means = [f"{wait / 60_000 / max(len(wanted.paid), 1):.2f} min" for wait in waits]
-    table.add_row("mean wait for the payment", *means, _verdict(same))
+def show_paid(console: Console, results: Results, correct: Expected) -> bool:
+    """Orders with a payment within the hour."""
+    table = _table("Orders joined with payments", "", "result", "expected", "")
+    waits = [sum(wait for _, wait in paid.values()) for paid in (results.paid, correct.paid)]
+    same = results.paid == correct.paid
+    table.add_row("paid within the hour", f"{len(results.paid):,}", f"{len(correct.paid):,}", "")
+    means = [f"{wait / 60_000 / max(len(correct.paid), 1):.2f} min" for wait in waits]
+    table.add_row("mean wait for the payment", *means, _comparison(same))
     console.print(table)
     return same
 
 
-def show_quarantine(console: Console, found: Found, wanted: Expected, topics: Topics) -> bool:
-    """What could not be read, by reason."""
+def show_quarantine(console: Console, results: Results, correct: Expected, topics: Topics) -> bool:
+    """Events that could not be decoded, by reason."""
     title = f"In {topics.orders}.quarantine"
-    table = _table(title, "reason", "found", "expected", "")
-    for reason in sorted({*found.quarantined, *wanted.quarantined}):
-        counts = (found.quarantined.get(reason, 0), wanted.quarantined.get(reason, 0))
-        table.add_row(reason, *map(str, counts), _verdict(counts[0] == counts[1]))
+    table = _table(title, "reason", "result", "expected", "")
+    for reason in sorted({*results.quarantined, *correct.quarantined}):
+        counts = (results.quarantined.get(reason, 0), correct.quarantined.get(reason, 0))
+        table.add_row(reason, *map(str, counts), _comparison(counts[0] == counts[1]))
     console.print(table)
-    return found.quarantined == wanted.quarantined
+    return results.quarantined == correct.quarantined
 
 
-def stay(console: Console, where: Where) -> None:
-    """Leave the platform to whoever wants to try it, until Ctrl-C."""
-    console.print("The platform stays up. Try, in another terminal (after `. .venv/bin/activate`):")
-    there = "" if where.kafka.endswith(":9092") else f" -b {where.kafka}"
-    for command in (f"penstock quarantine list orders{there}", *next_commands(*where[:2])):
+def keep_running(console: Console, address: PlatformAddress) -> None:
+    """Keep the platform running until Ctrl-C."""
+    console.print("The platform keeps running. In another terminal (after `. .venv/bin/activate`):")
+    bootstrap = "" if address.kafka.endswith(":9092") else f" -b {address.kafka}"
+    registry = "" if address.registry.endswith(":8081") else f" --registry {address.registry}"
+    for command in (
+        f"penstock quarantine list orders{bootstrap}",
+        f"penstock consume revenue --exit --json{bootstrap}",
+        f"penstock schema list{registry}",
+    ):
         console.print(f"  {command}", highlight=False, markup=False, soft_wrap=True)
     console.print("Stop with Ctrl-C.")
     with suppress(KeyboardInterrupt):
@@ -222,11 +229,11 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _total(totals: Any) -> Total:
-    pairs = list(totals)
-    return Total(sum(one.orders for one in pairs), sum(one.cents for one in pairs))
+    each = list(totals)
+    return Total(sum(total.orders for total in each), sum(total.cents for total in each))
 
 
-def _verdict(same: bool) -> str:
+def _comparison(same: bool) -> str:
     return EQUAL if same else DIFFERENT
 
 

@@ -1,6 +1,6 @@
-"""The platform of the demo: `penstock up` as a child, on a folder of its own or a given one.
+"""The platform of the demo: `penstock up` as a child process, on a temporary or a given folder.
 
-Whatever happens to the demo, the child is stopped in good order, and a folder of its own is gone.
+However the demo ends, the child is stopped cleanly, and a temporary folder is deleted.
 """
 
 import json
@@ -18,8 +18,8 @@ HTTP_PORT = 8081
 STOP_S = 40
 
 
-class Where(NamedTuple):
-    """Where everything is."""
+class PlatformAddress(NamedTuple):
+    """PlatformAddress the platform can be reached, and its folder."""
 
     kafka: str
     registry: str
@@ -27,27 +27,27 @@ class Where(NamedTuple):
 
 
 @contextmanager
-def platform_up(folder: Path | None) -> Iterator[Where]:
-    """A broker and a registry for a `with` block; on the usual ports if they are free."""
-    place = ["--ephemeral"] if folder is None else ["--dir", str(folder)]
+def platform_up(folder: Path | None) -> Iterator[PlatformAddress]:
+    """A broker and a registry for a `with` block; on the default ports if they are free."""
+    data = ["--ephemeral"] if folder is None else ["--dir", str(folder)]
     ports = ["--kafka-port", str(_free(KAFKA_PORT)), "--http-port", str(_free(HTTP_PORT))]
-    command = [sys.executable, "-m", "penstock.cli.main", "up", "--json", *place, *ports]
-    # A session of its own: Ctrl-C is for the demo, which stops the platform last.
+    command = [sys.executable, "-m", "penstock.cli.main", "up", "--json", *data, *ports]
+    # Its own session: Ctrl-C reaches only the demo, which stops the platform last.
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert child.stdout is not None
     try:
         line = child.stdout.readline()
         if not line:
-            raise RuntimeError("the platform did not start; its last lines are above")
-        told = json.loads(line)
-        yield Where(told["kafka"], told["http"], told["dir"])
+            raise RuntimeError("the platform did not start; its output is above")
+        ready = json.loads(line)
+        yield PlatformAddress(ready["kafka"], ready["http"], ready["dir"])
     finally:
         _stop(child)
         child.stdout.close()
 
 
 def _free(port: int) -> int:
-    """The port, or 0 (any) when somebody has it."""
+    """The port, or 0 (any) if it is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -58,9 +58,7 @@ def _free(port: int) -> int:
 
 
 def _stop(child: "subprocess.Popen[str]") -> None:
-    before = signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a second Ctrl-C does not leave it behind
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C does not interrupt this
     try:
         child.terminate()
         child.wait(STOP_S)

@@ -1,9 +1,9 @@
-"""Orders joined with their payments, if those came within an hour.
+"""Orders joined with the payments that came within an hour.
 
-Two streams on a shared key with bounds in time; a match is written to `paid-orders` exactly once.
+Two streams with a shared key and bounds in time; a match is written to `paid-orders` exactly once.
 """
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.shop import LATENESS, Shop, run
@@ -13,7 +13,7 @@ TOPIC = "paid-orders"
 
 
 def start(shop: Shop, *, once: bool = True) -> StreamingQuery:
-    """The query."""
+    """Start the query."""
     joined = join_within(
         TimedStream(shop.orders(), "at", LATENESS),
         TimedStream(shop.payments(), "paid_at", LATENESS),
@@ -27,14 +27,14 @@ def start(shop: Shop, *, once: bool = True) -> StreamingQuery:
         "cents",
         "payment_id",
         "method",
-        (F.unix_millis("paid_at") - F.unix_millis("at")).alias("wait_ms"),
+        (sf.unix_millis("paid_at") - sf.unix_millis("at")).alias("wait_ms"),
     )
     sink = shop.sink(TOPIC, "paid-order-v1", "order_id")
     return shop.start("paid-orders", rows, sink, once=once)
 
 
-def found(shop: Shop) -> dict[str, tuple[str, int]]:
-    """Order id: payment id and milliseconds, to be compared with what was expected."""
+def read_results(shop: Shop) -> dict[str, tuple[str, int]]:
+    """By order id: payment id and wait, to be compared with the expected results."""
     rows = shop.table(TOPIC).select("order_id", "payment_id", "wait_ms").collect()
     return {order: (payment, wait_ms) for order, payment, wait_ms in rows}
 

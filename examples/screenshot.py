@@ -1,10 +1,9 @@
-"""The terminal of the README: real commands on a real platform, drawn as SVG.
+"""The terminal of the README: commands that are run on a platform, with their output, as SVG.
 
-    python -m examples.screenshot docs/pictures/terminal.svg
-
-Nothing is made up: what is drawn is what the commands said.
+python -m examples.screenshot docs/pictures/terminal.svg
 """
 
+import io
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from examples.demo_platform import Where, platform_up
+from examples.demo_platform import PlatformAddress, platform_up
 
 COLUMNS = 118
 ORDER = """{"type": "record", "name": "Order", "fields": [
@@ -30,18 +29,18 @@ COMMANDS = (
     "penstock contract check --subject orders-value --proposed changed.avsc"
     " --registry $PENSTOCK_REGISTRY",
 )
-FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # rich names a font of a content network
+FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # rich refers to a font on the web
 
 
 def main(target: Path) -> None:
-    """Run the commands and draw what they say."""
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: SIM115 - until the end
-    with platform_up(None) as where, tempfile.TemporaryDirectory() as folder:
+    """Run the commands and draw their output."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
+    with platform_up(None) as address, tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "order.avsc").write_text(ORDER)
         (Path(folder) / "changed.avsc").write_text(CHANGED)
         for command in COMMANDS:
-            console.print(Text.assemble(("$ ", "bold green"), (shown(command, where), "bold")))
-            console.print(Text(said(command, where, Path(folder)).rstrip()), soft_wrap=False)
+            console.print(Text.assemble(("$ ", "bold green"), (shown(command), "bold")))
+            console.print(Text(output_of(command, address, Path(folder)).rstrip()), soft_wrap=False)
             console.print()
     drawing = console.export_svg(title="penstock", font_aspect_ratio=0.61)
     drawing = FACE.sub("", drawing).replace("Fira Code, monospace", "ui-monospace, monospace")
@@ -49,13 +48,13 @@ def main(target: Path) -> None:
     target.write_text(drawing)
 
 
-def said(command: str, where: Where, folder: Path) -> str:
-    """All that a command says, on either stream."""
+def output_of(command: str, address: PlatformAddress, folder: Path) -> str:
+    """The output of a command, of both streams."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PENSTOCK_BOOTSTRAP": where.kafka,
-        "PENSTOCK_REGISTRY": where.registry,
+        "PENSTOCK_BOOTSTRAP": address.kafka,
+        "PENSTOCK_REGISTRY": address.registry,
         "COLUMNS": str(COLUMNS),
     }
     done = subprocess.run(
@@ -63,14 +62,13 @@ def said(command: str, where: Where, folder: Path) -> str:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     status = "" if done.returncode == 0 else f"(exit status {done.returncode})"
-    usual = done.stdout.replace(where.kafka, "127.0.0.1:9092")
-    return usual + status
+    return done.stdout.replace(address.kafka, "127.0.0.1:9092") + status
 
 
-def shown(command: str, where: Where) -> str:
-    """As a person types it, on the usual ports."""
-    usual = command.replace("$PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
-    return usual.replace(" --registry $PENSTOCK_REGISTRY", " --registry http://127.0.0.1:8081")
+def shown(command: str) -> str:
+    """The command as it is typed, with the default ports."""
+    typed = command.replace("$PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
+    return typed.replace(" --registry $PENSTOCK_REGISTRY", " --registry http://127.0.0.1:8081")
 
 
 if __name__ == "__main__":

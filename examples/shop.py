@@ -1,4 +1,4 @@
-"""Where the shop of `examples/orders` is: its brokers, its registry, its streams and its sinks."""
+"""The shop of `examples/orders` on a cluster: its addresses, its streams and its sinks."""
 
 import argparse
 import os
@@ -15,26 +15,26 @@ from pyspark.sql.streaming.query import StreamingQuery
 from examples.orders import SCHEMAS, Topics
 from penstock.spark import WriteRequest, exactly_once, session, table
 
-LATENESS: Final = "10 minutes"  # of all that happens in the shop
+LATENESS: Final = "10 minutes"  # of all events of the shop
 _ADMIN_WAIT_S: Final = 30
 
 
 @dataclass(frozen=True)
 class Shop:
-    """One shop on one cluster; queries keep their checkpoints in `folder`.
+    """One shop on one cluster; the checkpoints of its queries are in `folder`.
 
-    `suffix` is put behind the names of the topics that results go to: another one, other results.
+    `suffix` is appended to the names of result topics, to keep results of several runs apart.
     """
 
     spark: SparkSession
     bootstrap: str
     registry: str
     folder: Path
-    topics: Topics = Topics()  # noqa: RUF009 - names that nobody can change
+    topics: Topics = Topics()  # noqa: RUF009 - it is frozen
     suffix: str = ""
 
     def orders(self, columns: str = "order_id,customer,country,cents,at") -> DataFrame:
-        """Orders as a stream; those that cannot be read are left out (see `quarantined`)."""
+        """Orders as a stream, without those that cannot be decoded (see `quarantined`)."""
         events = self.stream(self.topics.orders, f"{columns},_error")
         return events.where("_error is null").drop("_error")
 
@@ -43,14 +43,14 @@ class Shop:
         return self.stream(self.topics.payments, "payment_id,order_id,method,paid_at")
 
     def stream(self, topic: str, columns: str | None = None) -> DataFrame:
-        """A topic from its beginning, decoded by the registry's latest schema."""
+        """A topic from its start, decoded with the latest schema of the registry."""
         reader = self.spark.readStream.format("penstock").options(**self.options())
         if columns is not None:
             reader = reader.option("columns", columns)
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
     def options(self) -> dict[str, str]:
-        """Of everything that reads."""
+        """The options of every read."""
         return {"kafka.bootstrap.servers": self.bootstrap, "registry": self.registry}
 
     def table(self, topic: str) -> DataFrame:
@@ -58,8 +58,8 @@ class Shop:
         return table(self.spark, topic + self.suffix, self.options())
 
     def sink(self, topic: str, schema: str, key: str) -> Callable[[DataFrame, int], None]:
-        """Writes rows under a schema, exactly once, to a compacted topic."""
-        self.make_topic(topic + self.suffix)
+        """A function that writes rows under a schema to a compacted topic, exactly once."""
+        self.create_topic(topic + self.suffix)
         request = WriteRequest(
             topic + self.suffix,
             bootstrap=self.bootstrap,
@@ -69,12 +69,12 @@ class Shop:
         )
         return exactly_once(request)
 
-    def make_topic(self, topic: str, partitions: int = 2) -> None:
-        """Make a compacted topic unless it is there."""
+    def create_topic(self, topic: str, partitions: int = 2) -> None:
+        """Create a compacted topic unless it exists."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         if topic not in admin.list_topics(timeout=_ADMIN_WAIT_S).topics:
-            wanted = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
-            admin.create_topics([wanted])[topic].result(_ADMIN_WAIT_S)
+            compacted = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
+            admin.create_topics([compacted])[topic].result(_ADMIN_WAIT_S)
 
     def start(
         self,
@@ -85,7 +85,7 @@ class Shop:
         mode: str = "append",
         once: bool = True,
     ) -> StreamingQuery:
-        """Run a query: over what is there now, or for ever."""
+        """Start a query: up to the present end of its topics, or indefinitely."""
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": "1 second"}
         return (
             rows.writeStream.queryName(name)
@@ -98,23 +98,23 @@ class Shop:
 
 
 def add_addresses(parser: argparse.ArgumentParser) -> None:
-    """Where the platform is; the environment names it as it does for `penstock`."""
+    """Options for the addresses of the platform, with the defaults of `penstock` commands."""
     kafka = os.environ.get("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
     registry = os.environ.get("PENSTOCK_REGISTRY", "http://127.0.0.1:8081")
-    parser.add_argument("--kafka", default=kafka, help="host:port of a broker")
+    parser.add_argument("--kafka", default=kafka, help="address of a broker, as host:port")
     parser.add_argument("--registry", default=registry, help="URL of the registry")
 
 
 def run(title: str | None, start: Callable[..., StreamingQuery]) -> None:
-    """What a script does: `python -m examples.<name> --kafka host:port --registry URL`."""
+    """Run a script: `python -m examples.<name> --kafka host:port --registry URL`."""
     parser = argparse.ArgumentParser(description=title)
     add_addresses(parser)
-    parser.add_argument("--folder", type=Path, required=True, help="where checkpoints are kept")
-    parser.add_argument("--once", action="store_true", help="stop when all that is there is done")
-    given = parser.parse_args()
+    parser.add_argument("--folder", type=Path, required=True, help="folder for checkpoints")
+    parser.add_argument("--once", action="store_true", help="stop at the present end of the topics")
+    arguments = parser.parse_args()
     spark = session(parser.prog)
     try:
-        shop = Shop(spark, given.kafka, given.registry, given.folder)
-        start(shop, once=given.once).awaitTermination()
+        shop = Shop(spark, arguments.kafka, arguments.registry, arguments.folder)
+        start(shop, once=arguments.once).awaitTermination()
     finally:
         spark.stop()

@@ -1,7 +1,7 @@
-"""The shop's questions answered by plain programs on `penstock.client`: no Spark, no Java.
+"""The shop's results, computed with consumers of `penstock`: without Spark and Java.
 
-Each reads its topic from the beginning as a group of its own. What cannot be read is put into
-`<orders>.quarantine` by the consumer, with the reason.
+Each topic is read from its start by its own group. The consumer sends events that cannot be decoded
+to `<orders>.quarantine`, with the reason.
 """
 
 import time
@@ -13,68 +13,64 @@ from confluent_kafka import Consumer as PlainConsumer
 from confluent_kafka import TopicPartition
 
 from examples.orders import SCHEMAS, Topics, Total
-from examples.orders.expected import WINDOW_MS
-from examples.orders.story import PAY_WITHIN_MS
-from penstock.client.consumer import Consumer
-from penstock.client.event import Event
-from penstock.client.quarantine import quarantine_topic, read_quarantined
-from penstock.client.registry import Registry
-from penstock.model import Millis
-from penstock.serde.contract import Contract
+from examples.orders.expected_results import WINDOW_MS
+from examples.orders.shop_data import PAY_WITHIN_MS
+from penstock import Consumer, Contract, Event, Registry
 
-IDLE_S = 30.0  # nothing more came for so long: something is wrong
+IDLE_S = 30.0  # without any event: then something is wrong
 TAKE_MAX = 2_000
 Step = Callable[[str], None]
 
 
-class Found(NamedTuple):
-    """What a way of asking found; the same shape as what was expected."""
+class Results(NamedTuple):
+    """Computed results, in the form of the expected ones."""
 
-    revenue: dict[tuple[Millis, str], Total]
+    revenue: dict[tuple[int, str], Total]
     paid: dict[str, tuple[str, int]]
     quarantined: dict[str, int]
 
 
-def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
-    """All of them, one after another; `step` is told what is being done."""
+def compute(kafka: str, registry_url: str, topics: Topics, step: Step) -> Results:
+    """Compute all results, one after another; `step` is called with a description of each."""
     with Registry(registry_url, client="demo") as registry:
         step("orders by hour and country")
         orders = _values(kafka, topics.orders, registry, "order-v3.avsc")
         step("payments joined with their orders")
         payments = _values(kafka, topics.payments, registry, "payment-v1.avsc")
-    step("what could not be read")
-    return Found(_revenue(orders), _paid(orders, payments), _reasons(kafka, topics.orders))
+    step("events that cannot be decoded")
+    return Results(_revenue(orders), _paid(orders, payments), _reasons(kafka, topics.orders))
 
 
-def _revenue(orders: list[dict[str, Any]]) -> dict[tuple[Millis, str], Total]:
-    totals: dict[tuple[Millis, str], Total] = {}
+def _revenue(orders: list[dict[str, Any]]) -> dict[tuple[int, str], Total]:
+    totals: dict[tuple[int, str], Total] = {}
     for order in orders:
         at = _millis(order["at"])
-        place = (Millis(at - at % WINDOW_MS), order["country"])
-        before = totals.get(place, Total())
-        totals[place] = Total(before.orders + 1, before.cents + order["cents"])
+        window = (at - at % WINDOW_MS, order["country"])
+        before = totals.get(window, Total())
+        totals[window] = Total(before.orders + 1, before.cents + order["cents"])
     return totals
 
 
 def _paid(
     orders: list[dict[str, Any]], payments: list[dict[str, Any]]
 ) -> dict[str, tuple[str, int]]:
-    placed = {order["order_id"]: _millis(order["at"]) for order in orders}
+    ordered_at = {order["order_id"]: _millis(order["at"]) for order in orders}
     paid: dict[str, tuple[str, int]] = {}
     for payment in payments:
-        wait_ms = _millis(payment["paid_at"]) - placed[payment["order_id"]]
+        wait_ms = _millis(payment["paid_at"]) - ordered_at[payment["order_id"]]
         if 0 <= wait_ms <= PAY_WITHIN_MS:
             paid[payment["order_id"]] = (payment["payment_id"], wait_ms)
     return paid
 
 
-def _millis(moment: Any) -> Millis:
-    """Avro's timestamps come as aware datetimes."""
-    return Millis(round(moment.timestamp() * 1000))
+def _millis(moment: Any) -> int:
+    """Avro's timestamps are decoded as aware datetimes."""
+    milliseconds: int = round(moment.timestamp() * 1000)
+    return milliseconds
 
 
 def _values(kafka: str, topic: str, registry: Registry, schema: str) -> list[dict[str, Any]]:
-    """The values of a topic as a reader's schema sees them."""
+    """The values of a topic, read with one reader schema."""
     contract = Contract(SCHEMAS / schema, auto_register=False)
     group = f"demo-{topic}"
     with Consumer(kafka, topic, group, registry=registry, value=contract) as consumer:
@@ -82,34 +78,36 @@ def _values(kafka: str, topic: str, registry: Registry, schema: str) -> list[dic
 
 
 def _reasons(kafka: str, topic: str) -> dict[str, int]:
-    """Why events are in quarantine, and how many."""
-    aside = quarantine_topic(topic)
-    with Consumer(kafka, aside, f"demo-{aside}") as consumer:
-        found = _all_events(consumer, aside, _end(kafka, aside))
-        envelopes = [read_quarantined(event.key, event.value, event.headers) for event in found]
-    return dict(Counter(str(one.failure.reason) for one in envelopes))
+    """The number of events in quarantine, by reason."""
+    quarantine = f"{topic}.quarantine"
+    with Consumer(kafka, quarantine, f"demo-{quarantine}") as consumer:
+        events = list(_all_events(consumer, quarantine, _end(kafka, quarantine)))
+    reasons = [dict(event.headers)["penstock.quarantine.reason"] or b"" for event in events]
+    return dict(Counter(reason.decode() for reason in reasons))
 
 
-def _all_events(consumer: Consumer, topic: str, wanted: int) -> Iterator[Event]:
-    """So many records: those that can be read; the others are counted by the consumer."""
-    seen = 0
-    give_up_at_s = time.monotonic() + IDLE_S
-    while seen + consumer.quarantined < wanted:
+def _all_events(consumer: Consumer, topic: str, count: int) -> Iterator[Event]:
+    """The events among this many records; the consumer counts those that cannot be decoded."""
+    received = 0
+    deadline_s = time.monotonic() + IDLE_S
+    while received + consumer.quarantined < count:
         events = consumer.take(TAKE_MAX)
         if events:
-            give_up_at_s = time.monotonic() + IDLE_S
-        elif time.monotonic() > give_up_at_s:
-            raise TimeoutError(f"{topic}: {seen} of {wanted} events came, and then no more")
-        seen += len(events)
+            deadline_s = time.monotonic() + IDLE_S
+        elif time.monotonic() > deadline_s:
+            raise TimeoutError(f"{topic}: received {received} of {count} events in {IDLE_S} s")
+        received += len(events)
         yield from events
 
 
 def _end(kafka: str, topic: str) -> int:
-    """How many records a topic has, of which none was deleted."""
+    """The number of records of a topic from which none was deleted."""
     consumer = PlainConsumer({"bootstrap.servers": kafka, "group.id": "demo"})
     try:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        places = [TopicPartition(topic, number) for number in partitions]
-        return sum(consumer.get_watermark_offsets(place, timeout=20)[1] for place in places)
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=20)[1]
+            for index in partitions
+        )
     finally:
         consumer.close()

@@ -1,53 +1,55 @@
-"""The shop's questions answered by the pipelines of this folder, on Spark.
+"""The shop's results, computed by the pipelines of this folder on Spark.
 
-Spark runs in a process of its own, so that it is gone with all it started when the answers are
-there, and what it says of itself goes to a file that is shown only when something went wrong.
+Spark runs in a separate process, which ends with everything that it has started; its output goes to
+a file that is shown only after a failure.
 """
 
 import multiprocessing
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from examples.orders import Topics
-from examples.with_client import Found, Step
+from examples.with_client import Results, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STOP_S = 30
 CAUSES_MAX = 6
 CAUSE_CHARACTERS_MAX = 300
 
 
-def answer(kafka: str, registry_url: str, topics: Topics, step: Step) -> Found:
-    """All of them, one after another; `step` is told what is being done."""
+def compute(kafka: str, registry_url: str, topics: Topics, step: Step) -> Results:
+    """Run all pipelines, one after another; `step` is called with a description of each."""
     ours, theirs = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         arguments = (theirs, Path(folder), kafka, registry_url, topics)
         process = multiprocessing.get_context("spawn").Process(target=_work, args=arguments)
         process.start()
         theirs.close()
-        told: Any = None
+        message: Any = None
         try:
-            while isinstance(told := ours.recv(), str):
-                step(told)
+            while isinstance(message := ours.recv(), str):
+                step(message)
         except EOFError:
-            said = (Path(folder) / "spark.log").read_text(errors="replace")
-            raise RuntimeError(f"Spark failed:\n{_causes(said)}") from None
+            output = (Path(folder) / "spark.log").read_text(errors="replace")
+            raise RuntimeError(f"Spark failed:\n{_causes(output)}") from None
         finally:
-            _end(process, within_s=STOP_S if isinstance(told, Found) else 0)
-    found: Found = told
-    return found
+            _end(process, within_s=STOP_S if isinstance(message, Results) else 0)
+    results: Results = message
+    return results
 
 
-def _causes(said: str) -> str:
-    """The lines that name an error: a query's plan and a trace of Java's say little to anybody."""
-    lines = [line.strip() for line in said.splitlines()]
+def _causes(output: str) -> str:
+    """The lines that name an error, without query plans and Java's stack traces."""
+    lines = [line.strip() for line in output.splitlines()]
     named = [
         line for line in lines if re.match(r"(Caused by: )?[\w.]*(Error|Exception|Refused)\b", line)
     ]
@@ -55,26 +57,28 @@ def _causes(said: str) -> str:
 
 
 def _end(process: Any, *, within_s: float) -> None:
-    """The process and the JVM it started are gone when this returns."""
+    """End the process and the JVM that it has started."""
     try:
-        family = psutil.Process(process.pid).children(recursive=True)
+        children = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
-        family = []
+        children = []
     process.join(within_s)
     if process.is_alive():
         process.kill()
     process.join()
-    _, left = psutil.wait_procs(family, timeout=within_s)
-    for one in left:
+    _, alive = psutil.wait_procs(children, timeout=within_s)
+    for child in alive:
         with suppress(psutil.NoSuchProcess):
-            one.kill()
-    psutil.wait_procs(left, timeout=STOP_S)
+            child.kill()
+    psutil.wait_procs(alive, timeout=STOP_S)
 
 
-def _work(tell: Connection, folder: Path, kafka: str, registry_url: str, topics: Topics) -> None:
-    """In the process of its own: tells each step, and at last what was found."""
-    _say_into(folder / "spark.log")
-    tell.send("starting")
+def _work(
+    connection: Connection, folder: Path, kafka: str, registry_url: str, topics: Topics
+) -> None:
+    """In the separate process: send a description of each step, then the results."""
+    _redirect_output(folder / "spark.log")
+    connection.send("starting")
     from examples import paid_orders, quarantined, windowed_revenue
     from examples.shop import Shop
     from penstock.spark import session
@@ -91,23 +95,23 @@ def _work(tell: Connection, folder: Path, kafka: str, registry_url: str, topics:
     )
     shop = Shop(spark, kafka, registry_url, folder / "checkpoints", topics)
 
-    def ask(told: str, pipeline: Any) -> Any:
-        tell.send(told)
-        run: Callable[..., Any] = pipeline.start
-        run(shop).awaitTermination()
-        return pipeline.found(shop)
+    def run(description: str, pipeline: Any) -> Any:
+        connection.send(description)
+        start: Callable[..., Any] = pipeline.start
+        start(shop).awaitTermination()
+        return pipeline.read_results(shop)
 
-    found = Found(
-        revenue=ask("orders by hour and country, upserted exactly once", windowed_revenue),
-        paid=ask("payments joined with their orders within an hour", paid_orders),
-        quarantined=ask("what could not be read, to quarantine", quarantined),
+    results = Results(
+        revenue=run("orders by hour and country, upserted exactly once", windowed_revenue),
+        paid=run("payments joined with their orders within an hour", paid_orders),
+        quarantined=run("events that cannot be decoded, to quarantine", quarantined),
     )
     spark.stop()
-    tell.send(found)
+    connection.send(results)
 
 
-def _say_into(path: Path) -> None:
-    """Whatever is said here and by the JVM goes to a file: the progress display is the demo's."""
+def _redirect_output(path: Path) -> None:
+    """Send the output of this process and of the JVM to a file: the demo shows its own progress."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

@@ -1,28 +1,28 @@
-"""A small shop, made up from a seed, and what must come out of it.
+"""A small shop, generated from a seed, and the results that its pipelines must have.
 
-    story = tell(seed=7, orders=5_000)              # pure: the same seed is the same shop
-    publish(story, bootstrap, registry_url)         # topics `orders` and `payments`, three schemas
-    wanted = expected(story)                        # by plain Python, without a log or Spark
+    data = generate(seed=7, orders=5_000)         # pure: the same seed gives the same shop
+    publish(data, bootstrap, registry_url)        # topics `orders` and `payments`, three schemas
+    results = expected(data)                      # in plain Python, without a log or Spark
 
-`story.py` makes it up, `publishing.py` writes it to a cluster, `expected.py` works out by itself
-what the pipelines of `examples/` have to find.
+`shop_data.py` generates it, `publisher.py` writes it to a cluster, `expected_results.py` computes
+the results of the pipelines in `examples/` independently of them.
 """
 
-from examples.orders.expected import Expected, Total, expected
-from examples.orders.publishing import SCHEMAS, Topics, publish
-from examples.orders.story import BadKind, Order, Payment, Spoiled, Story, tell
+from examples.orders.expected_results import Expected, Total, expected
+from examples.orders.publisher import SCHEMAS, Topics, publish
+from examples.orders.shop_data import BadEvent, BadKind, Order, Payment, ShopData, generate
 
 __all__ = [
     "SCHEMAS",
+    "BadEvent",
     "BadKind",
     "Expected",
     "Order",
     "Payment",
-    "Spoiled",
-    "Story",
+    "ShopData",
     "Topics",
     "Total",
     "expected",
+    "generate",
     "publish",
-    "tell",
 ]

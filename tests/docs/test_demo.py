@@ -1,4 +1,4 @@
-"""`make demo`: it checks what it shows, and leaves nothing behind."""
+"""`make demo`: it checks its results, and nothing remains of it."""
 
 import io
 import os
@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from examples import demo
-from examples.demo_platform import Where
-from examples.orders import Topics, Total, expected, tell
-from examples.with_client import Found
+from examples.demo_platform import PlatformAddress
+from examples.orders import Topics, Total, expected, generate
+from examples.with_client import Results
 from penstock.testing.embedded import EmbeddedBroker
 
 ROOT = Path(__file__).parents[2]
@@ -40,46 +40,45 @@ def started(**environment: str) -> Iterator["subprocess.Popen[str]"]:
         process.stdout.close()
 
 
-def say(show: Any, found: Found, *more: Any) -> tuple[bool, str]:
-    paper = io.StringIO()
-    same = show(Console(file=paper, width=120), found, expected(tell(7, 200)), *more)
-    return same, paper.getvalue()
+def shown(show: Any, results: Results, *more: Any) -> tuple[bool, str]:
+    """Whether the results are equal to the expected ones, and the text that is shown."""
+    output = io.StringIO()
+    same = show(Console(file=output, width=120), results, expected(generate(7, 200)), *more)
+    return same, output.getvalue()
 
 
 @pytest.fixture(scope="module")
-def right() -> Found:
-    wanted = expected(tell(7, 200))
-    return Found(dict(wanted.revenue), dict(wanted.paid), dict(wanted.quarantined))
+def correct() -> Results:
+    data = expected(generate(7, 200))
+    return Results(dict(data.revenue), dict(data.paid), dict(data.quarantined))
 
 
-def test_what_is_equal_is_called_so(right: Found) -> None:
+def test_equal_results_are_shown_as_equal(correct: Results) -> None:
     for show, more in (
         (demo.show_revenue, ()),
         (demo.show_paid, ()),
         (demo.show_quarantine, (Topics(),)),
     ):
-        same, told = say(show, right, *more)
+        same, text = shown(show, correct, *more)
         assert same
-        assert "equal" in told
-        assert "different" not in told
+        assert "equal" in text
+        assert "different" not in text
 
 
-def test_one_cent_one_payment_or_one_bad_event_more_is_different(right: Found) -> None:
-    place = next(iter(right.revenue))
-    cent = right.revenue | {
-        place: Total(right.revenue[place].orders, right.revenue[place].cents + 1)
-    }
-    order, (payment, wait_ms) = next(iter(right.paid.items()))
-    late = right.paid | {order: (payment, wait_ms + 1)}
-    for show, wrong, more in (
-        (demo.show_revenue, right._replace(revenue=cent), ()),
-        (demo.show_revenue, right._replace(revenue={}), ()),
-        (demo.show_paid, right._replace(paid=late), ()),
-        (demo.show_quarantine, right._replace(quarantined={"not_framed": 99}), (Topics(),)),
+def test_one_cent_one_payment_or_one_bad_event_more_is_different(correct: Results) -> None:
+    window, total = next(iter(correct.revenue.items()))
+    cent = correct.revenue | {window: Total(total.orders, total.cents + 1)}
+    order, (payment, wait_ms) = next(iter(correct.paid.items()))
+    late = correct.paid | {order: (payment, wait_ms + 1)}
+    for show, results, more in (
+        (demo.show_revenue, correct._replace(revenue=cent), ()),
+        (demo.show_revenue, correct._replace(revenue={}), ()),
+        (demo.show_paid, correct._replace(paid=late), ()),
+        (demo.show_quarantine, correct._replace(quarantined={"not_framed": 99}), (Topics(),)),
     ):
-        same, told = say(show, wrong, *more)
+        same, text = shown(show, results, *more)
         assert not same
-        assert "different" in told
+        assert "different" in text
 
 
 def test_ctrl_c_leaves_no_process_and_no_folder() -> None:
@@ -101,19 +100,19 @@ def test_ctrl_c_leaves_no_process_and_no_folder() -> None:
 
 def test_a_folder_that_has_orders_is_refused(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:
-        where = Where(broker.bootstrap, "", str(tmp_path))
-        demo.check_empty(where)
+        address = PlatformAddress(broker.bootstrap, "", str(tmp_path))
+        demo.check_empty(address)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
-        producer.produce("orders", b"somebody's own")
+        producer.produce("orders", b"an order")
         assert producer.flush(30) == 0
         with pytest.raises(SystemExit, match="give an empty folder"):
-            demo.check_empty(where)
+            demo.check_empty(address)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ["client", "spark"])
-def test_the_whole_demo_checks_out(engine: str, tmp_path: Path) -> None:
+def test_the_whole_demo_has_correct_results(engine: str, tmp_path: Path) -> None:
     done = subprocess.run(
         DEMO,
         cwd=ROOT,
@@ -124,5 +123,5 @@ def test_the_whole_demo_checks_out(engine: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "everything checked out" in done.stdout
-    assert (tmp_path / ".kafka_cleanshutdown").exists()  # the folder that was asked for stays
+    assert "all results are correct" in done.stdout
+    assert (tmp_path / ".kafka_cleanshutdown").exists()  # a folder that was given remains

@@ -53,6 +53,6 @@ def test_every_command_from_a_laptop_to_a_cluster_does_what_the_page_says(
     places["--port 7077"] = f"--port {port}"
     assert follow(PAGE.read_text()) == 3
     orders = importlib.import_module("examples.orders")
-    wanted = orders.expected(orders.tell(seed=7, orders=600)).revenue
+    wanted = orders.expected(orders.generate(seed=7, orders=600)).revenue
     found = revenue(places["127.0.0.1:9092"], f"http://{places['127.0.0.1:8081']}")
     assert found == {key: tuple(total) for key, total in wanted.items()}

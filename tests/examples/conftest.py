@@ -1,4 +1,4 @@
-"""The examples are no installed package: they are found from the root of the repository."""
+"""The examples are not installed: they are imported from the root of the repository."""
 
 import sys
 from pathlib import Path

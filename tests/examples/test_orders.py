@@ -1,60 +1,59 @@
-"""The made-up shop: the same from the same seed, and what is worked out from it adds up."""
+"""The generated shop: the same for the same seed, and with consistent expected results."""
 
 from collections import Counter
 
 import pytest
 from confluent_kafka import Consumer
 
-from examples.orders import BadKind, Story, expected, publish, tell
-from examples.orders.story import JITTER_MS
-from penstock.client.registry import Registry
-from penstock.serde.batch_serializers import BatchDeserializer
+from examples.orders import BadKind, ShopData, expected, generate, publish
+from examples.orders.shop_data import JITTER_MS
+from penstock.client import BatchDeserializer, Registry
 from penstock.testing.embedded import EmbeddedBroker, EmbeddedRegistry
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
-    return tell(seed=3, orders=600)
+def data() -> ShopData:
+    return generate(seed=3, orders=600)
 
 
-def test_the_same_seed_tells_the_same_story(story: Story) -> None:
-    assert story == tell(seed=3, orders=600)
-    assert story != tell(seed=4, orders=600)
+def test_the_same_seed_gives_the_same_shop(data: ShopData) -> None:
+    assert data == generate(seed=3, orders=600)
+    assert data != generate(seed=4, orders=600)
 
 
-def test_events_are_out_of_order_by_less_than_the_jitter(story: Story) -> None:
+def test_events_are_out_of_order_by_less_than_the_jitter(data: ShopData) -> None:
     newest = 0
-    for order in story.orders:
+    for order in data.orders:
         assert order.at > newest - JITTER_MS
         newest = max(newest, order.at)
-    assert list(story.orders) != sorted(story.orders, key=lambda order: order.at)
+    assert list(data.orders) != sorted(data.orders, key=lambda order: order.at)
 
 
-def test_every_way_of_being_wrong_is_there(story: Story) -> None:
-    assert {bad.kind for bad in story.spoiled} == set(BadKind)
+def test_every_kind_of_bad_event_occurs(data: ShopData) -> None:
+    assert {bad.kind for bad in data.bad_events} == set(BadKind)
 
 
-def test_what_is_expected_counts_every_order_once(story: Story) -> None:
-    wanted = expected(story)
-    cents = sum(order.cents for order in story.orders)
-    assert sum(total.orders for total in wanted.revenue.values()) == 600
-    assert sum(total.cents for total in wanted.revenue.values()) == cents
-    assert sum(total.cents for total in wanted.customers.values()) == cents
-    assert sum(wanted.versions.values()) == 600
-    assert sum(wanted.quarantined.values()) == len(story.spoiled)
-    assert 0 < len(wanted.paid) < len(story.payments)
+def test_the_expected_results_count_every_order_once(data: ShopData) -> None:
+    results = expected(data)
+    cents = sum(order.cents for order in data.orders)
+    assert sum(total.orders for total in results.revenue.values()) == 600
+    assert sum(total.cents for total in results.revenue.values()) == cents
+    assert sum(total.cents for total in results.customers.values()) == cents
+    assert sum(results.versions.values()) == 600
+    assert sum(results.quarantined.values()) == len(data.bad_events)
+    assert 0 < len(results.paid) < len(data.payments)
 
 
-def test_what_is_published_reads_back_as_expected(story: Story) -> None:
+def test_published_events_are_read_back_as_expected(data: ShopData) -> None:
     with EmbeddedBroker() as broker, EmbeddedRegistry(broker.bootstrap) as service:
-        publish(story, broker.bootstrap, service.url)
-        values = _values(broker.bootstrap, "orders", len(story.orders) + len(story.spoiled))
+        publish(data, broker.bootstrap, service.url)
+        values = _values(broker.bootstrap, "orders", len(data.orders) + len(data.bad_events))
         with Registry(service.url, client="tests") as registry:
-            found = BatchDeserializer(registry, "orders").deserialize_many(values)
-    reasons = Counter(str(wrong.reason) for wrong in found.wrongs)
-    assert reasons == expected(story).quarantined
-    told = {row["order_id"]: row["cents"] for row in found.batch.to_pylist() if row["order_id"]}
-    assert told == {order.order_id: order.cents for order in story.orders}
+            read = BatchDeserializer(registry, "orders").deserialize_many(values)
+    reasons = Counter(str(error.reason) for error in read.wrongs)
+    assert reasons == expected(data).quarantined
+    cents = {row["order_id"]: row["cents"] for row in read.batch.to_pylist() if row["order_id"]}
+    assert cents == {order.order_id: order.cents for order in data.orders}
 
 
 def _values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
@@ -65,7 +64,7 @@ def _values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     values: list[bytes | None] = []
     while len(values) < count:
         messages = consumer.consume(count, timeout=10)
-        assert messages, f"only {len(values)} of {count} came"
+        assert messages, f"received {len(values)} of {count}"
         values += [message.value() for message in messages]
     consumer.close()
     return values

@@ -1,4 +1,4 @@
-"""The examples find what plain Python works out from the same story."""
+"""The examples have the results that plain Python computes from the same events."""
 
 import importlib
 import os
@@ -22,24 +22,24 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def examples() -> Iterator[Any]:
-    """The package, which is not installed but lies at the root of the repository."""
+    """The package, which is not installed but is at the root of the repository."""
     sys.path.insert(0, str(ROOT))
     yield importlib.import_module("examples.orders")
     sys.path.remove(str(ROOT))
 
 
 @pytest.fixture(scope="module")
-def story(examples: Any, bootstrap: str, registry_url: str) -> Any:
-    story = examples.tell(seed=5, orders=400)
+def data(examples: Any, bootstrap: str, registry_url: str) -> Any:
+    data = examples.generate(seed=5, orders=400)
     topics = examples.Topics("shop-orders", "shop-payments")
-    examples.publish(story, bootstrap, registry_url, topics=topics, partitions=2)
-    return story
+    examples.publish(data, bootstrap, registry_url, topics=topics, partitions=2)
+    return data
 
 
 @pytest.fixture
 def shop(
     examples: Any,
-    story: Any,
+    data: Any,  # published
     spark: SparkSession,
     bootstrap: str,
     registry_url: str,
@@ -59,48 +59,51 @@ def shop(
         pytest.param("customer_table", "customers", marks=pytest.mark.slow),
     ],
 )
-def test_an_example_finds_what_plain_python_does(
-    name: str, result: str, shop: Any, story: Any, examples: Any
+def test_an_example_has_the_results_of_plain_python(
+    name: str, result: str, shop: Any, data: Any, examples: Any
 ) -> None:
     example = importlib.import_module(f"examples.{name}")
     query = example.start(shop)
     assert query.awaitTermination(600)
-    wanted = getattr(examples.expected(story), result)
-    assert wanted
-    assert example.found(shop) == wanted
+    expected = getattr(examples.expected(data), result)
+    assert expected
+    assert example.read_results(shop) == expected
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_declared_pipelines_find_what_plain_python_does(examples: Any, tmp_path: Path) -> None:
-    story = examples.tell(seed=6, orders=300)
+def test_the_declared_pipelines_have_the_results_of_plain_python(
+    examples: Any, tmp_path: Path
+) -> None:
+    data = examples.generate(seed=6, orders=300)
     project = tmp_path / "project"
     shutil.copytree(ROOT / "examples" / "pipelines", project)
-    told = (project / "spark-pipeline.yml").read_text()
-    told = told.replace("file:///tmp/penstock-pipelines", f"file://{tmp_path}/storage")
-    (project / "spark-pipeline.yml").write_text(told)
+    definition = project / "spark-pipeline.yml"
+    text = definition.read_text()
+    storage = f"file://{tmp_path}/storage"
+    definition.write_text(text.replace("file:///tmp/penstock-pipelines", storage))
     with EmbeddedBroker() as broker, EmbeddedRegistry(broker.bootstrap) as service:
-        examples.publish(story, broker.bootstrap, service.url, partitions=2)
+        examples.publish(data, broker.bootstrap, service.url, partitions=2)
         run_pipelines(project, broker.bootstrap, service.url)
     tables = {
         folder.name: ds.dataset(folder, format="parquet").to_table().to_pylist()
         for folder in (project / "spark-warehouse").iterdir()
     }
-    wanted = examples.expected(story)
+    expected = examples.expected(data)
     assert {
         (round(row["window_start"].timestamp() * 1000), row["country"]): (
             row["orders"],
             row["cents"],
         )
         for row in tables["windowed_revenue"]
-    } == wanted.revenue
+    } == expected.revenue
     assert {
         row["order_id"]: (row["payment_id"], row["wait_ms"]) for row in tables["paid_orders"]
-    } == wanted.paid
-    assert Counter(row["reason"] for row in tables["quarantine"]) == wanted.quarantined
+    } == expected.paid
+    assert Counter(row["reason"] for row in tables["quarantine"]) == expected.quarantined
     assert {
         row["customer"]: (row["orders"], row["cents"]) for row in tables["customers"]
-    } == wanted.customers
+    } == expected.customers
 
 
 def run_pipelines(project: Path, bootstrap: str, registry_url: str) -> None:

@@ -1,4 +1,4 @@
-"""The pages of programs for Spark are run as they are written, with places of the test's own."""
+"""The programs of the pages about Spark run as they are written, with the test's addresses."""
 
 import json
 import re
@@ -47,16 +47,16 @@ class Shop:
         self.registry_url = registry_url
         admin = AdminClient({"bootstrap.servers": bootstrap})
         names = ("orders", "spending", "large-orders", "small-orders")
-        for made in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
-            made.result(20)
+        for created in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+            created.result(20)
         with Registry(registry_url, client="shop") as registry:
             contract = Contract(json.dumps(ORDER))
             with Producer(bootstrap, "orders", registry=registry, value=contract) as producer:
-                keys = [one["order_id"] for one in ORDERS]
+                keys = [order["order_id"] for order in ORDERS]
                 producer.send_many(ORDERS, keys=keys).wait()
 
     def run(self, page: str, folder: Path) -> dict[str, Any]:
-        """All Python of a page as one program; its names."""
+        """Run all Python of a page as one program; its variables."""
         program = "".join(PYTHON.findall((PAGES / page).read_text()))
         assert program, "the page has a program"
         program = program.replace("127.0.0.1:9092", self.bootstrap)
@@ -86,8 +86,8 @@ def shop() -> Iterator[Shop]:
 
 def by_country() -> Counter[str]:
     totals: Counter[str] = Counter()
-    for one in ORDERS:
-        totals[one["country"]] += one["cents"]
+    for order in ORDERS:
+        totals[order["country"]] += order["cents"]
     return totals
 
 
@@ -95,58 +95,58 @@ def by_country() -> Counter[str]:
 def test_topics_are_queried_with_sql(
     spark: SparkSession, shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = shop.run("spark-sql.md", tmp_path)
-    assert names["made"]["orders"] == "orders"
-    assert names["framed"].collect() == names["raw"].select("value").collect()
+    variables = shop.run("spark-sql.md", tmp_path)
+    assert variables["names"]["orders"] == "orders"
+    assert variables["framed"].collect() == variables["raw"].select("value").collect()
     assert spark.sql("SELECT max(cents) FROM recent_orders").collect()[0][0] == 9900
-    said = capsys.readouterr().out
-    assert "0" in said.splitlines(), "behind at the end; lines of the listener come beside it"
+    output = capsys.readouterr().out
+    assert "0" in output.splitlines(), "the lag at the end, among lines of the listener"
 
 
 def test_a_stream_goes_into_a_delta_table_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
-    names = shop.run("spark-lake.md", tmp_path)
-    frame = spark.createDataFrame([("again", "DE", 1, 0, 0)], names["orders"].schema)
-    names["append"](frame, 0)  # as Spark does where it died between the commit and its own log
-    rows = names["DeltaTable"](names["TABLE"]).to_pyarrow_table().to_pylist()
-    assert sorted(row["order_id"] for row in rows) == sorted(one["order_id"] for one in ORDERS)
+    variables = shop.run("spark-lake.md", tmp_path)
+    frame = spark.createDataFrame([("again", "DE", 1, 0, 0)], variables["orders"].schema)
+    variables["append"](frame, 0)  # as after a crash between the commit and Spark's own log
+    rows = variables["DeltaTable"](variables["TABLE"]).to_pyarrow_table().to_pylist()
+    assert sorted(row["order_id"] for row in rows) == sorted(order["order_id"] for order in ORDERS)
 
 
 @pytest.mark.slow
-def test_state_of_ones_own_goes_into_a_topic(
+def test_your_own_state_is_written_to_a_topic(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.run("spark-state.md", tmp_path)
     totals: Counter[str] = Counter()
-    for one in ORDERS:
-        totals[one["customer"]] += one["cents"]
-    found = {row["customer"]: row["cents"] for row in shop.events("spending")}
-    assert found == totals
+    for order in ORDERS:
+        totals[order["customer"]] += order["cents"]
+    spending = {row["customer"]: row["cents"] for row in shop.events("spending")}
+    assert spending == totals
 
 
 @pytest.mark.slow
 def test_several_queries_run_in_one_driver(spark: SparkSession, shop: Shop, tmp_path: Path) -> None:
     try:
-        names = shop.run("spark-several-queries.md", tmp_path)
+        variables = shop.run("spark-several-queries.md", tmp_path)
     finally:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", "default")
-    assert not names["running"]
-    wanted = {one["order_id"]: one["cents"] for one in ORDERS}
+    assert not variables["running"]
+    orders = {order["order_id"]: order["cents"] for order in ORDERS}
     large = {row["order_id"]: row["cents"] for row in shop.events("large-orders")}
     small = {row["order_id"]: row["cents"] for row in shop.events("small-orders")}
-    assert large == {name: cents for name, cents in wanted.items() if cents >= 5000}
-    assert large | small == wanted
+    assert large == {name: cents for name, cents in orders.items() if cents >= 5000}
+    assert large | small == orders
     archive = ds.dataset(tmp_path / "archive", format="parquet", partitioning="hive").to_table()
     assert archive.num_rows == len(ORDERS)
 
 
 def test_topics_are_read_without_spark(shop: Shop, tmp_path: Path) -> None:
-    names = shop.run("without-spark.md", tmp_path)
-    wanted = sorted(by_country().items())
-    names["registry"].close()
-    assert names["totals"].fetchall() == wanted
-    assert names["countries"].rows() == wanted
-    assert sorted(names["frame"].groupby("country")["cents"].sum().items()) == wanted
+    variables = shop.run("without-spark.md", tmp_path)
+    totals = sorted(by_country().items())
+    variables["registry"].close()
+    assert variables["totals"].fetchall() == totals
+    assert variables["countries"].rows() == totals
+    assert sorted(variables["frame"].groupby("country")["cents"].sum().items()) == totals
     files = sorted((tmp_path / "orders").glob("*.parquet"))
     assert ds.dataset(files).count_rows() == len(ORDERS)

@@ -1,9 +1,9 @@
-"""The pages about Spark: every program of theirs runs, from top to bottom, and says what it says.
+"""The pages about Spark: every program runs, from top to bottom, with the output that is shown.
 
-```python    runs in one namespace per page, with the tests' own session
+```python    runs in one namespace per page, with the session of the tests
 ```sh        runs in a shell, in the same folder
-```text      what the block before must have said: these lines, in this order, others between
-             them; … stands for anything
+```text      the output of the block before: these lines, in this order, with others between them;
+             … stands for anything
 """
 
 import os
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def platform() -> Iterator[Platform]:
-    """One of its own: pages name their topics plainly."""
+    """A platform for each page: the pages share topic names."""
     platform = Platform("pages").start()
     yield platform
     platform.stop()
@@ -52,12 +52,12 @@ def run_shell(command: str, folder: Path, platform: Platform) -> str:
     return done.stdout
 
 
-def check_said(wanted: str, said: str) -> None:
-    lines = iter(said.splitlines())
-    for line in wanted.splitlines():
-        parts = [re.sub(r"(\\ )+", r"\\s+", re.escape(part)) for part in line.split("…")]
-        pattern = re.compile(".*".join(parts))
-        assert any(pattern.fullmatch(one.rstrip()) for one in lines), (line, said)
+def check_output(expected: str, output: str) -> None:
+    lines = iter(output.splitlines())
+    for line in expected.splitlines():
+        texts = [re.sub(r"(\\ )+", r"\\s+", re.escape(text)) for text in line.split("…")]
+        pattern = re.compile(".*".join(texts))
+        assert any(pattern.fullmatch(other.rstrip()) for other in lines), (line, output)
 
 
 @pytest.mark.parametrize(
@@ -73,27 +73,27 @@ def test_every_program_of_a_page_about_spark_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    places = {
+    addresses = {
         "http://127.0.0.1:8081": platform.registry_url,
         "127.0.0.1:9092": platform.bootstrap,
         "/data/": f"{tmp_path}/data/",
     }
     names: dict[str, Any] = {"__name__": "notebook"}
-    said, count = "", 0
+    output, count = "", 0
     try:
         for indent, kind, text in FENCE.findall((PAGES / page).read_text()):
-            here = dedent(text) if indent else text
-            for named, real in places.items():
-                here = here.replace(named, real)
+            block = dedent(text) if indent else text
+            for shown, real in addresses.items():
+                block = block.replace(shown, real)
             if kind == "text":
-                check_said(here, said)
+                check_output(block, output)
             elif kind == "sh":
-                said = run_shell(here, tmp_path, platform)
+                output = run_shell(block, tmp_path, platform)
             else:
                 count += 1
                 with redirect_stdout(StringIO()) as out:
-                    exec(compile(here, f"{page}, program {count}", "exec"), names)
-                said = out.getvalue()
+                    exec(compile(block, f"{page}, program {count}", "exec"), names)
+                output = out.getvalue()
     finally:
         for query in spark.streams.active:
             query.stop()

@@ -34,18 +34,18 @@ def shop() -> Iterator[Any]:
 
 
 @pytest.fixture
-def story(shop: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic) -> Any:
+def published(shop: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic) -> Any:
     """A topic with 300 orders under three schemas, for each test."""
     name = make_topic(2, **{"retention.ms": "-1"})
     topics = shop.Topics(name, f"{name}-payments")
-    story = shop.tell(seed=11, orders=300)
-    shop.publish(story, bootstrap, registry_url, topics=topics, partitions=2)
-    return name, story
+    data = shop.generate(seed=11, orders=300)
+    shop.publish(data, bootstrap, registry_url, topics=topics, partitions=2)
+    return name, data
 
 
-def source(story: Any, bootstrap: str, registry_url: str, **more: Any) -> ReplaySource:
+def source(published: Any, bootstrap: str, registry_url: str, **more: Any) -> ReplaySource:
     options = {"kafka.bootstrap.servers": bootstrap, "registry": registry_url}
-    return ReplaySource(story[0], options, on_unreadable=OnUnreadable.SKIP, **more)
+    return ReplaySource(published[0], options, on_unreadable=OnUnreadable.SKIP, **more)
 
 
 def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
@@ -71,15 +71,15 @@ def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | No
 
 
 def test_a_topic_is_replayed_as_one_version_with_counts_by_writer(
-    spark: SparkSession, story: Any, bootstrap: str, registry: Registry, registry_url: str,
+    spark: SparkSession, published: Any, bootstrap: str, registry: Registry, registry_url: str,
     make_topic: MakeTopic, shop: Any,
 ) -> None:  # fmt: skip
     target = make_topic(2)
-    version_2 = source(story, bootstrap, registry_url, schema="2")
+    version_2 = source(published, bootstrap, registry_url, schema="2")
     replay = Replay(spark, version_2, TopicTarget(target), step_offsets=200)
     steps = list(replay.run())
     assert [step.records_done for step in steps] == [200, replay.records_total]
-    expected = shop.expected(story[1])
+    expected = shop.expected(published[1])
     assert replay.versions(steps[-1].by_schema) == {
         f"v{version}": count for version, count in sorted(expected.versions.items())
     }
@@ -92,11 +92,11 @@ def test_a_topic_is_replayed_as_one_version_with_counts_by_writer(
     assert "items" not in read.batch.schema.names
     orders = {row["order_id"]: row for row in read.batch.to_pylist()}
     assert len(orders) == len(written)
-    assert {order.order_id: (order.cents, order.channel) for order in story[1].orders} == {
+    assert {order.order_id: (order.cents, order.channel) for order in published[1].orders} == {
         name: (row["cents"], row["channel"]) for name, row in orders.items()
     }
     times = {(key or b"").decode(): at for key, _, at in written}
-    assert times == {order.order_id: order.at for order in story[1].orders}
+    assert times == {order.order_id: order.at for order in published[1].orders}
 
 
 class Stopped(Exception):
@@ -105,11 +105,11 @@ class Stopped(Exception):
 
 @pytest.mark.slow
 def test_a_replay_that_was_stopped_continues_to_the_same_end(
-    spark: SparkSession, story: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic,
+    spark: SparkSession, published: Any, bootstrap: str, registry_url: str, make_topic: MakeTopic,
     monkeypatch: pytest.MonkeyPatch, shop: Any,
 ) -> None:  # fmt: skip
     target = make_topic(2)
-    latest = source(story, bootstrap, registry_url)
+    latest = source(published, bootstrap, registry_url)
     first = Replay(spark, latest, TopicTarget(target), job=f"stopped-{target}", step_offsets=100)
     running = first.run()
     next(running)
@@ -122,8 +122,8 @@ def test_a_replay_that_was_stopped_continues_to_the_same_end(
     monkeypatch.setattr(first, "_write", write_and_stop)
     with pytest.raises(Stopped):
         next(running)
-    later = shop.tell(seed=12, orders=50)
-    topics = shop.Topics(story[0], f"{story[0]}-payments")
+    later = shop.generate(seed=12, orders=50)
+    topics = shop.Topics(published[0], f"{published[0]}-payments")
     shop.publish(later, bootstrap, registry_url, topics=topics, partitions=2)
 
     again = Replay(spark, latest, TopicTarget(target), job=f"stopped-{target}", step_offsets=100)
@@ -131,17 +131,17 @@ def test_a_replay_that_was_stopped_continues_to_the_same_end(
     assert again.records_total == first.records_total
     list(again.run())
     keys = sorted((key or b"").decode() for key, _, _ in committed(bootstrap, target))
-    assert keys == sorted(order.order_id for order in story[1].orders)
+    assert keys == sorted(order.order_id for order in published[1].orders)
     assert list(again.run()) == []
 
 
 @pytest.mark.slow
 def test_events_between_two_times_are_replayed_into_parquet(
-    spark: SparkSession, story: Any, bootstrap: str, registry_url: str, tmp_path: Path
+    spark: SparkSession, published: Any, bootstrap: str, registry_url: str, tmp_path: Path
 ) -> None:
-    orders = story[1].orders
+    orders = published[1].orders
     start, end = Millis(orders[100].at), Millis(orders[200].at)
-    version_1 = source(story, bootstrap, registry_url, schema="1")
+    version_1 = source(published, bootstrap, registry_url, schema="1")
     target = ParquetTarget(str(tmp_path / "orders"))
     bounds = ReplayBounds.at_times(start, end)
     replay = Replay(spark, version_1, target, bounds=bounds, step_offsets=30)
@@ -156,20 +156,20 @@ def test_events_between_two_times_are_replayed_into_parquet(
 
 @pytest.mark.slow
 def test_without_a_registry_bytes_are_copied_unchanged(
-    spark: SparkSession, story: Any, bootstrap: str, make_topic: MakeTopic
+    spark: SparkSession, published: Any, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     target = make_topic(2)
-    raw = ReplaySource(story[0], {"kafka.bootstrap.servers": bootstrap})
+    raw = ReplaySource(published[0], {"kafka.bootstrap.servers": bootstrap})
     list(Replay(spark, raw, TopicTarget(target), bounds=ReplayBounds(end=Offset(60))).run())
-    copied, original = committed(bootstrap, target), committed(bootstrap, story[0])
+    copied, original = committed(bootstrap, target), committed(bootstrap, published[0])
     assert len(copied) == 120
     assert set(copied) <= set(original)
 
 
 def test_a_target_that_does_not_exist_is_refused_before_anything_is_read(
-    spark: SparkSession, story: Any, bootstrap: str, registry_url: str
+    spark: SparkSession, published: Any, bootstrap: str, registry_url: str
 ) -> None:
-    latest = source(story, bootstrap, registry_url)
+    latest = source(published, bootstrap, registry_url)
     with pytest.raises(Refused, match="nowhere"):
         Replay(spark, latest, TopicTarget("nowhere"))
 
@@ -188,13 +188,13 @@ def test_the_name_of_a_replay_never_changes() -> None:
 
 @pytest.mark.slow
 def test_the_command_shows_counts_by_version(
-    story: Any, bootstrap: str, registry_url: str, tmp_path: Path, shop: Any
+    published: Any, bootstrap: str, registry_url: str, tmp_path: Path, shop: Any
 ) -> None:
     import subprocess
 
     done = subprocess.run(
         [
-            sys.executable, "-m", "penstock.cli.main", "replay", story[0],
+            sys.executable, "-m", "penstock.cli.main", "replay", published[0],
             "--to-parquet", str(tmp_path / "out"), "--bootstrap", bootstrap,
             "--registry", registry_url, "--on-bad", "skip", "--master", "local[1]", "--json",
         ],
@@ -202,7 +202,7 @@ def test_the_command_shows_counts_by_version(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
-    versions = shop.expected(story[1]).versions
+    versions = shop.expected(published[1]).versions
     assert report["records_by_version"] == {f"v{n}": count for n, count in versions.items()}
 
 

@@ -1,8 +1,8 @@
-"""The shop's pipelines, declared: Spark finds out what depends on what, and runs it.
+"""The shop's pipelines, declared: Spark works out the dependencies and runs them in order.
 
-Every order is kept in one table, good and bad, which others are made of. What needs a watermark is
-made of the topics: Spark wants to know a frame's columns for that, and learns those of its own
-tables later.
+One table has every order, good and bad; other tables are derived from it. Tables that need a
+watermark are derived from the topics: Spark needs a frame's columns for that, and learns those of
+its own tables later.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from penstock.spark import TimedStream, join_within, tumbling
@@ -22,17 +22,17 @@ ReaderT = TypeVar("ReaderT", DataFrameReader, DataStreamReader)
 
 
 def topic(name: str, columns: str) -> DataFrame:
-    """A topic as a stream from its beginning."""
-    return asked(SparkSession.active().readStream, name, columns).load()
+    """A topic as a stream from its start."""
+    return configured(SparkSession.active().readStream, name, columns).load()
 
 
 def topic_now(name: str, columns: str) -> DataFrame:
-    """A topic as a table: what it holds now."""
-    return asked(SparkSession.active().read, name, columns).load()
+    """A topic as a table: its present content."""
+    return configured(SparkSession.active().read, name, columns).load()
 
 
-def asked(reader: ReaderT, name: str, columns: str) -> ReaderT:
-    """What both ways of reading have in common."""
+def configured(reader: ReaderT, name: str, columns: str) -> ReaderT:
+    """The options that both kinds of read have in common."""
     reader = reader.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
     reader = reader.option("registry", REGISTRY).option("columns", columns)
     return reader.option("subscribe", name).option("startingOffsets", "earliest")
@@ -40,20 +40,20 @@ def asked(reader: ReaderT, name: str, columns: str) -> ReaderT:
 
 @dp.table
 def all_orders() -> DataFrame:
-    """Orders as they come, under whichever schema; those that cannot be read have an `_error`."""
-    own = "_topic,_partition,_offset,_timestamp,_schema_id,_value,_error"
-    return topic("orders", f"order_id,customer,country,cents,at,{own}")
+    """Orders of all schema versions; those that cannot be decoded have an `_error`."""
+    record_columns = "_topic,_partition,_offset,_timestamp,_schema_id,_value,_error"
+    return topic("orders", f"order_id,customer,country,cents,at,{record_columns}")
 
 
 @dp.table
 def payments() -> DataFrame:
-    """Payments as they come."""
+    """All payments."""
     return topic("payments", "payment_id,order_id,method,paid_at")
 
 
 @dp.table
 def quarantine() -> DataFrame:
-    """Events that could not be read: why, where they are, and their bytes."""
+    """Events that could not be decoded: the reason, their position, and their bytes."""
     bad = SparkSession.active().readStream.table("all_orders").where("_error is not null")
     return bad.select("_error.reason", "_error.detail", "_topic", "_partition", "_offset", "_value")
 
@@ -67,12 +67,12 @@ def windowed_revenue() -> DataFrame:
         "1 hour",
         lateness=LATENESS,
         by=["country"],
-        orders=F.count("*"),
-        cents=F.sum("cents"),
+        orders=sf.count("*"),
+        cents=sf.sum("cents"),
     )
 
 
-# A join looks at the columns of its sides, which Spark does not allow within a declared function.
+# A join analyses the columns of both streams, which Spark refuses within a declared function.
 _orders = topic("orders", "order_id,customer,country,cents,at,_error").where("_error is null")
 _paid = join_within(
     TimedStream(_orders.drop("_error"), "at", LATENESS),
@@ -84,15 +84,15 @@ _paid = join_within(
 
 @dp.table
 def paid_orders() -> DataFrame:
-    """Orders joined with their payments, if those came within an hour."""
-    wait = F.unix_millis("paid_at") - F.unix_millis("at")
+    """Orders joined with the payments that came within an hour."""
+    wait = sf.unix_millis("paid_at") - sf.unix_millis("at")
     return _paid.withColumn("wait_ms", wait).drop("at", "paid_at")
 
 
 @dp.materialized_view
 def customers() -> DataFrame:
-    """A row for each customer, always the latest."""
+    """A row for each customer, always up to date."""
     orders = SparkSession.active().read.table("all_orders").where("_error is null")
     return orders.groupBy("customer").agg(
-        F.count("*").alias("orders"), F.sum("cents").alias("cents")
+        sf.count("*").alias("orders"), sf.sum("cents").alias("cents")
     )
