@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,35 +51,15 @@ def orders():
     )
 """
 
-SINKS = """
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
-
-from penstock.spark import WriteRequest, record_batches
-
-spark = SparkSession.active()
-brokers = {{"kafka.bootstrap.servers": {bootstrap!r}}}
-
-
-def rows():
-    reader = spark.readStream.format("penstock").options(**brokers, subscribe={topic!r})
-    return reader.option("startingOffsets", "earliest").load().select("key", "value")
-
-
-packed = record_batches(rows(), WriteRequest({packed!r}, bootstrap={bootstrap!r}))
-
-dp.create_sink("packed", "penstock", {{**brokers, "query": {packed!r}}})
-dp.create_sink("one_task", "penstock", {{**brokers, "topic": {one_task!r}, "query": {one_task!r}}})
-
-
-@dp.append_flow(target="packed")
-def to_packed():
-    return packed
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark-sink.md"
+IN_A_PIPELINE = re.compile(r"^```python in a pipeline\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ONE_TASK = """
+dp.create_sink("one_task", "penstock", {{**brokers, "topic": {topic!r}, "query": {topic!r}}})
 
 
 @dp.append_flow(target="one_task")
 def to_one_task():
-    return rows().coalesce(1)
+    return orders.select("key", "value").coalesce(1)
 """
 
 
@@ -137,19 +118,28 @@ def test_a_pipeline_reads_a_topic_into_a_table(
 def test_a_pipeline_writes_to_topics(
     make_topic: Callable[..., str], bootstrap: str, tmp_path: Path
 ) -> None:
-    topic, packed, one_task = make_topic(3), make_topic(2), make_topic(2)
+    topic, copy, one_task = make_topic(3), make_topic(2), make_topic(2)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(30):
         producer.produce(topic, str(number), f"key-{number}", partition=number % 3)
     assert producer.flush(20) == 0
     (tmp_path / "spark-pipeline.yml").write_text(PROJECT.format(folder=tmp_path))
     (tmp_path / "transformations").mkdir()
+    (program,) = IN_A_PIPELINE.findall(PAGE.read_text())
+    for shown, real in (
+        ("127.0.0.1:9092", bootstrap),
+        ('subscribe="orders"', f'subscribe="{topic}"'),
+        ('WriteRequest("copy"', f'WriteRequest("{copy}"'),
+        ("orders-copy", copy),
+    ):
+        assert shown in program
+        program = program.replace(shown, real)
     (tmp_path / "transformations" / "sinks.py").write_text(
-        SINKS.format(bootstrap=bootstrap, topic=topic, packed=packed, one_task=one_task)
+        program + ONE_TASK.format(topic=one_task)
     )
     returncode, output = run_pipeline(tmp_path)
     assert returncode == 0, output
-    for written in (packed, one_task):
+    for written in (copy, one_task):
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe": written}
         reader: Any = batch_reader(options, read_schema(options))
         batches = [batch for task in reader.partitions() for batch in reader.read(task)]
