@@ -1,6 +1,6 @@
 """How long a quorum is without a leader, in virtual time, on a quick network."""
 
-from penstock.consensus.raft import RaftNode, Role
+from penstock.consensus.raft import RaftNode, RaftSettings, Role
 from tests.support.raft_simulation.faults import crash
 from tests.support.raft_simulation.host import Host
 from tests.support.raft_simulation.options import Options
@@ -23,6 +23,7 @@ CALM = Options(
     damage_rate=0,
     hint_rate=1,
     coup_rate=0,
+    settings=RaftSettings(),
     faults=(),
 )
 

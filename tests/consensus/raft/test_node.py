@@ -291,16 +291,22 @@ def test_when_the_disk_stands_still_requests_are_refused_before_memory_fills() -
     assert len(effects.replies) == HELD_MAX
 
 
-def test_a_leader_tracks_a_limited_number_of_observers_and_drops_the_longest_idle() -> None:
-    node = make_leader(RaftSettings(observers_max=3))
-    for node_id in range(10, 15):
-        now = Millis(NOW + node_id)
-        first = node.on_request(fetch(node_id, 2, 1), CallerId(node_id), now)
-        replied = [node_id - 3] if node_id >= 13 else []  # the one that is dropped was parked
-        assert [to for to, _ in first.replies] == [*replied, node_id]
-        assert not node.on_request(fetch(node_id, 2, 1), CallerId(node_id), now).replies
+def test_a_leader_serves_a_limited_number_of_observers() -> None:
+    node = make_leader(RaftSettings(observers_max=2))
+    for node_id in (10, 11):
+        assert error_of(node.on_request(fetch(node_id, 2, 1), CALLER, NOW)) is ErrorCode.none
+    refused = node.on_request(fetch(12, 2, 1), CALLER, Millis(NOW + 900))
+    assert error_of(refused) is ErrorCode.request_timed_out
+    node.on_request(fetch(11, 2, 1), CallerId(2), Millis(NOW + 900))
+    node.on_request(fetch(2, 2, 1), CallerId(3), Millis(NOW + 900))
+    node.on_request(fetch(12, 2, 1), CallerId(4), Millis(NOW + 901))
     observers = [row.key.node_id for row in node.statuses(NOW) if not row.is_voter]
-    assert observers == [12, 13, 14]
+    assert observers == [11, 12]
+
+
+def test_spans_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="200 < 100 <= 600 does not hold"):
+        RaftSettings(request_timeout_ms=Millis(100))
 
 
 def test_only_a_leader_knows_the_others() -> None:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from penstock.consensus.raft import RaftSettings
+from penstock.model import Millis
+
 FAULTS: Final = (
     "crash_process",
     "crash_power",
@@ -48,6 +51,7 @@ class Options:
     damage_rate: float  # how often fetched records or a snapshot cannot be used
     hint_rate: float  # how often a lost connection is noticed
     coup_rate: float  # how often a leader falls right after its election
+    settings: RaftSettings
     faults: tuple[str, ...]
 
     @staticmethod
@@ -71,5 +75,19 @@ class Options:
             damage_rate=rng.choice((0, 0, 0, 0.05)),
             hint_rate=rng.choice((0, 0.5, 1)),
             coup_rate=rng.choice((0, 0, 0.5, 0.9)),
+            settings=_draw_settings(rng),
             faults=tuple(rng.sample(FAULTS, rng.randint(1, 8))),
         )
+
+
+def _draw_settings(rng: Random) -> RaftSettings:
+    """The defaults in half of the seeds; else odd ones, which make rare branches common."""
+    if rng.random() < 0.5:
+        return RaftSettings()
+    return RaftSettings(
+        fetch_timeout_ms=Millis(rng.choice((400, 600, 1_500))),
+        election_timeout_ms=Millis(rng.choice((100, 300, 1_000))),
+        fetch_wait_max_ms=Millis(rng.choice((50, 200))),
+        request_timeout_ms=Millis(rng.choice((250, 400))),
+        retry_backoff_ms=Millis(rng.choice((5, 50, 200))),
+    )

@@ -12,7 +12,6 @@ from penstock.consensus.raft import (
     OffsetAndEpoch,
     QuorumState,
     RaftNode,
-    RaftSettings,
     ReplicaKey,
     Reply,
     Request,
@@ -57,7 +56,7 @@ class World:
             ]
         for node_id in ids:
             configured = VoterSet(members if node_id <= options.voters else ())
-            host = Host(make_voter(node_id), configured, RaftSettings(), self, self._draw_jitter)
+            host = Host(make_voter(node_id), configured, options.settings, self, self._draw_jitter)
             host.clock_offset = self.rng.randrange(10_000)
             host.sync_max_ms = options.sync_max_ms
             host.fetch_count_max = options.fetch_count_max

@@ -112,7 +112,11 @@ def on_fetch(replica: Replica, fetch: QuorumFetch, caller: CallerId, now: Millis
     if error is not ErrorCode.none or not isinstance(leading, Leading):
         replica.reply(caller, QuorumFetchReply(error, replica.epoch, replica.leader_id))
         return
-    progress = _progress_for(replica, leading, fetch.replica)
+    progress = _progress_for(replica, leading, fetch.replica, now)
+    if progress is None:
+        error = ErrorCode.request_timed_out
+        replica.reply(caller, QuorumFetchReply(error, replica.epoch, replica.node_id))
+        return
     if progress.parked is not None:
         _reply_to(replica, progress, progress.parked)
     mismatch = find_position(replica.log, fetch.position)
@@ -139,7 +143,9 @@ def on_snapshot_fetch(
     leading = replica.role
     error = check_leader(replica, request.epoch)
     if isinstance(leading, Leading) and error is ErrorCode.none:
-        _progress_for(replica, leading, request.replica).fetched_at = now
+        progress = _progress_for(replica, leading, request.replica, now)
+        if progress is not None:
+            progress.fetched_at = now
     replica.reply(
         caller, SnapshotFetchReply(error, replica.epoch, replica.leader_id, request.position)
     )
@@ -219,21 +225,27 @@ def _call(replica: Replica, voter: ReplicaKey) -> None:
     replica.send(voter.node_id, BeginQuorumEpoch(replica.epoch, replica.node_id, voter))
 
 
-def _progress_for(replica: Replica, leading: Leading, key: ReplicaKey) -> ReplicaProgress:
-    """A set that does not know a voter's disk counts the first one that fetches."""
+def _progress_for(
+    replica: Replica, leading: Leading, key: ReplicaKey, now: Millis
+) -> ReplicaProgress | None:
+    """A set that does not know a voter's disk counts the first one that fetches.
+
+    None: there are too many observers. To drop one that fetches for another would make all of them
+    fetch again and again.
+    """
     progress = leading.voters.get(key.node_id)
     if progress is not None and progress.key.directory_id in (key.directory_id, NO_DIRECTORY):
         progress.key = key
         return progress
-    progress = leading.observers.get(key)
-    if progress is None:
-        if len(leading.observers) >= replica.settings.observers_max:
-            idle = min(leading.observers.values(), key=lambda observer: observer.fetched_at)
-            if idle.parked is not None:
-                _reply_to(replica, idle, idle.parked)
-            del leading.observers[idle.key]
-        progress = leading.observers[key] = ReplicaProgress(key)
-    return progress
+    observers = leading.observers
+    if key not in observers:
+        if len(observers) >= replica.settings.observers_max:
+            oldest = min(observers.values(), key=lambda observer: observer.fetched_at)
+            if oldest.fetched_at >= now - replica.settings.check_quorum_timeout_ms:
+                return None
+            del observers[oldest.key]
+        observers[key] = ReplicaProgress(key)
+    return observers[key]
 
 
 def _note_fetch(replica: Replica, progress: ReplicaProgress, offset: Offset, now: Millis) -> None:

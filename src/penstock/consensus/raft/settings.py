@@ -15,7 +15,15 @@ class RaftSettings:
     fetch_wait_max_ms: Millis = Millis(200)  # a fetch without new records is parked for so long
     request_timeout_ms: Millis = Millis(400)  # a request without a response is repeated
     retry_backoff_ms: Millis = Millis(50)  # after a failed request
-    observers_max: int = 1_000  # tracked by a leader; beyond it the longest idle one is removed
+    observers_max: int = 1_000  # that fetch from a leader; it refuses more
+
+    def __post_init__(self) -> None:
+        if not self.fetch_wait_max_ms < self.request_timeout_ms <= self.fetch_timeout_ms:
+            raise ValueError(
+                "a parked fetch must return before its request times out, and that before the "
+                f"leader is given up: {self.fetch_wait_max_ms} < {self.request_timeout_ms} <= "
+                f"{self.fetch_timeout_ms} does not hold"
+            )
 
     @property
     def check_quorum_timeout_ms(self) -> Millis:
