@@ -85,7 +85,16 @@ class _Reads:
             return _map(value, 1 + bytes_min(writer.values))
         if isinstance(reader, Record | Array | Map) or isinstance(writer, Record | Array | Map):
             return _fails(writer, reader)
-        return scalar_reader(writer, reader, plain=self._plain) or _fails(writer, reader)
+        return self._scalar(writer, reader)
+
+    def _scalar(self, writer: Node, reader: Node) -> Read:
+        """One reader per pair of types: many fields may use the same large enum."""
+        key = (id(writer), id(reader), False)
+        known = self._pairs.get(key)
+        if known is None:
+            known = scalar_reader(writer, reader, plain=self._plain) or _fails(writer, reader)
+            self._pairs[key] = known
+        return known
 
     def _record(self, writer: Record, reader: Record, *, is_tree: bool) -> Read:
         if not same_name(writer, reader):
