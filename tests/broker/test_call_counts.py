@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MakeBatch = Callable[..., bytearray]
 
 PRODUCE_CALLS_MAX = 45
+COMMIT_CALLS_MAX = 59
 
 
 async def count_calls(broker: RunningBroker, request: bytes) -> Counter[str]:
@@ -74,3 +75,17 @@ def test_a_produce_enters_few_functions(
     )
     calls = calls_of(broker, request)
     assert calls.total() <= PRODUCE_CALLS_MAX, "\n".join(f"{n} {c}" for c, n in calls.items())
+
+
+def test_a_commit_enters_few_functions(broker: RunningBroker, wire: Wire) -> None:
+    broker.create_topic("t")
+    wire.ask(10, 4, key_type=0, coordinator_keys=["g"])
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
+    topics = [{"name": "t", "partitions": [partition]}]
+    while (
+        wire.ask(8, 9, group_id="g", member_id="", topics=topics).topics[0].partitions[0].error_code
+    ):
+        pass  # the coordinator loads
+    request = frame(7, 8, 9, client_id="rdkafka", group_id="g", member_id="", topics=topics)
+    calls = calls_of(broker, request)
+    assert calls.total() <= COMMIT_CALLS_MAX, "\n".join(f"{n} {c}" for c, n in calls.items())

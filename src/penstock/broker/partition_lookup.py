@@ -40,17 +40,9 @@ def find_leader(
     return partition
 
 
-def find_topic(cluster: ClusterView, key: TopicKey) -> TopicView:
-    """The topic by its name or the 16 bytes of its id."""
-    if isinstance(key, str):
-        topic = cluster.topic(key)
-        if topic is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {key}")
-    else:
-        topic = cluster.topic_by_id(TopicId(UUID(bytes=key)))
-        if topic is None:
-            raise Refused(ErrorCode.unknown_topic_id, "no topic has this id")
-    return topic
+def topic_by_id(cluster: ClusterView, topic_id: bytes) -> TopicView | None:
+    """The topic by the 16 bytes of its id."""
+    return cluster.topic_by_id(TopicId(UUID(bytes=topic_id)))
 
 
 def current_leader(refusal: Exception) -> LeaderAndEpoch | None:
@@ -69,10 +61,14 @@ def endpoints_of(cluster: ClusterView, leaders: Iterable[LeaderAndEpoch]) -> lis
 
 
 def _not_here(cluster: ClusterView, key: TopicKey, index: int) -> Refused:
-    try:
-        topic = find_topic(cluster, key)
-    except Refused as refusal:
-        return refusal
+    if isinstance(key, str):
+        topic = cluster.topic(key)
+        if topic is None:
+            return Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {key}")
+    else:
+        topic = topic_by_id(cluster, key)
+        if topic is None:
+            return Refused(ErrorCode.unknown_topic_id, "no topic has this id")
     if not 0 <= index < len(topic.partitions):
         return Refused(
             ErrorCode.unknown_topic_or_partition, f"topic {topic.name} has no partition {index}"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, NamedTuple
-from uuid import UUID
+from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.broker.broker import ClusterView
 from penstock.broker.coordinators import partition_of
 from penstock.broker.group_coordinators import OFFSETS_TOPIC
 from penstock.broker.handler import Answer, Context, Handler, Held, hold, result_of
-from penstock.broker.partition_lookup import find_topic
+from penstock.broker.partition_lookup import topic_by_id
 from penstock.broker.permissions import (
     AllOf,
     Operation,
@@ -22,7 +21,6 @@ from penstock.broker.permissions import (
     on_transactional_id,
 )
 from penstock.broker.replies import when_all, when_decided, when_replied
-from penstock.coordination.groups.codec import NO_TOPIC_ID
 from penstock.coordination.groups.commands import (
     CommitOffsets,
     CommitReply,
@@ -63,6 +61,8 @@ from penstock.protocol.messages.transactions import (
     TxnOffsetCommitTopicResult,
 )
 
+ResponseT = TypeVar("ResponseT")
+UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition
 _STALE_EPOCH_FROM: Final = 9  # OffsetCommit: STALE_MEMBER_EPOCH
 _GROUP_ERROR_FROM: Final = 2  # OffsetFetch: before, each partition has it
 _ADDS_PARTITION_FROM: Final = 5  # TxnOffsetCommit: AddOffsetsToTxn is no longer sent
@@ -73,70 +73,59 @@ _ABORTABLE_FROM: Final = 4  # TxnOffsetCommit: TRANSACTION_ABORTABLE
 
 
 class _Topic(NamedTuple):
-    """A topic of a commit, and what the cluster knows of it."""
+    """A topic of a commit, and why nothing can be committed to a partition: a code for each."""
 
     key: TopicKey  # as in the request
-    name: str
-    topic_id: UUID
-    code: ErrorCode  # why nothing can be committed to it
-    partition_count: int
     partitions: Sequence[OffsetCommitPartition]
-
-    def code_of(self, index: int) -> ErrorCode:
-        """Why nothing can be committed to one of its partitions."""
-        if self.code is ErrorCode.none and not 0 <= index < self.partition_count:
-            return ErrorCode.unknown_topic_or_partition
-        return self.code
+    codes: Sequence[ErrorCode]
 
 
-def _find_topics(
+def _resolve(
     cluster: ClusterView, topics: Iterable[tuple[TopicKey, Sequence[OffsetCommitPartition]]]
-) -> list[_Topic]:
-    rows = []
-    for key, partitions in topics:
-        try:
-            known = find_topic(cluster, key)
-        except Refused as refusal:
-            rows.append(_Topic(key, "", NO_TOPIC_ID, refusal.code, 0, partitions))
-        else:
-            count = len(known.partitions)
-            row = (key, known.name, known.topic_id, ErrorCode.none, count, partitions)
-            rows.append(tuple.__new__(_Topic, row))
-    return rows
-
-
-def _offsets_of(topics: Sequence[_Topic]) -> tuple[OffsetToCommit, ...]:
+) -> tuple[list[_Topic], tuple[OffsetToCommit, ...]]:
+    """The topics of a commit, and the offsets of those partitions that exist, in order."""
+    resolved = []
     offsets = []
-    for topic in topics:
-        for index, offset, leader_epoch, metadata in topic.partitions:
-            if topic.code_of(index) is ErrorCode.none:
-                row = (topic.name, index, offset, leader_epoch, metadata or "", topic.topic_id)
+    for key, partitions in topics:
+        known = cluster.topic(key) if isinstance(key, str) else topic_by_id(cluster, key)
+        codes = []
+        for index, offset, leader_epoch, metadata in partitions:
+            if known is None:
+                code = UNKNOWN_TOPIC if isinstance(key, str) else ErrorCode.unknown_topic_id
+            elif 0 <= index < len(known.partitions):
+                code = ErrorCode.none
+                row = (known.name, index, offset, leader_epoch, metadata or "", known.topic_id)
                 offsets.append(tuple.__new__(OffsetToCommit, row))
-    return tuple(offsets)
+            else:
+                code = UNKNOWN_TOPIC
+            codes.append(code)
+        resolved.append(tuple.__new__(_Topic, (key, partitions, codes)))
+    return resolved, tuple(offsets)
 
 
-def _results_of(
-    topics: Sequence[_Topic], result: CommitReply | Refused
-) -> list[tuple[TopicKey, list[PartitionError]]]:
-    """The error code of each partition, by topic as in the request."""
-    codes = repeat(result.code) if isinstance(result, Refused) else iter(result.codes)
-    results = []
-    for topic in topics:
-        rows = []
-        for index, *_ in topic.partitions:
-            code = topic.code_of(index)
-            row = (index, next(codes) if code is ErrorCode.none else code)
-            rows.append(tuple.__new__(PartitionError, row))
-        results.append((topic.key, rows))
-    return results
+def _response_of(
+    make_response: Callable[[list[Any]], ResponseT],
+    topic_form: type[tuple[Any, ...]],
+    topics: Sequence[_Topic],
+    result: CommitReply | Refused,
+) -> ResponseT:
+    """A response with the error code of each partition, by topic as in the request."""
+    replied = repeat(result.code) if isinstance(result, Refused) else iter(result.codes)
+    rows = []
+    for key, partitions, codes in topics:
+        errors = []
+        for (index, *_), code in zip(partitions, codes, strict=True):
+            row = (index, next(replied) if code is ErrorCode.none else code)
+            errors.append(tuple.__new__(PartitionError, row))
+        rows.append(tuple.__new__(topic_form, (key, errors)))
+    return make_response(rows)
 
 
 def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer[OffsetCommitResponse]:
     """Commit offsets of a group: by a live member, or by any client while there are none."""
     group_id, generation, member_id, instance_id, requested, _ = request
-    broker = context.broker
-    topics = _find_topics(broker.cluster, requested)
-    groups = broker.groups
+    groups = context.broker.groups
+    topics, offsets = _resolve(context.broker.cluster, requested)
     decided = groups.submit(
         group_id,
         lambda caller: CommitOffsets(
@@ -145,20 +134,15 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Answer[Offs
             generation,
             member_id,
             instance_id,
-            _offsets_of(topics),
+            offsets,
             None,
             context.api_version >= _STALE_EPOCH_FROM,
             groups.config_of(group_id).is_monotonic,
         ),
     )
-    return when_replied(decided, partial(_commit_response, topics))
-
-
-def _commit_response(
-    topics: Sequence[_Topic], result: CommitReply | Refused
-) -> OffsetCommitResponse:
-    rows = [tuple.__new__(OffsetCommitTopicResult, row) for row in _results_of(topics, result)]
-    return OffsetCommitResponse(rows)
+    return when_replied(
+        decided, partial(_response_of, OffsetCommitResponse, OffsetCommitTopicResult, topics)
+    )
 
 
 # TxnOffsetCommit.
@@ -168,29 +152,26 @@ def txn_offset_commit(
     context: Context, request: TxnOffsetCommitRequest
 ) -> Answer[TxnOffsetCommitResponse]:
     """Offsets that take effect when the producer's transaction commits."""
-    topics = _find_topics(context.broker.cluster, request.topics)
+    topics, offsets = _resolve(context.broker.cluster, request.topics)
 
     def respond(result: CommitReply | Refused) -> TxnOffsetCommitResponse:
         if isinstance(result, Refused):
             result = _for_producers(context, result)
-        rows = _results_of(topics, result)
-        return TxnOffsetCommitResponse(
-            [TxnOffsetCommitTopicResult(str(key), row) for key, row in rows]
-        )
+        return _response_of(TxnOffsetCommitResponse, TxnOffsetCommitTopicResult, topics, result)
 
     try:
         verified = _verify(context, request)
     except Refused as refusal:
         return respond(refusal)
     if verified is None:
-        return when_replied(_commit_in_transaction(context, request, topics), respond)
+        return when_replied(_commit_in_transaction(context, request, offsets), respond)
 
     async def commit_when_verified(
         held: Held[TxnOffsetCommitResponse],
     ) -> TxnOffsetCommitResponse:
         try:
             await result_of(verified)
-            result = await result_of(_commit_in_transaction(context, request, topics))
+            result = await result_of(_commit_in_transaction(context, request, offsets))
         except Refused as refusal:
             result = refusal
         return respond(result)
@@ -222,7 +203,7 @@ def _for_producers(context: Context, refusal: Refused) -> Refused:
 
 
 def _commit_in_transaction(
-    context: Context, request: TxnOffsetCommitRequest, topics: Sequence[_Topic]
+    context: Context, request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
 ) -> object:
     mark = TransactionMark(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
     groups = context.broker.groups
@@ -234,7 +215,7 @@ def _commit_in_transaction(
             request.generation_id,
             request.member_id,
             request.group_instance_id,
-            _offsets_of(topics),
+            offsets,
             mark,
             is_monotonic=groups.config_of(request.group_id).is_monotonic,
         ),
@@ -260,10 +241,8 @@ def offset_fetch(context: Context, request: OffsetFetchRequest) -> Answer[Offset
 def _name_of(context: Context, key: TopicKey) -> str | None:
     if isinstance(key, str):
         return key
-    try:
-        return find_topic(context.broker.cluster, key).name
-    except Refused:
-        return None
+    known = topic_by_id(context.broker.cluster, key)
+    return None if known is None else known.name
 
 
 def _fetch(context: Context, group: OffsetFetchGroup, require_stable: bool) -> object:
@@ -317,27 +296,21 @@ def _failed(topics: Iterable[OffsetFetchTopic], code: ErrorCode) -> list[OffsetF
 
 def offset_delete(context: Context, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
     """Delete offsets of topics that no member of the group is subscribed to."""
-    topics = _find_topics(
+    topics, offsets = _resolve(
         context.broker.cluster,
         [
             (name, [OffsetCommitPartition(row.partition_index, -1) for row in partitions])
             for name, partitions in request.topics
         ],
     )
-    existing = tuple(
-        (topic.name, row.partition_index)
-        for topic in topics
-        for row in topic.partitions
-        if topic.code_of(row.partition_index) is ErrorCode.none
-    )
+    existing = tuple((offset.topic, offset.partition) for offset in offsets)
     decided = context.broker.groups.submit(
         request.group_id, lambda caller: DeleteOffsets(caller, request.group_id, existing)
     )
 
     def respond(result: CommitReply) -> OffsetDeleteResponse:
-        rows = _results_of(topics, result)
-        return OffsetDeleteResponse(
-            topics=[OffsetDeleteTopicResult(str(key), row) for key, row in rows]
+        return _response_of(
+            lambda rows: OffsetDeleteResponse(topics=rows), OffsetDeleteTopicResult, topics, result
         )
 
     return when_decided(context, request, decided, respond)

@@ -96,31 +96,20 @@ _EMPTY_METADATA: Final = 1 << 24
 
 
 def _read_commit(frame: memoryview, position: int, version: int) -> OffsetCommitRequest:
-    request = _read_one_partition(frame, position, version)
-    return _BOUND_COMMIT.read_request(frame, position, version) if request is None else request
-
-
-def _read_one_partition(
-    frame: memoryview, position: int, version: int
-) -> OffsetCommitRequest | None:
-    """A commit of one partition without metadata, as most are; None: not of that form."""
+    """By the cached head if it is a commit of one partition without metadata, as most are."""
     tail_at = len(frame) - _TAIL.size
-    if version < FLEXIBLE_FROM or not 0 < tail_at - position <= _HEAD_BYTES_MAX:
-        return None
-    offset, leader_epoch, end = _TAIL.unpack_from(frame, tail_at)
-    if end != _EMPTY_METADATA and end != _NULL_METADATA:
-        return None
-    head = _read_head(frame[position:tail_at].tobytes(), version >= TOPIC_IDS_FROM)
-    if head is None:
-        return None
-    group_id, generation, member_id, instance_id, topic, partition = head
-    row = tuple.__new__(
-        OffsetCommitPartition, (partition, offset, leader_epoch, "" if end else None)
-    )
-    topics = (tuple.__new__(OffsetCommitTopic, (topic, (row,))),)
-    return tuple.__new__(
-        OffsetCommitRequest, (group_id, generation, member_id, instance_id, topics, -1)
-    )
+    if version >= FLEXIBLE_FROM and 0 < tail_at - position <= _HEAD_BYTES_MAX:
+        offset, leader_epoch, end = _TAIL.unpack_from(frame, tail_at)
+        if end in (_EMPTY_METADATA, _NULL_METADATA):
+            head = _read_head(frame[position:tail_at].tobytes(), version >= TOPIC_IDS_FROM)
+            if head is not None:
+                group_id, generation, member_id, instance_id, topic, partition = head
+                row = (partition, offset, leader_epoch, "" if end else None)
+                rows = (tuple.__new__(OffsetCommitPartition, row),)
+                topics = (tuple.__new__(OffsetCommitTopic, (topic, rows)),)
+                request = (group_id, generation, member_id, instance_id, topics, -1)
+                return tuple.__new__(OffsetCommitRequest, request)
+    return _BOUND_COMMIT.read_request(frame, position, version)
 
 
 @lru_cache(maxsize=_HEADS_MAX)
