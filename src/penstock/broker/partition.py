@@ -164,9 +164,8 @@ class Partition:
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a request that was meant for another leader, or made under another epoch."""
         if not self.is_leader:
-            raise NotLeader(
-                LeaderAndEpoch(self.leadership.leader, self.leader_epoch),
-                f"this broker does not lead {self.topic_partition}; refresh the metadata",
+            raise self._not_leader(
+                f"this broker does not lead {self.topic_partition}; refresh the metadata"
             )
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
@@ -179,6 +178,15 @@ class Partition:
             ErrorCode.unknown_leader_epoch,
             f"the leader epoch is {self.leader_epoch} as far as this broker knows; retry",
         )
+
+    def _not_leader(self, message: str) -> NotLeader:
+        return NotLeader(LeaderAndEpoch(self.leadership.leader, self.leader_epoch), message)
+
+    def _leader_changed(self) -> Refused:
+        message = "the leader changed meanwhile; refresh the metadata"
+        if self.leadership.leader == self.node_id:  # in another epoch, or the topic is deleted
+            return Refused(ErrorCode.not_leader_or_follower, message)
+        return self._not_leader(message)
 
     def check_min_insync(self) -> None:
         """Refuse a write with acks=all while too few replicas are in sync."""
@@ -205,7 +213,7 @@ class Partition:
         `epoch` is the leader epoch under which the caller made its checks, if it waited since.
         """
         if not self.is_leader or (epoch is not None and epoch != self.leader_epoch):
-            raise _leader_changed()
+            raise self._leader_changed()
         appended = self.log.append(
             batch, header, leader_epoch=self.leader_epoch, now=now, origin=origin
         )
@@ -254,7 +262,7 @@ class Partition:
         """Deleted, or led by another broker: respond to everything that waits."""
         for poll in tuple(self.polls):
             poll.on_unavailable()
-        self._refuse_waiting(_leader_changed())
+        self._refuse_waiting(self._leader_changed())
 
     def _refuse_waiting(self, refusal: Refused) -> None:
         while self._waiting:
@@ -285,12 +293,6 @@ class Partition:
         if isinstance(error, NotSynced):
             self.log.stop_writing(error)
         self._refuse_waiting(_disk_failed())
-
-
-def _leader_changed() -> Refused:
-    return Refused(
-        ErrorCode.not_leader_or_follower, "the leader changed meanwhile; refresh the metadata"
-    )
 
 
 def _disk_failed() -> Refused:
