@@ -1,4 +1,4 @@
-"""Raft in Kafka's form, without I/O: see `node` for the whole, `effects` for what a shell does."""
+"""Raft in Kafka's form, without I/O: `raft_node` is the whole, `effects` what a shell does."""
 
 from penstock.consensus.raft.effects import (
     ControlRecord,
@@ -23,8 +23,8 @@ from penstock.consensus.raft.messages import (
     Vote,
     VoteReply,
 )
-from penstock.consensus.raft.node import RaftNode, ReplicaStatus
 from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState, RaftLog
+from penstock.consensus.raft.raft_node import RaftNode, ReplicaStatus
 from penstock.consensus.raft.roles import Role
 from penstock.consensus.raft.settings import RaftSettings
 from penstock.consensus.raft.voter_changes import (

@@ -21,12 +21,12 @@ from penstock.consensus.raft.quorum_state import EMPTY_LOG, OffsetAndEpoch, Quor
 from penstock.consensus.raft.replica import Replica
 from penstock.consensus.raft.roles import (
     NEVER,
-    Campaign,
     Following,
     Leading,
+    PendingSnapshot,
     RoleState,
-    SnapshotDownload,
     Unattached,
+    VotingRound,
 )
 from penstock.consensus.raft.voters import VoterSet
 from penstock.errors import ErrorCode
@@ -39,7 +39,7 @@ def become_unattached(replica: Replica, epoch: LeaderEpoch, now: Millis) -> None
     role = replica.role
     if not replica.may_stand:
         deadline = NEVER
-    elif isinstance(role, Unattached | Campaign):
+    elif isinstance(role, Unattached | VotingRound):
         deadline = role.deadline
     else:
         deadline = replica.election_deadline(now)
@@ -278,7 +278,7 @@ def _start_download(
             f"{snapshot.offset}, and {replica.high_watermark} is committed"
         )
         return
-    replica.download = SnapshotDownload(snapshot)
+    replica.download = PendingSnapshot(snapshot)
     fetch_next(replica, now)
 
 

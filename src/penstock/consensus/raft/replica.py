@@ -19,8 +19,8 @@ from penstock.consensus.raft.roles import (
     ROLE_MOVES,
     Following,
     Leading,
+    PendingSnapshot,
     RoleState,
-    SnapshotDownload,
     Unattached,
 )
 from penstock.consensus.raft.settings import RaftSettings
@@ -89,7 +89,7 @@ class Replica:
         self.truncations = 0
         self.role: RoleState = Unattached(Millis(0), Millis(0))
         self._reported_role: RoleChange | None = None
-        self.download: SnapshotDownload | None = None
+        self.download: PendingSnapshot | None = None
         self.search_count = 0
         self.is_stopped = False
         self.pending = PendingEffects()

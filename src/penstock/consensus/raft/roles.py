@@ -66,7 +66,7 @@ class Unattached:
         self.resend_at = resend_at  # when an observer searches, again or at all
 
 
-class Campaign:
+class VotingRound:
     """One round of votes or pre-votes."""
 
     __slots__ = ("deadline", "granted", "refused", "resend_at")
@@ -78,12 +78,12 @@ class Campaign:
         self.resend_at: dict[NodeId, Millis] = {}  # of requests without a reply
 
 
-class Prospective(Campaign):
+class PreVoteRound(VotingRound):
     role: ClassVar = Role.PROSPECTIVE
     __slots__ = ()
 
 
-class Candidate(Campaign):
+class VoteRound(VotingRound):
     role: ClassVar = Role.CANDIDATE
     __slots__ = ()
 
@@ -176,10 +176,10 @@ class Resigned:
         self.resend_at: dict[NodeId, Millis] = {}
 
 
-RoleState: TypeAlias = Unattached | Prospective | Candidate | Leading | Following | Resigned
+RoleState: TypeAlias = Unattached | PreVoteRound | VoteRound | Leading | Following | Resigned
 
 
-class SnapshotDownload:
+class PendingSnapshot:
     """A snapshot on its way here. Until it is installed no records are fetched."""
 
     __slots__ = ("is_complete", "is_stored", "position", "snapshot")

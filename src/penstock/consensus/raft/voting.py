@@ -12,12 +12,12 @@ from penstock.consensus.raft.messages import EndQuorumEpoch, EpochReply, Vote, V
 from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState
 from penstock.consensus.raft.replica import Replica
 from penstock.consensus.raft.roles import (
-    Campaign,
-    Candidate,
     Following,
     Leading,
-    Prospective,
+    PreVoteRound,
     Unattached,
+    VoteRound,
+    VotingRound,
 )
 from penstock.errors import ErrorCode
 from penstock.machine import CallerId
@@ -87,7 +87,7 @@ def on_end_quorum_epoch(
         become_unattached(replica, epoch, now)
     replica.reply(caller, EpochReply(error, replica.epoch, replica.leader_id))
     is_next = replica.is_voter and request.successors[:1] == (replica.key,)
-    if is_next and error is ErrorCode.none and not isinstance(replica.role, Candidate):
+    if is_next and error is ErrorCode.none and not isinstance(replica.role, VoteRound):
         become_candidate(replica, now)
 
 
@@ -97,7 +97,7 @@ def on_election_deadline(replica: Replica, now: Millis) -> None:
     assert not isinstance(role, Leading), "a leader has no election deadline"
     if not replica.may_stand:
         become_unattached(replica, replica.epoch, now)
-    elif isinstance(role, Candidate) and not replica.is_saved:
+    elif isinstance(role, VoteRound) and not replica.is_saved:
         role.deadline = replica.election_deadline(now)  # its own disk is what it waits for
         role.resend_at = dict.fromkeys(role.resend_at, role.deadline)
     else:
@@ -106,19 +106,18 @@ def on_election_deadline(replica: Replica, now: Millis) -> None:
 
 def become_prospective(replica: Replica, now: Millis) -> None:
     """Ask the voters whether they would vote for this replica in the next epoch."""
-    campaign = Prospective(replica.election_deadline(now))
-    replica.move(campaign)
-    campaign.granted[replica.node_id] = True
-    if not _count(replica, campaign, now):
-        request_votes(replica, campaign, now)
+    voting_round = PreVoteRound(replica.election_deadline(now))
+    replica.move(voting_round)
+    if not _count_own(replica, voting_round, now):
+        request_votes(replica, voting_round, now)
 
 
 def become_candidate(replica: Replica, now: Millis) -> None:
     """Raise the epoch and vote for itself; that counts, and requests leave, when it is on disk."""
     replica.change_state(QuorumState(LeaderEpoch(replica.epoch + 1), None, replica.key))
-    campaign = Candidate(replica.election_deadline(now))
-    replica.move(campaign)
-    request_votes(replica, campaign, now)
+    voting_round = VoteRound(replica.election_deadline(now))
+    replica.move(voting_round)
+    request_votes(replica, voting_round, now)
 
 
 def on_state_saved(replica: Replica, state: QuorumState, now: Millis) -> None:
@@ -127,48 +126,54 @@ def on_state_saved(replica: Replica, state: QuorumState, now: Millis) -> None:
         return
     replica.saved_state = state
     role = replica.role
-    if isinstance(role, Candidate):
-        role.granted[replica.node_id] = True
-        _count(replica, role, now)
+    if isinstance(role, VoteRound):
+        _count_own(replica, role, now)
 
 
 def on_vote_reply(
     replica: Replica, sender: NodeId | None, vote: Vote, reply: VoteReply, now: Millis
 ) -> None:
     """Count a reply of this round."""
-    campaign = replica.role
-    expected = Prospective if vote.is_pre_vote else Candidate
-    if not isinstance(campaign, expected) or vote.epoch != replica.epoch or sender is None:
+    voting_round = replica.role
+    expected = PreVoteRound if vote.is_pre_vote else VoteRound
+    if not isinstance(voting_round, expected) or vote.epoch != replica.epoch or sender is None:
         return
-    campaign.resend_at.pop(sender, None)
+    voting_round.resend_at.pop(sender, None)
     if reply.is_granted and reply.error is ErrorCode.none and reply.epoch == vote.epoch:
-        campaign.granted[sender] = True
-        _count(replica, campaign, now)
+        voting_round.granted[sender] = True
+        _count(replica, voting_round, now)
     else:
-        campaign.refused[sender] = True
+        voting_round.refused[sender] = True
 
 
-def request_votes(replica: Replica, campaign: Campaign, now: Millis) -> None:
+def request_votes(replica: Replica, voting_round: VotingRound, now: Millis) -> None:
     """Send, or repeat, the requests that have no reply."""
-    is_pre_vote = isinstance(campaign, Prospective)
+    is_pre_vote = isinstance(voting_round, PreVoteRound)
     for voter in replica.voters.latest.others(replica.node_id):
         node_id = voter.key.node_id
-        if node_id in campaign.granted or node_id in campaign.refused:
+        if node_id in voting_round.granted or node_id in voting_round.refused:
             continue
-        if campaign.resend_at.get(node_id, now) <= now:
-            campaign.resend_at[node_id] = Millis(now + replica.settings.request_timeout_ms)
+        if voting_round.resend_at.get(node_id, now) <= now:
+            voting_round.resend_at[node_id] = Millis(now + replica.settings.request_timeout_ms)
             replica.send(
                 node_id, Vote(replica.epoch, replica.key, voter.key, replica.log_end, is_pre_vote)
             )
 
 
-def _count(replica: Replica, campaign: Campaign, now: Millis) -> bool:
+def _count_own(replica: Replica, voting_round: VotingRound, now: Millis) -> bool:
+    """A replica that was removed may stand, and does not count for itself."""
+    if replica.is_voter:
+        voting_round.granted[replica.node_id] = True
+    return _count(replica, voting_round, now)
+
+
+def _count(replica: Replica, voting_round: VotingRound, now: Millis) -> bool:
     """Whether the round is won; then its prize is taken."""
     voters = replica.voters.latest
-    granting = [node_id for node_id in campaign.granted if voters.find(node_id) is not None]
+    granting = [node_id for node_id in voting_round.granted if voters.find(node_id) is not None]
     if len(granting) < voters.majority:
         return False
-    if isinstance(campaign, Prospective):
+    if isinstance(voting_round, PreVoteRound):
         become_candidate(replica, now)
     else:
         become_leader(replica, tuple(sorted(granting)), now)

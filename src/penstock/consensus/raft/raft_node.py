@@ -28,12 +28,12 @@ from penstock.consensus.raft.quorum_state import OffsetAndEpoch, QuorumState, Ra
 from penstock.consensus.raft.replica import Replica
 from penstock.consensus.raft.roles import (
     NEVER,
-    Campaign,
     Following,
     Leading,
     Resigned,
     Role,
     Unattached,
+    VotingRound,
 )
 from penstock.consensus.raft.settings import RaftSettings
 from penstock.consensus.raft.voter_changes import VoterChange, propose_change
@@ -162,7 +162,7 @@ class RaftNode:
             leading.on_leader_tick(replica, role, now)
         elif role.deadline <= now:
             voting.on_election_deadline(replica, now)
-        elif isinstance(role, Campaign):
+        elif isinstance(role, VotingRound):
             voting.request_votes(replica, role, now)
         elif isinstance(role, Resigned):
             leading.on_resigned_tick(replica, role, now)
