@@ -9,7 +9,8 @@ from random import Random
 from typing import Final
 
 from penstock.coordination.groups.commands import JoinReply
-from penstock.coordination.groups.state import ClassicGroup, ClassicState, ConsumerGroup
+from penstock.coordination.groups.group_moves import ClassicState, ConsumerState
+from penstock.coordination.groups.state import ClassicGroup, ConsumerGroup
 from tests.support.group_simulation.clients import ClassicClient, Client, ConsumerClient
 from tests.support.group_simulation.coordinator import (
     PARTITIONS,
@@ -240,7 +241,7 @@ class World:
         group = self.coordinator.group
         if any(isinstance(client, ConsumerClient) for client in living):
             assert isinstance(group, ConsumerGroup)
-            assert group.state_name == "Stable"
+            assert group.state is ConsumerState.STABLE
             assert {client.generation for client in living} == {group.epoch}
         else:
             assert isinstance(group, ClassicGroup)

@@ -26,7 +26,7 @@ from penstock.coordination.groups.commands import (
     DescribeGroup,
 )
 from penstock.coordination.groups.consumer_draft import chosen_assignor
-from penstock.coordination.groups.state import ConsumerGroup, ConsumerMember, free_of
+from penstock.coordination.groups.state import ConsumerGroup, ConsumerMember, without_epochs
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages.consumer_groups import (
     CLASSIC_MEMBER,
@@ -139,7 +139,7 @@ def _described(
         return DescribedConsumerGroup(group_id, ErrorCode.group_id_not_found, message)
     return DescribedConsumerGroup(
         group_id,
-        group_state=result.state_name,
+        group_state=result.state.value,
         group_epoch=result.epoch,
         assignment_epoch=result.target_epoch,
         assignor_name=chosen_assignor(result, context.broker.groups.settings),
@@ -160,7 +160,7 @@ def _described_member(
         subscription.client_host,
         subscription.topic_names,
         subscription.topic_regex,
-        _described_assignment(free_of(member.current.assigned), names),
+        _described_assignment(without_epochs(member.current.assigned), names),
         _described_assignment(group.targets.get(member.member_id, {}), names),
         CONSUMER_MEMBER if subscription.classic is None else CLASSIC_MEMBER,
     )

@@ -16,7 +16,8 @@ from penstock.broker.permissions import (
 )
 from penstock.broker.replies import code_of, when_all
 from penstock.coordination.groups.commands import DeleteGroup, DescribeGroup, ListReply
-from penstock.coordination.groups.state import ClassicGroup, ClassicState
+from penstock.coordination.groups.group_moves import ClassicState
+from penstock.coordination.groups.state import ClassicGroup
 from penstock.errors import ErrorCode, Refused
 from penstock.protocol.messages.group_admin import (
     DELETE_GROUPS,

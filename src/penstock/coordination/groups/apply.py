@@ -1,7 +1,7 @@
-"""How each event changes the state. Nothing here can fail, and nothing here decides.
+"""How each event changes the state of groups. Nothing here can fail or decides.
 
-Replay may meet only the last value of each key, so an event for a member of a group that is not
-there makes the group, and a tombstone of what is not there does nothing.
+Replay may see only the last value of each key, so an event for a member of an unknown group creates
+the group, and a tombstone of something unknown does nothing.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ from penstock.coordination.groups.events import (
     TopicsChecked,
     TransactionEnded,
 )
+from penstock.coordination.groups.group_moves import ClassicState
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
     JOINING,
     NO_SUBSCRIPTION,
     ClassicGroup,
     ClassicMember,
-    ClassicState,
     ConsumerGroup,
     ConsumerMember,
     GroupsState,
@@ -55,7 +55,7 @@ def apply_event(state: GroupsState, event: Event) -> None:
 def _apply_offset(state: GroupsState, event: OffsetSet) -> None:
     group_id, topic, partition, value = event
     if group_id in state.unstable:
-        _outrun(state, group_id, (topic, partition))
+        _supersede(state, group_id, (topic, partition))
     offsets = state.offsets.get(group_id)
     if value is not None:
         if offsets is None:
@@ -65,30 +65,30 @@ def _apply_offset(state: GroupsState, event: OffsetSet) -> None:
         offsets.pop((topic, partition), None)
         if not offsets:
             del state.offsets[group_id]
-            state.replayed.clear()  # it may hold what was deleted now
+            state.replayed.clear()  # it may refer to what was deleted
 
 
-def replay_place(state: GroupsState, key: bytes) -> tuple[dict[PartitionKey, bytes], str]:
-    """Where plain commits under such keys go: decoded once for all partitions of a topic."""
+def replay_target(state: GroupsState, key: bytes) -> tuple[dict[PartitionKey, bytes], str]:
+    """Where commits under such keys go: decoded once for all partitions of a topic."""
     group_id, topic, _ = read_offset_key(key)
-    place = state.replayed[key[:-4]] = (state.offsets.setdefault(group_id, {}), topic)
-    return place
+    target = state.replayed[key[:-4]] = (state.offsets.setdefault(group_id, {}), topic)
+    return target
 
 
-def _outrun(state: GroupsState, group_id: str, partition: PartitionKey) -> None:
-    for held in state.pending.values():
-        pending = held.get((group_id, partition))
+def _supersede(state: GroupsState, group_id: str, partition: PartitionKey) -> None:
+    for offsets in state.pending.values():
+        pending = offsets.get((group_id, partition))
         if pending is not None:
-            held[group_id, partition] = pending._replace(is_outrun=True)
+            offsets[group_id, partition] = pending._replace(is_superseded=True)
 
 
 def _apply_pending(state: GroupsState, event: PendingOffsetSet) -> None:
     partition = (event.topic, event.partition)
-    held = state.pending.setdefault(event.producer_id, {})
-    if (event.group_id, partition) not in held:
+    offsets = state.pending.setdefault(event.producer_id, {})
+    if (event.group_id, partition) not in offsets:
         unstable = state.unstable.setdefault(event.group_id, {})
         unstable[partition] = unstable.get(partition, 0) + 1
-    held[event.group_id, partition] = PendingOffset(event.value)
+    offsets[event.group_id, partition] = PendingOffset(event.value)
 
 
 def _apply_transaction_end(state: GroupsState, event: TransactionEnded) -> None:
@@ -99,7 +99,7 @@ def _apply_transaction_end(state: GroupsState, event: TransactionEnded) -> None:
             del unstable[partition]
         if not unstable:
             del state.unstable[group_id]
-        if event.is_commit and not pending.is_outrun:
+        if event.is_commit and not pending.is_superseded:
             state.offsets.setdefault(group_id, {})[partition] = pending.value
 
 
@@ -114,7 +114,7 @@ def _apply_classic(state: GroupsState, event: ClassicGroupSet) -> None:
 
 
 def restore_classic(group_id: str, stored: StoredGroup) -> ClassicGroup:
-    """The group as its record tells; with members it is stable and their sessions start anew."""
+    """The group of a record; with members it is stable, and their sessions start again."""
     group = ClassicGroup(group_id)
     group.state = ClassicState.STABLE if stored.members else ClassicState.EMPTY
     group.state_since = stored.state_since
@@ -142,7 +142,7 @@ def restore_classic(group_id: str, stored: StoredGroup) -> ClassicGroup:
     return group
 
 
-def _apply_held(state: GroupsState, note: ClassicGroupReplaced) -> None:
+def _apply_replaced(state: GroupsState, note: ClassicGroupReplaced) -> None:
     if note.group is not None:
         state.groups[note.group_id] = note.group
     else:
@@ -180,14 +180,14 @@ def _apply_subscription(state: GroupsState, event: SubscriptionSet) -> None:
 
 
 def change_member(group: ConsumerGroup, event: SubscriptionSet) -> None:
-    """A member came, changed, or is gone."""
+    """A member joined, changed, or was removed."""
     known = group.members.get(event.member_id)
     instance_id = None if known is None else known.subscription.instance_id
     if instance_id is not None and group.static.get(instance_id) == event.member_id:
         del group.static[instance_id]
     if event.subscription is None:
         if known is not None:
-            _disown(group, known)
+            _release(group, known)
             del group.members[event.member_id]
         return
     current = JOINING if known is None else known.current
@@ -218,13 +218,13 @@ def _apply_current(state: GroupsState, event: CurrentAssignmentSet) -> None:
 
 
 def change_current(group: ConsumerGroup, member_id: str, current: StoredCurrent | None) -> None:
-    """What a member owns changed; a partition it lost is free unless somebody else has it."""
+    """What a member owns changed; a partition it lost is free unless another member has it."""
     member = group.members.get(member_id)
     if member is None:
         if current is None:
             return
         member = ConsumerMember(member_id, NO_SUBSCRIPTION, JOINING)
-    _disown(group, member)
+    _release(group, member)
     group.members[member_id] = member._replace(current=current or JOINING)
     if current is None:
         return
@@ -234,7 +234,7 @@ def change_current(group: ConsumerGroup, member_id: str, current: StoredCurrent 
                 group.owners[topic_id, partition] = member_id
 
 
-def _disown(group: ConsumerGroup, member: ConsumerMember) -> None:
+def _release(group: ConsumerGroup, member: ConsumerMember) -> None:
     for owned in (member.current.assigned, member.current.pending_revocation):
         for topic_id, partitions in owned.items():
             for partition in partitions:
@@ -275,7 +275,7 @@ _APPLY: Final[dict[type, Callable[[GroupsState, Any], None]]] = {
     PendingOffsetSet: _apply_pending,
     TransactionEnded: _apply_transaction_end,
     ClassicGroupSet: _apply_classic,
-    ClassicGroupReplaced: _apply_held,
+    ClassicGroupReplaced: _apply_replaced,
     GroupEpochSet: _apply_group_epoch,
     SubscriptionSet: _apply_subscription,
     TargetEpochSet: _apply_target_epoch,

@@ -1,13 +1,12 @@
-"""Who gets which partitions: the two assignors that run on the broker. Pure, and deterministic.
+"""Assignment in the consumer protocol: the two assignors of the broker, and reconciliation.
 
-`uniform` gives everybody the same number, give or take one, and moves no more partitions than that
-takes. `range` gives each member a run of neighbouring partitions of every topic, the same run in
-each topic, so that topics of equal size are joined partition by partition.
+`uniform` gives all members the same number of partitions, give or take one, and moves no more than
+that needs. `range` gives each member a range of partitions of every topic, the same in each topic,
+so that topics of equal size are co-partitioned. Both are deterministic.
 
-One member of a consumer-protocol group on its way from what it has to what it shall have.
-
-Revocation comes first: a member keeps its epoch until it has given back what it must; a partition
-is handed on only when nobody owns it. So it never has two owners.
+Reconciliation takes one member from what it has to what it shall have. Revocation comes first: a
+member keeps its epoch until it has given back what it must, and a partition is assigned only when
+it has no owner. So it never has two owners.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ class Subscriber(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[UUID]
-    previous: Assignment  # its part of the last target
+    previous: Assignment  # its last target
 
 
 Assignor = Callable[
@@ -42,7 +41,7 @@ Assignor = Callable[
 def assign_range(
     subscribers: Sequence[Subscriber], partition_counts: Mapping[UUID, int]
 ) -> dict[str, dict[UUID, tuple[int, ...]]]:
-    """A run of each topic for everybody, in order of instance or member id."""
+    """A range of each topic for every member, in order of instance or member id."""
     ordered = sorted(subscribers, key=lambda s: s.instance_id or s.member_id)
     assigned: dict[str, dict[UUID, tuple[int, ...]]] = {s.member_id: {} for s in subscribers}
     for topic_id, count in partition_counts.items():
@@ -59,34 +58,34 @@ def assign_range(
 def assign_uniform(
     subscribers: Sequence[Subscriber], partition_counts: Mapping[UUID, int]
 ) -> dict[str, dict[UUID, tuple[int, ...]]]:
-    """Equal numbers, and everybody keeps what it had as far as that allows."""
+    """Equal numbers, and all members keep what they had as far as that allows."""
     ordered = sorted(subscribers, key=lambda s: s.member_id)
-    held, free = _keep_previous(ordered, partition_counts)
+    owned, free = _keep_previous(ordered, partition_counts)
     if len({subscriber.topics for subscriber in ordered}) <= 1:
-        _fill_to_quota(held, free)
+        _fill_to_quota(owned, free)
     else:
-        kept = {partition for mine in held.values() for partition in mine}
+        previous = {partition for mine in owned.values() for partition in mine}
         takers = {
             topic_id: [s.member_id for s in ordered if topic_id in s.topics]
             for topic_id in partition_counts
         }
-        _give_to_least_loaded(held, free, takers)
-        _level(held, takers, kept)
-    return {member_id: _by_topic(mine) for member_id, mine in held.items()}
+        _give_to_least_loaded(owned, free, takers)
+        _level(owned, takers, previous)
+    return {member_id: _by_topic(mine) for member_id, mine in owned.items()}
 
 
 def _keep_previous(
     ordered: Sequence[Subscriber], partition_counts: Mapping[UUID, int]
 ) -> tuple[dict[str, list[PartitionId]], list[PartitionId]]:
-    wanted = frozenset().union(*(subscriber.topics for subscriber in ordered))
+    subscribed = frozenset().union(*(subscriber.topics for subscriber in ordered))
     free = {
         (topic_id, partition): None
-        for topic_id in sorted(wanted & partition_counts.keys())
+        for topic_id in sorted(subscribed & partition_counts.keys())
         for partition in range(partition_counts[topic_id])
     }
-    held: dict[str, list[PartitionId]] = {}
+    owned: dict[str, list[PartitionId]] = {}
     for subscriber in ordered:
-        mine = held[subscriber.member_id] = []
+        mine = owned[subscriber.member_id] = []
         for topic_id, partitions in subscriber.previous.items():
             if topic_id not in subscriber.topics:
                 continue
@@ -94,41 +93,41 @@ def _keep_previous(
                 if (topic_id, partition) in free:
                     del free[topic_id, partition]
                     mine.append((topic_id, partition))
-    return held, list(free)
+    return owned, list(free)
 
 
-def _fill_to_quota(held: dict[str, list[PartitionId]], free: list[PartitionId]) -> None:
-    """All want the same topics: the best is known, and reached with the fewest moves."""
-    if not held:
+def _fill_to_quota(owned: dict[str, list[PartitionId]], free: list[PartitionId]) -> None:
+    """All have the same topics: the optimum is known, and reached with the fewest moves."""
+    if not owned:
         return
-    total = len(free) + sum(map(len, held.values()))
-    least, extras = divmod(total, len(held))
-    for mine in sorted(held.values(), key=len, reverse=True):
-        if len(mine) > least and extras:
-            quota, extras = least + 1, extras - 1
+    total = len(free) + sum(map(len, owned.values()))
+    minimum, extras = divmod(total, len(owned))
+    for mine in sorted(owned.values(), key=len, reverse=True):
+        if len(mine) > minimum and extras:
+            quota, extras = minimum + 1, extras - 1
         else:
-            quota = least
+            quota = minimum
         free += mine[quota:]
         del mine[quota:]
     free.sort(reverse=True)
-    for mine in held.values():
-        while len(mine) < least:
+    for mine in owned.values():
+        while len(mine) < minimum:
             mine.append(free.pop())
-    for mine in held.values():
+    for mine in owned.values():
         if not free:
             break
-        if len(mine) == least:
+        if len(mine) == minimum:
             mine.append(free.pop())
 
 
 def _give_to_least_loaded(
-    held: dict[str, list[PartitionId]],
+    owned: dict[str, list[PartitionId]],
     free: list[PartitionId],
     takers: Mapping[UUID, Sequence[str]],
 ) -> None:
-    """Topics that few can take go first."""
+    """Topics with few subscribers go first."""
     queues = {
-        topic_id: [(len(held[member_id]), member_id) for member_id in members]
+        topic_id: [(len(owned[member_id]), member_id) for member_id in members]
         for topic_id, members in takers.items()
     }
     for queue in queues.values():
@@ -137,29 +136,29 @@ def _give_to_least_loaded(
         queue = queues[partition[0]]
         while True:
             load, member_id = heappop(queue)
-            if load == len(held[member_id]):
+            if load == len(owned[member_id]):
                 break
-            heappush(queue, (len(held[member_id]), member_id))  # grew through another topic
-        held[member_id].append(partition)
+            heappush(queue, (len(owned[member_id]), member_id))  # grew through another topic
+        owned[member_id].append(partition)
         heappush(queue, (load + 1, member_id))
 
 
 def _level(
-    held: dict[str, list[PartitionId]],
+    owned: dict[str, list[PartitionId]],
     takers: Mapping[UUID, Sequence[str]],
-    kept: set[PartitionId],
+    previous: set[PartitionId],
 ) -> None:
-    """Move single partitions from the loaded to the less loaded while that evens things out."""
+    """Move single partitions to members with fewer while that balances the numbers."""
     moved = True
     while moved:
         moved = False
-        for owner in sorted(held, key=lambda member_id: -len(held[member_id])):
-            # What was handed out just now moves before what somebody already works on.
-            for partition in sorted(held[owner], key=lambda p: (p in kept, p)):
-                taker = min(takers[partition[0]], key=lambda member_id: len(held[member_id]))
-                if len(held[owner]) - len(held[taker]) >= 2:
-                    held[owner].remove(partition)
-                    held[taker].append(partition)
+        for owner in sorted(owned, key=lambda member_id: -len(owned[member_id])):
+            # What was assigned just now moves before what a member already reads.
+            for partition in sorted(owned[owner], key=lambda p: (p in previous, p)):
+                taker = min(takers[partition[0]], key=lambda member_id: len(owned[member_id]))
+                if len(owned[owner]) - len(owned[taker]) >= 2:
+                    owned[owner].remove(partition)
+                    owned[taker].append(partition)
                     moved = True
 
 
@@ -184,7 +183,7 @@ def reconcile(
     owners: Owners,
     owned: Assignment | None,
 ) -> StoredCurrent:
-    """The next step. `owned` is what the member says it has now; None says that it did not say."""
+    """The next step. `owned` is what the member says it has now; None: it did not say."""
     if current.state is MemberState.STABLE and current.member_epoch == target_epoch:
         return current
     if current.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(
@@ -212,16 +211,16 @@ def _next_step(
     owners: Owners,
     owned: Assignment | None,
 ) -> StoredCurrent:
-    kept: dict[UUID, dict[int, int]] = {}
+    retained: dict[UUID, dict[int, int]] = {}
     revoked: dict[UUID, dict[int, int]] = {}
     for topic_id, epochs in current.assigned.items():
-        wanted = frozenset(target.get(topic_id, ()))
+        targeted = frozenset(target.get(topic_id, ()))
         for partition, since in epochs.items():
-            part = kept if partition in wanted else revoked
-            part.setdefault(topic_id, {})[partition] = since
+            owned_by_topic = retained if partition in targeted else revoked
+            owned_by_topic.setdefault(topic_id, {})[partition] = since
     if revoked and _still_owns(owned, revoked):
         return current._replace(
-            state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=revoked
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=retained, pending_revocation=revoked
         )
     is_waiting = False
     for topic_id, partitions in target.items():
@@ -232,12 +231,12 @@ def _next_step(
             if owners.get((topic_id, partition), member_id) != member_id:
                 is_waiting = True
                 continue
-            kept.setdefault(topic_id, {})[partition] = target_epoch
+            retained.setdefault(topic_id, {})[partition] = target_epoch
     state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
     previous = current.previous_member_epoch
     if current.member_epoch != target_epoch:
         previous = current.member_epoch
-    return StoredCurrent(target_epoch, previous, state, _in_order(kept), {})
+    return StoredCurrent(target_epoch, previous, state, _in_order(retained), {})
 
 
 def _in_order(owned: dict[UUID, dict[int, int]]) -> dict[UUID, dict[int, int]]:

@@ -1,13 +1,13 @@
-"""Events of a coordinator as records of its log, and back. Unknown keys are stepped over.
+"""Events of groups as records of `__consumer_offsets`, byte for byte as Apache Kafka writes them.
 
-Offset commits as `__consumer_offsets` stores them, byte for byte as Apache Kafka does.
+Unknown keys are skipped. The record of an offset commit:
 
     key    int16 1, group, topic, int32 partition           (0 is the same key in its oldest form)
     value  int16 4, int64 offset, int32 leader epoch, compact metadata, int64 commit time, tags
            tag 0: topic id
 
 Values of versions 0 to 3 are read too. The state of the machine keeps values packed: a restart
-reads a million of them, and most are never asked for.
+reads a million of them, and most are never requested.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,12 +53,12 @@ _VALUE_HEAD: Final = Struct(
 )
 _VALUE_TIME: Final = Struct(">q")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
-_PLAIN_VALUE: Final = Struct(
+_SHORT_VALUE: Final = Struct(
     ">"
     "h"  # version
     "q"  # offset
     "i"  # leader_epoch
-    "b"  # metadata        1: an empty text, which most commits have
+    "b"  # metadata        1: an empty string, as in most commits
     "q"  # committed_at
     "19s"  # a tagged field with the topic's id
 )
@@ -67,7 +67,7 @@ _SIZE: Final = Struct(">h")
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group is in one partition."""
+    """A group's committed offset in one partition."""
 
     offset: Offset
     leader_epoch: LeaderEpoch
@@ -89,14 +89,14 @@ def _key_start(group_id: str, topic: str) -> bytes:
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
-    """Group, topic and partition of a commit. Plain slices: a restart reads very many."""
+    """Group, topic and partition of a commit. Read with slices: a restart reads very many."""
     try:
         group_end = 4 + (key[2] << 8 | key[3])
         topic_end = group_end + 2 + (key[group_end] << 8 | key[group_end + 1])
         (partition,) = _PARTITION.unpack_from(key, topic_end)
         return key[4:group_end].decode(), key[group_end + 2 : topic_end].decode(), partition
     except (IndexError, UnicodeDecodeError, error):
-        raise Malformed("the key of an offset commit is cut short", len(key)) from None
+        raise Malformed("the key of an offset commit is truncated", len(key)) from None
 
 
 def write_offset_value(
@@ -105,7 +105,7 @@ def write_offset_value(
     """The value of a commit: version 4."""
     number = topic_id.int  # UUID's own comparison and bytes are slow, and commits are many
     if number and not metadata:
-        return _PLAIN_VALUE.pack(4, offset, leader_epoch, 1, committed_at, _topic_id_tag(number))
+        return _SHORT_VALUE.pack(4, offset, leader_epoch, 1, committed_at, _topic_id_tag(number))
     return b"".join(
         (
             _VALUE_HEAD.pack(4, offset, leader_epoch),
@@ -213,7 +213,7 @@ _WRITERS: Final[dict[type, Callable[[Any], JournalRecord]]] = {
 
 
 def read_events(record: JournalRecord, mark: TransactionMark | None) -> Sequence[Event]:
-    """The event a record stands for; none for what is not ours."""
+    """The event a record stands for; none for an unknown key."""
     key, value = record
     if len(key) < 2:
         raise Malformed("the key of a group record has no version", 0)
@@ -222,7 +222,7 @@ def read_events(record: JournalRecord, mark: TransactionMark | None) -> Sequence
         group_id, topic, partition = read_offset_key(key)
         if mark is None:
             return (OffsetSet(group_id, topic, partition, value),)
-        if value is None:  # nothing that a transaction writes takes an offset away
+        if value is None:  # a transaction never deletes an offset
             return ()
         return (PendingOffsetSet(mark.producer_id, group_id, topic, partition, value),)
     read = _READERS.get(version)

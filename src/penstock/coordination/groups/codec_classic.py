@@ -22,7 +22,7 @@ NO_STATE_TIME: Final = -1
 
 
 class StoredMember(NamedTuple):
-    """One member of a classic group, with the protocol the group chose."""
+    """One member of a classic group, with its metadata for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -51,7 +51,7 @@ def write_group_key(version: int, group_id: str) -> bytes:
 
 
 def write_member_key(version: int, group_id: str, member_id: str) -> bytes:
-    """A key that is a version, a group, and something of the group."""
+    """A key that is a version, a group, and the name of something in the group."""
     return INT16.pack(version) + write_string(group_id) + write_string(member_id)
 
 

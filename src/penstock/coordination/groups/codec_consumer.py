@@ -1,7 +1,7 @@
 """A group of the consumer protocol (KIP-848) as `__consumer_offsets` stores it, as Kafka does.
 
     3  group           epoch, hash of the topics' metadata
-    4  partition metadata: only tombstones are left of it, which we read and ignore
+    4  partition metadata: only tombstones of it are written any more; they are ignored
     5  member          what it subscribes to
     6  target epoch    of the assignment in 7
     7  target          per member
@@ -48,19 +48,19 @@ class MemberState(IntEnum):
     """How far a member is on its way to its target assignment."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # must give partitions back before it may move on
-    UNRELEASED_PARTITIONS = 2  # waits for others to give back what it shall get
+    UNREVOKED_PARTITIONS = 1  # must give partitions back before it reaches the next epoch
+    UNRELEASED_PARTITIONS = 2  # waits for partitions that other members must give back
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """What a member that still speaks the classic protocol brought along."""
+    """The session and the protocols of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class StoredSubscription(NamedTuple):
-    """What a member told about itself."""
+    """What a member said about itself."""
 
     instance_id: str | None
     rack_id: str | None
@@ -74,7 +74,7 @@ class StoredSubscription(NamedTuple):
 
 
 class StoredCurrent(NamedTuple):
-    """Where a member is."""
+    """The epochs, the state and the partitions of a member."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -114,7 +114,7 @@ def write_subscription(member: StoredSubscription) -> bytes:
             write_compact_string(member.client_id),
             write_compact_string(member.client_host),
             write_compact_array([write_compact_string(name) for name in member.topic_names]),
-            write_compact_string(member.topic_regex or ""),  # a broker never writes null here
+            write_compact_string(member.topic_regex or ""),  # Kafka never writes null here
             INT32.pack(member.rebalance_timeout_ms),
             write_compact_string(member.server_assignor),
             write_tags({0: _write_classic(member.classic)}),
@@ -123,7 +123,7 @@ def write_subscription(member: StoredSubscription) -> bytes:
 
 
 def _write_classic(classic: ClassicMemberMetadata | None) -> bytes:
-    """A nullable structure inside a tagged field starts with a byte that says it is there."""
+    """A nullable structure inside a tagged field starts with a byte: 1 if it is present."""
     if classic is None:
         return b"\x00"
     protocols = [
@@ -225,7 +225,7 @@ def _write_owned(owned: Owned) -> bytes:
 
 
 def read_current(value: bytes) -> StoredCurrent:
-    """The value of key 8. Records older than per-partition epochs give the member's epoch."""
+    """The value of key 8. Records without epochs per partition give the member's epoch."""
     fields = FieldReader(value, 2)
     epoch, previous, state = fields.int32(), fields.int32(), fields.int8()
     if state not in tuple(MemberState):

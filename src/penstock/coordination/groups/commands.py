@@ -1,6 +1,6 @@
-"""What a coordinator is asked, and what it answers. A refusal is a `Refused` instead of an answer.
+"""The commands of a group coordinator and its replies. A refusal is a `Refused` instead of a reply.
 
-The shell mints what must be random (`new_member_id`) and hands in the topics as it knows them.
+The shell brings what must be random (`new_member_id`), and the topics as it knows them.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from penstock.machine import CallerId, TransactionMark
 
 
 class Join(NamedTuple):
-    """Become or stay a member of a classic group; answered when the rebalance completes."""
+    """Become or stay a member of a classic group; replied to when the rebalance completes."""
 
     caller: CallerId
     group_id: str
     member_id: str
     instance_id: str | None
-    new_member_id: str  # the member id to give to one that brings none
+    new_member_id: str  # for a member that has none yet
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -33,7 +33,7 @@ class Join(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told."""
+    """A member as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -41,7 +41,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinReply(NamedTuple):
-    """The answer to a join."""
+    """The reply to a join."""
 
     code: ErrorCode
     member_id: str
@@ -54,21 +54,21 @@ class JoinReply(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Ask for the assignment; the leader brings everybody's. Answered when the leader has come."""
+    """Request the assignment; the leader sends that of all. Replied to when the leader did."""
 
     caller: CallerId
     group_id: str
     generation: int
     member_id: str
     instance_id: str | None
-    protocol_type: str | None  # None: the client is too old to say
+    protocol_type: str | None  # None: the client is too old to send it
     protocol: str | None
     assignments: Mapping[str, bytes]
     topics: TopicCatalogue = NO_TOPICS
 
 
 class SyncReply(NamedTuple):
-    """The answer to a sync."""
+    """The reply to a sync."""
 
     protocol_type: str | None
     protocol: str | None
@@ -86,7 +86,7 @@ class Heartbeat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Members of a classic group go: (member id, instance id) each."""
+    """Members of a classic group leave: (member id, instance id) each."""
 
     caller: CallerId
     group_id: str
@@ -94,13 +94,13 @@ class Leave(NamedTuple):
 
 
 class LeaveReply(NamedTuple):
-    """The answer to a leave: a code for each."""
+    """The reply to a leave: an error code for each."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...]
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """A member of a consumer-protocol group joins, lives, changes or leaves. None: unchanged."""
+    """A member of a consumer-protocol group joins, stays, changes or leaves. None: unchanged."""
 
     caller: CallerId
     group_id: str
@@ -121,7 +121,7 @@ class ConsumerHeartbeat(NamedTuple):
 
 
 class ConsumerHeartbeatReply(NamedTuple):
-    """The answer to a consumer-protocol heartbeat. No assignment: unchanged."""
+    """The reply to a consumer-protocol heartbeat. No assignment: unchanged."""
 
     member_id: str
     member_epoch: int
@@ -141,7 +141,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class CommitOffsets(NamedTuple):
-    """Store offsets, at once or (with a mark) when the producer's transaction commits."""
+    """Store offsets, now or (with a mark) when the producer's transaction commits."""
 
     caller: CallerId
     group_id: str
@@ -150,12 +150,12 @@ class CommitOffsets(NamedTuple):
     instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
     mark: TransactionMark | None = None
-    knows_epochs: bool = True  # OffsetCommit 9+: may be told STALE_MEMBER_EPOCH
+    knows_epochs: bool = True  # OffsetCommit 9+: knows STALE_MEMBER_EPOCH
     is_monotonic: bool = False  # the group's setting
 
 
 class CommitReply(NamedTuple):
-    """The answer to a commit: a code for each offset, in the order they came."""
+    """The reply to a commit: an error code for each offset, in order."""
 
     codes: tuple[ErrorCode, ...]
 
@@ -172,7 +172,7 @@ class FetchOffsets(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """One partition of the answer."""
+    """One partition of the reply."""
 
     topic: str
     partition: int
@@ -183,13 +183,13 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchOffsetsReply(NamedTuple):
-    """The answer to an offset fetch."""
+    """The reply to an offset fetch."""
 
     offsets: tuple[FetchedOffset, ...]
 
 
 class DeleteOffsets(NamedTuple):
-    """Forget offsets of topics that nobody in the group is subscribed to."""
+    """Delete offsets of topics that no member of the group is subscribed to."""
 
     caller: CallerId
     group_id: str
@@ -197,21 +197,21 @@ class DeleteOffsets(NamedTuple):
 
 
 class DeleteGroup(NamedTuple):
-    """Forget a group that has no members, with its offsets."""
+    """Delete a group that has no members, with its offsets."""
 
     caller: CallerId
     group_id: str
 
 
 class DropTopics(NamedTuple):
-    """Topics were deleted: their offsets go."""
+    """Topics were deleted: delete their offsets."""
 
     caller: CallerId
     topics: frozenset[str]
 
 
 class Done(NamedTuple):
-    """The answer that says no more than that it is so."""
+    """The reply to a command that was accepted."""
 
 
 class ListGroups(NamedTuple):
@@ -221,7 +221,7 @@ class ListGroups(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A row of the list."""
+    """One group of the list."""
 
     group_id: str
     protocol_type: str
@@ -230,7 +230,7 @@ class ListedGroup(NamedTuple):
 
 
 class ListReply(NamedTuple):
-    """The answer to a list."""
+    """The reply to a list."""
 
     groups: tuple[ListedGroup, ...]
 

@@ -1,9 +1,9 @@
-"""The consumer protocol (KIP-848): one heartbeat to join, live, change, reconcile and leave.
+"""A group of the consumer protocol (KIP-848) being changed, and the steps that change it.
 
     group epoch    grows whenever members, subscriptions or topics change
     target epoch   of the assignment computed for a group epoch
-    member epoch   of the assignment a member has reached; it lags while it must give something back
-A heartbeat that changes nothing costs a look-up and a timer.
+    member epoch   of the assignment a member has reached; it lags until partitions are given back
+The legal moves of groups and members are in `group_moves`.
 """
 
 from hashlib import blake2b
@@ -18,7 +18,6 @@ from penstock.coordination.groups.codec_consumer import (
     StoredRegex,
     StoredSubscription,
 )
-from penstock.coordination.groups.commands import ConsumerHeartbeat, ConsumerHeartbeatReply
 from penstock.coordination.groups.events import (
     CurrentAssignmentSet,
     Event,
@@ -27,8 +26,13 @@ from penstock.coordination.groups.events import (
     SubscriptionSet,
     TargetAssignmentSet,
     TargetEpochSet,
-    TimerSet,
     TopicsChecked,
+    timer_set,
+)
+from penstock.coordination.groups.group_moves import (
+    CONSUMER_MOVES,
+    MEMBER_MOVES,
+    ConsumerState,
 )
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
@@ -37,31 +41,35 @@ from penstock.coordination.groups.state import (
     ConsumerMember,
     GroupsState,
     TopicCatalogue,
-    free_of,
 )
 from penstock.coordination.groups.subscriptions import matching_topics
-from penstock.coordination.groups.timers import TimerKey
-from penstock.machine import Outcome, Reply
-from penstock.model import Millis, Moment
+from penstock.coordination.groups.timers import MEMBER_TIMERS, REVOKE, SESSION
+from penstock.machine import Outcome, Reply, Step
+from penstock.model import Moment
 
-SESSION: Final = "session"
-REVOKE: Final = "revoke"  # the time a member has to give partitions back
-REJOIN: Final = "rejoin"  # the time a classic member has to join again once it was told to
-FETCH: Final = "fetch"  # the time a classic member has to ask for its assignment after a join
-MEMBER_TIMERS: Final = (SESSION, REVOKE, REJOIN, FETCH)
-
-# A member that waits for what others give back hears of it in its next heartbeat only, so it is
-# asked for the next one soon; the more members, the less soon, for each of them costs the group.
+# A member that waits for partitions of others learns of them in its next heartbeat only, so that
+# one is requested soon; later in large groups, because each heartbeat costs the group.
 WAITING_INTERVAL_MS_MIN: Final = 500
 WAITING_INTERVAL_MS_PER_MEMBER: Final = 10
 
 
 class ConsumerDraft:
-    """A group being changed: each event takes effect on a copy at once, and is kept for the log."""
+    """A group being changed: each event is applied to a copy, and collected for the log."""
 
-    __slots__ = ("_scratch", "events", "group_id", "notes", "now", "replies", "settings")
+    __slots__ = (
+        "_before",
+        "_scratch",
+        "events",
+        "group_id",
+        "notes",
+        "now",
+        "replies",
+        "settings",
+        "story",
+    )
 
     def __init__(self, group: ConsumerGroup, settings: GroupSettings, now: Moment) -> None:
+        self._before = group.state
         self._scratch = GroupsState()
         self._scratch.groups[group.group_id] = group.copy()
         self.group_id = group.group_id
@@ -70,6 +78,7 @@ class ConsumerDraft:
         self.events: list[Event] = []
         self.notes: list[Event] = []
         self.replies: list[Reply] = []
+        self.story: list[Step] = []
 
     @property
     def group(self) -> ConsumerGroup:
@@ -88,94 +97,43 @@ class ConsumerDraft:
         self.notes.append(note)
         apply_event(self._scratch, note)
 
+    def record(self, text: str, *values: object) -> None:
+        """Something an operator may want to know later."""
+        self.story.append(Step(self.group_id, text, values))
+
     def set_timer(self, kind: str, member_id: str, after_ms: int | None) -> None:
         """Set a deadline from now; None drops it."""
-        at = None if after_ms is None else Millis(self.now.steady + after_ms)
-        self.notes.append(TimerSet(TimerKey(kind, self.group_id, member_id), at))
+        self.notes.append(timer_set(kind, self.group_id, member_id, self.now, after_ms))
 
     def outcome(self, *replies: Reply) -> Outcome[Event]:
         """All that follows."""
+        CONSUMER_MOVES.check(self._before, self.group.state)
         return Outcome(
             events=tuple(self.events),
             notes=tuple(self.notes),
             replies=(*self.replies, *replies),
+            story=tuple(self.story),
         )
 
 
-def unchanged(group: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat) -> bool:
-    """Whether a heartbeat says nothing new to a group that has nothing new to say."""
-    return (
-        command.member_epoch == member.current.member_epoch == group.target_epoch == group.epoch
-        and member.current.state is MemberState.STABLE
-        and member.subscription.classic is None
-        and group.topics.version == command.topics.version
-        and command.topic_names is None
-        and command.topic_regex is None
-        and command.rebalance_timeout_ms == -1
-        and command.server_assignor is None
-        and command.rack_id is None
-    )
-
-
-def beat_unchanged(command: ConsumerHeartbeat, now: Moment) -> Outcome[Event]:
-    """The common heartbeat."""
-    key = TimerKey(SESSION, command.group_id, command.member_id)
-    return Outcome(
-        notes=(TimerSet(key, Millis(now.steady + command.session_timeout_ms)),),
-        replies=(
-            Reply(
-                command.caller,
-                ConsumerHeartbeatReply(
-                    command.member_id,
-                    command.member_epoch,
-                    command.heartbeat_interval_ms,
-                    None,
-                ),
-            ),
-        ),
-    )
-
-
-def subscription_of(
-    command: ConsumerHeartbeat, known: StoredSubscription | None
-) -> StoredSubscription:
-    """What the member says now, over what it said before."""
-    names, regex = command.topic_names, command.topic_regex
-    assignor, rack_id = command.server_assignor, command.rack_id
-    timeout_ms = command.rebalance_timeout_ms
-    if known is not None:
-        names = known.topic_names if names is None else names
-        regex = known.topic_regex if regex is None else regex
-        assignor = known.server_assignor if assignor is None else assignor
-        rack_id = known.rack_id if rack_id is None else rack_id
-        timeout_ms = known.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms
-    return StoredSubscription(
-        command.instance_id if known is None else known.instance_id,
-        rack_id,
-        command.client_id,
-        command.client_host,
-        tuple(sorted(set(names or ()))),
-        regex or None,
-        timeout_ms,
-        assignor,
-        None,
-    )
-
-
-def subscribe(draft: ConsumerDraft, member_id: str, wanted: StoredSubscription) -> bool:
-    """Take in what a member says of itself; True when the group must be assigned anew."""
+def subscribe(draft: ConsumerDraft, member_id: str, subscription: StoredSubscription) -> bool:
+    """Take in what a member says about itself; True when the group needs a new assignment."""
     known = draft.group.members.get(member_id)
     before = None if known is None else known.subscription
-    if wanted != before:
-        draft.emit(SubscriptionSet(draft.group_id, member_id, wanted))
-    return before is None or (
-        (wanted.topic_names, wanted.topic_regex, wanted.server_assignor)
-        != (before.topic_names, before.topic_regex, before.server_assignor)
+    if subscription != before:
+        draft.emit(SubscriptionSet(draft.group_id, member_id, subscription))
+    if before is None:
+        draft.record("member {} of client {} joins", member_id, subscription.client_id)
+        return True
+    return (subscription.topic_names, subscription.topic_regex, subscription.server_assignor) != (
+        before.topic_names,
+        before.topic_regex,
+        before.server_assignor,
     )
 
 
 def refresh_topics(draft: ConsumerDraft, topics: TopicCatalogue, *, is_due: bool) -> bool:
-    """Resolve patterns and look at the subscribed topics; True when they are not as they were."""
+    """Resolve patterns and check the subscribed topics; True when they are not as they were."""
     group = draft.group
     is_new = group.topics.version != topics.version
     if not is_new and not is_due:
@@ -202,7 +160,7 @@ def _resolve_regexes(draft: ConsumerDraft, topics: TopicCatalogue, *, everything
 
 
 def metadata_hash(group: ConsumerGroup, topics: TopicCatalogue) -> int:
-    """Changes when a subscribed topic appears, goes, or gets more partitions."""
+    """Changes when a subscribed topic is created, deleted, or gets more partitions."""
     digest = blake2b(digest_size=8)
     for name in sorted(group.subscribed_topics() & topics.by_name.keys()):
         topic = topics.by_name[name]
@@ -211,35 +169,37 @@ def metadata_hash(group: ConsumerGroup, topics: TopicCatalogue) -> int:
 
 
 def bump_epoch(draft: ConsumerDraft, topics: TopicCatalogue | None) -> None:
-    """The group must be assigned anew. Without topics at hand the next heartbeat looks again."""
+    """The group needs a new assignment. Without topics the next heartbeat checks them."""
     group = draft.group
-    seen = group.metadata_hash if topics is None else metadata_hash(group, topics)
-    draft.emit(GroupEpochSet(draft.group_id, group.epoch + 1, seen))
+    digest = group.metadata_hash if topics is None else metadata_hash(group, topics)
+    draft.emit(GroupEpochSet(draft.group_id, group.epoch + 1, digest))
 
 
 def assign(draft: ConsumerDraft, topics: TopicCatalogue) -> None:
-    """Work out the target of the group's epoch; only members whose part changed are written."""
+    """Compute the target of the group's epoch; only members whose target changed are written."""
     group = draft.group
     subscribers = []
     for member in group.members.values():
         names = group.topics_of(member) & topics.by_name.keys()
-        wanted = frozenset(topics.by_name[name].topic_id for name in names)
+        topic_ids = frozenset(topics.by_name[name].topic_id for name in names)
         previous = group.targets.get(member.member_id, {})
         instance_id = member.subscription.instance_id
-        subscribers.append(Subscriber(member.member_id, instance_id, wanted, previous))
+        subscribers.append(Subscriber(member.member_id, instance_id, topic_ids, previous))
     counts = {
         topics.by_name[name].topic_id: topics.by_name[name].partition_count
         for name in sorted(group.subscribed_topics() & topics.by_name.keys())
     }
-    targets = ASSIGNORS[chosen_assignor(group, draft.settings)](subscribers, counts)
+    assignor = chosen_assignor(group, draft.settings)
+    targets = ASSIGNORS[assignor](subscribers, counts)
     for member_id, target in targets.items():
         if target != group.targets.get(member_id):
             draft.emit(TargetAssignmentSet(draft.group_id, member_id, target))
     draft.emit(TargetEpochSet(draft.group_id, group.epoch, draft.now.wall))
+    draft.record("epoch {}: {} members assigned by {}", group.epoch, len(group.members), assignor)
 
 
 def chosen_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
-    """The one most members ask for; the broker's first when nobody asks."""
+    """The one most members request; the broker's first when none is requested."""
     votes: dict[str, int] = {}
     for member in group.members.values():
         name = member.subscription.server_assignor
@@ -248,63 +208,41 @@ def chosen_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
     return max(sorted(votes), key=votes.__getitem__) if votes else settings.assignors[0]
 
 
-def advance_member(draft: ConsumerDraft, command: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-    """Take the member a step towards its target, and tell it where it is."""
-    before, current = advance(draft, command.member_id, command.owned)
-    draft.set_timer(SESSION, command.member_id, command.session_timeout_ms)
-    interval_ms = command.heartbeat_interval_ms
-    if current.state is MemberState.UNRELEASED_PARTITIONS:
-        interval_ms = min(interval_ms, waiting_interval_ms(len(draft.group.members)))
-    return ConsumerHeartbeatReply(
-        command.member_id,
-        current.member_epoch,
-        interval_ms,
-        free_of(current.assigned) if _must_tell(command, before, current) else None,
-    )
-
-
 def waiting_interval_ms(members: int) -> int:
-    """How soon a member comes back whose partitions are still another's."""
+    """When a member sends its next heartbeat whose partitions still have another owner."""
     return max(WAITING_INTERVAL_MS_MIN, WAITING_INTERVAL_MS_PER_MEMBER * members)
 
 
 def advance(
     draft: ConsumerDraft, member_id: str, owned: Assignment | None
 ) -> tuple[StoredCurrent, StoredCurrent]:
-    """Take a member of either protocol a step towards its target; where it was, and where it is."""
+    """Take a member of either protocol a step towards its target: before, and after."""
     group = draft.group
     member = group.members[member_id]
     target = group.targets.get(member_id, {})
     current = reconcile(member_id, member.current, group.target_epoch, target, group.owners, owned)
     if current != member.current:
-        draft.emit(CurrentAssignmentSet(draft.group_id, member_id, current))
         revokes = current.state is MemberState.UNREVOKED_PARTITIONS
+        MEMBER_MOVES.check(member.current.state, current.state)
+        epoch = member.current.member_epoch if revokes else group.target_epoch
+        assert current.member_epoch == epoch, "revocation comes before the next epoch"
+        draft.emit(CurrentAssignmentSet(draft.group_id, member_id, current))
         timeout_ms = member.subscription.rebalance_timeout_ms
-        # A classic member has other deadlines: to join again, and to ask for its assignment.
+        # A classic member has other deadlines: to join again, and to request its assignment.
         is_timed = revokes and member.subscription.classic is None
         draft.set_timer(REVOKE, member_id, timeout_ms if is_timed else None)
     return member.current, current
 
 
-def _must_tell(command: ConsumerHeartbeat, before: StoredCurrent, current: StoredCurrent) -> bool:
-    """A full request (the first, or one after an error) is answered in full."""
-    is_full = command.rebalance_timeout_ms != -1 and command.owned is not None
-    is_full = is_full and (command.topic_names is not None or command.topic_regex is not None)
-    return (
-        command.member_epoch == 0
-        or is_full
-        or free_of(before.assigned) != free_of(current.assigned)
-    )
-
-
-def remove_members(draft: ConsumerDraft, member_ids: list[str]) -> None:
-    """Members are gone: what they had is free, and the group must be assigned anew."""
+def remove_members(draft: ConsumerDraft, member_ids: list[str], reason: str) -> None:
+    """Members are removed: their partitions are free, and the group needs a new assignment."""
     for member_id in member_ids:
         draft.emit(CurrentAssignmentSet(draft.group_id, member_id, None))
         draft.emit(TargetAssignmentSet(draft.group_id, member_id, None))
         draft.emit(SubscriptionSet(draft.group_id, member_id, None))
         for kind in MEMBER_TIMERS:
             draft.set_timer(kind, member_id, None)
+        draft.record("member {} is removed: {}", member_id, reason)
     used = {m.subscription.topic_regex for m in draft.group.members.values()}
     for regex in draft.group.regexes.keys() - used:
         draft.emit(RegexSet(draft.group_id, regex, None))
@@ -321,10 +259,11 @@ def leave_temporarily(
     draft.emit(CurrentAssignmentSet(draft.group_id, member.member_id, left))
     draft.set_timer(REVOKE, member.member_id, None)
     draft.set_timer(SESSION, member.member_id, session_timeout_ms)
+    draft.record("static member {} left temporarily", member.member_id)
 
 
 def succeed(draft: ConsumerDraft, old: ConsumerMember, member_id: str) -> None:
-    """A static member is back under a new member id: it takes everything over, nothing moves."""
+    """A static member is back under a new member id, with everything it had."""
     target = draft.group.targets.get(old.member_id, {})
     for event in (
         CurrentAssignmentSet(draft.group_id, old.member_id, None),
@@ -338,10 +277,13 @@ def succeed(draft: ConsumerDraft, old: ConsumerMember, member_id: str) -> None:
     draft.emit(CurrentAssignmentSet(draft.group_id, member_id, current))
     for kind in MEMBER_TIMERS:
         draft.set_timer(kind, old.member_id, None)
+    instance_id = old.subscription.instance_id
+    draft.record("member {} replaces {}: both are {}", member_id, old.member_id, instance_id)
 
 
 def consumer_tombstones(group: ConsumerGroup) -> list[Event]:
-    """Every record of a group goes, in Kafka's order."""
+    """A tombstone for every record of a group, in Kafka's order."""
+    CONSUMER_MOVES.check(group.state, ConsumerState.DEAD)
     group_id = group.group_id
     return [
         *(CurrentAssignmentSet(group_id, member_id, None) for member_id in group.members),

@@ -1,4 +1,4 @@
-"""What an administrator asks: which groups there are, what they look like, and away with them."""
+"""Groups for administrators: list, describe, delete."""
 
 from penstock.coordination.groups.commands import (
     DeleteGroup,
@@ -9,22 +9,22 @@ from penstock.coordination.groups.commands import (
     ListReply,
 )
 from penstock.coordination.groups.consumer_draft import consumer_tombstones
-from penstock.coordination.groups.decide_classic_join import check_group_id
 from penstock.coordination.groups.events import (
     ClassicGroupReplaced,
     ClassicGroupSet,
     Event,
     OffsetSet,
 )
+from penstock.coordination.groups.group_moves import CLASSIC_MOVES, ClassicState
+from penstock.coordination.groups.members import check_group_id
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
-    ClassicState,
     ConsumerGroup,
     GroupsState,
 )
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Outcome, Reply
+from penstock.machine import Outcome, Reply, Step
 
 
 def decide_list(state: GroupsState, command: ListGroups) -> Outcome[Event]:
@@ -36,14 +36,14 @@ def decide_list(state: GroupsState, command: ListGroups) -> Outcome[Event]:
 def _row(state: GroupsState, group_id: str) -> ListedGroup:
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state_name, "consumer")
+        return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, "consumer")
     if group is None:
         return ListedGroup(group_id, "", ClassicState.EMPTY.value, "classic")
     return ListedGroup(group_id, group.protocol_type or "", group.state.value, "classic")
 
 
 def decide_describe(state: GroupsState, command: DescribeGroup) -> Outcome[Event]:
-    """The group itself: the shell only reads it, and shows it in the shape it was asked for."""
+    """A copy of the group: the shell shows it in the form that was requested."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
     if group is None and command.group_id in state.offsets:
@@ -59,35 +59,38 @@ def not_found(group_id: str) -> Refused:
 
 
 def decide_delete_group(state: GroupsState, command: DeleteGroup) -> Outcome[Event]:
-    """Forget a group that nobody is in."""
+    """Delete a group that has no members."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
     offsets = state.offsets.get(command.group_id, {})
     if group is None and not offsets:
         raise not_found(command.group_id)
-    if group is not None and (group.members or _is_gathering(group)):
+    if group is not None and (group.members or _is_preparing(group)):
         raise Refused(ErrorCode.non_empty_group, "the group has members")
-    held = {**offsets, **state.unstable.get(command.group_id, {})}
+    keys = {**offsets, **state.unstable.get(command.group_id, {})}
     events = [
-        *(OffsetSet(command.group_id, *key, None) for key in held),
+        *(OffsetSet(command.group_id, *key, None) for key in keys),
         *group_tombstones(state, command.group_id),
     ]
     return Outcome(
         events=tuple(events),
         notes=(ClassicGroupReplaced(command.group_id, None),),
         replies=(Reply(command.caller, Done()),),
+        story=(Step(command.group_id, "deleted by request"),),
     )
 
 
-def _is_gathering(group: ClassicGroup | ConsumerGroup) -> bool:
+def _is_preparing(group: ClassicGroup | ConsumerGroup) -> bool:
     return isinstance(group, ClassicGroup) and group.state is ClassicState.PREPARING
 
 
 def group_tombstones(state: GroupsState, group_id: str) -> list[Event]:
-    """The records of a group without members go."""
+    """A tombstone for every record of a group without members."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_tombstones(group)
+    if group is not None:
+        CLASSIC_MOVES.check(group.state, ClassicState.DEAD)
     if group is not None and group.generation > 0:
         return [ClassicGroupSet(group_id, None)]
     return []

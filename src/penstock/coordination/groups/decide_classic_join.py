@@ -1,31 +1,38 @@
-"""Joining a classic group: new members, members that come again, and static members that return."""
+"""Joining a classic group: new members, members that rejoin, and static members that return."""
 
 from penstock.coordination.groups.classic_rebalance import (
-    PENDING,
-    SESSION,
     ClassicDraft,
     add_member,
     choose_protocol,
     common_protocols,
     complete_join_if_all_came,
-    joined_answer,
+    join_reply,
     members_for_leader,
     prepare_rebalance,
-    rebalance_if_settled,
+    rebalance_unless_preparing,
     refuse_waiting,
 )
 from penstock.coordination.groups.commands import Join, JoinReply
 from penstock.coordination.groups.consumer_draft import consumer_tombstones
 from penstock.coordination.groups.events import Event
+from penstock.coordination.groups.group_moves import ClassicState
+from penstock.coordination.groups.members import (
+    check_group_id,
+    check_session_timeout,
+    check_size,
+    known_member,
+    names_of,
+    unknown_member,
+)
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     ClassicGroup,
     ClassicMember,
-    ClassicState,
     ConsumerGroup,
     Group,
     GroupsState,
 )
+from penstock.coordination.groups.timers import PENDING, SESSION
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import Outcome
 from penstock.model import Moment
@@ -34,14 +41,14 @@ from penstock.model import Moment
 def decide_join(
     state: GroupsState, command: Join, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
-    """Take a member in, or back. The answer comes when the rebalance completes."""
+    """Let a member join or rejoin. The reply comes when the rebalance completes."""
     check_group_id(command.group_id)
     check_session_timeout(command.session_timeout_ms, settings)
     known = state.groups.get(command.group_id)
     group = _group_to_join(known, command)
     draft = ClassicDraft(group, settings, now)
     if isinstance(known, ConsumerGroup):
-        # It is empty: it becomes a classic group and keeps its offsets.
+        # It has no members: it becomes a classic group and keeps its offsets.
         draft.first = consumer_tombstones(known)
     _check_joinable(group, command, settings)
     if command.member_id:
@@ -53,62 +60,36 @@ def decide_join(
     return draft.outcome()
 
 
-def check_session_timeout(session_timeout_ms: int, settings: GroupSettings) -> None:
-    """The broker sets limits to the sessions that classic members ask for."""
-    least, most = settings.session_timeout_min_ms, settings.session_timeout_max_ms
-    if not least <= session_timeout_ms <= most:
-        raise Refused(
-            ErrorCode.invalid_session_timeout,
-            f"session.timeout.ms must be from {least} to {most}",
-        )
-
-
-def check_group_id(group_id: str) -> None:
-    """A group has a name."""
-    if not group_id:
-        raise Refused(ErrorCode.invalid_group_id, "group.id is empty")
-
-
 def _group_to_join(group: Group | None, command: Join) -> ClassicGroup:
     if isinstance(group, ClassicGroup):
         return group.copy()
-    assert group is None or not group.members, "members of a consumer group are joined elsewhere"
+    assert group is None or not group.members, "see decide_bridged"
     if command.member_id:
         raise unknown_member(command.group_id, command.member_id)
     return ClassicGroup(command.group_id)
 
 
-def unknown_member(group_id: str, member_id: str) -> Refused:
-    """The member was never here, or its session ended."""
-    return Refused(
-        ErrorCode.unknown_member_id, f"{group_id!r} has no member {member_id!r}; join anew"
-    )
-
-
 def _check_joinable(group: ClassicGroup, command: Join, settings: GroupSettings) -> None:
     if not command.protocol_type or not command.protocols:
-        raise Refused(ErrorCode.inconsistent_group_protocol, "no protocol is offered")
+        raise Refused(ErrorCode.inconsistent_group_protocol, "the member supports no protocol")
     member = group.members.get(command.member_id)
-    offers_anew = member is None or member.protocols != command.protocols
-    if group.state is not ClassicState.EMPTY and group.members:
-        others = frozenset(name for name, _ in command.protocols)
-        if command.protocol_type != group.protocol_type or (
-            offers_anew and not others & common_protocols(group)
-        ):
-            raise Refused(
-                ErrorCode.inconsistent_group_protocol,
-                f"the group is of type {group.protocol_type!r} and its members support "
-                f"{', '.join(sorted(common_protocols(group)))}",
-            )
+    has_changed = member is None or member.protocols != command.protocols
+    is_consistent = command.protocol_type == group.protocol_type and (
+        not has_changed or names_of(command.protocols) & common_protocols(group)
+    )
+    if group.state is not ClassicState.EMPTY and group.members and not is_consistent:
+        raise Refused(
+            ErrorCode.inconsistent_group_protocol,
+            f"the group is of type {group.protocol_type!r} and its members support "
+            f"{', '.join(sorted(common_protocols(group)))}",
+        )
     is_known = (
         command.member_id in group.members
         or command.member_id in group.pending
         or (command.instance_id is not None and command.instance_id in group.static)
     )
-    if not is_known and len(group.members) + len(group.pending) >= settings.members_max:
-        raise Refused(
-            ErrorCode.group_max_size_reached, f"the group has {settings.members_max} members"
-        )
+    if not is_known:
+        check_size(len(group.members) + len(group.pending), settings.members_max)
 
 
 def _member(command: Join, member_id: str) -> ClassicMember:
@@ -139,7 +120,7 @@ def _add_and_rebalance(draft: ClassicDraft, command: Join, member_id: str) -> No
     if not group.members:
         group.protocol_type = command.protocol_type
     add_member(draft, _member(command, member_id))
-    rebalance_if_settled(draft)
+    rebalance_unless_preparing(draft)
     complete_join_if_all_came(draft)
 
 
@@ -162,8 +143,10 @@ def _replace_static(draft: ClassicDraft, command: Join, old_id: str) -> None:
         assignment=old.assignment, is_new=False
     )
     group.members = {
-        member.member_id if known == old_id else known: member if known == old_id else kept
-        for known, kept in group.members.items()
+        member.member_id if member_id == old_id else member_id: (
+            member if member_id == old_id else other
+        )
+        for member_id, other in group.members.items()
     }
     group.static[member.instance_id or ""] = member.member_id
     if was_leader:
@@ -172,25 +155,26 @@ def _replace_static(draft: ClassicDraft, command: Join, old_id: str) -> None:
         group.unsynced = group.unsynced - {old_id} | {member.member_id}
     draft.set_timer(SESSION, old_id, None)
     draft.renew_session(member)
+    draft.record("member {} replaces {}: both are {}", member.member_id, old_id, member.instance_id)
     if group.state is ClassicState.STABLE and choose_protocol(group) == group.protocol:
-        _welcome_back(draft, member, old_id if was_leader else None, command.can_skip_assignment)
+        _keep_generation(draft, member, old_id if was_leader else None, command.can_skip_assignment)
     elif group.state is ClassicState.PREPARING:
         complete_join_if_all_came(draft)
     else:
         prepare_rebalance(draft)
 
 
-def _welcome_back(
+def _keep_generation(
     draft: ClassicDraft, member: ClassicMember, led_as: str | None, can_skip_assignment: bool
 ) -> None:
-    """A leader that returns must not assign again: told to skip that, or not that it leads."""
+    """A leader that returns must not assign again: skip that, or do not let it know it leads."""
     group = draft.group
-    answer = joined_answer(group, member)
+    reply = join_reply(group, member)
     if led_as is not None and can_skip_assignment:
-        answer = answer._replace(skip_assignment=True, members=members_for_leader(group))
+        reply = reply._replace(skip_assignment=True, members=members_for_leader(group))
     elif led_as is not None:
-        answer = answer._replace(leader=led_as, members=())
-    draft.reply(member.joining, answer)
+        reply = reply._replace(leader=led_as, members=())
+    draft.reply(member.joining, reply)
     group.members[member.member_id] = member._replace(joining=None)
     draft.is_stored = True
 
@@ -205,25 +189,26 @@ def _join_known(draft: ClassicDraft, command: Join) -> None:
     if group.state is ClassicState.PREPARING:
         _rejoin(draft, member, command)
     elif group.state is ClassicState.COMPLETING and not changed:
-        # The member missed the answer to its join: it gets the same again.
-        _answer_again(draft, member, command)
+        # The member missed the reply to its join: it gets the same again.
+        _reply_again(draft, member, command)
     elif group.state is ClassicState.STABLE and not changed and member.member_id != group.leader:
-        _answer_again(draft, member, command)
+        _reply_again(draft, member, command)
     else:
         _rejoin(draft, member, command)
 
 
-def _answer_again(draft: ClassicDraft, member: ClassicMember, command: Join) -> None:
-    draft.reply(command.caller, joined_answer(draft.group, member))
+def _reply_again(draft: ClassicDraft, member: ClassicMember, command: Join) -> None:
+    draft.reply(command.caller, join_reply(draft.group, member))
     draft.renew_session(member)
 
 
 def _rejoin(draft: ClassicDraft, member: ClassicMember, command: Join) -> None:
-    """A member comes to this rebalance, or starts one."""
+    """A member joins this rebalance, or starts one."""
     group = draft.group
     if member.joining is not None:
-        # The client asked again on another connection; only the last question gets an answer.
-        draft.reply(member.joining, Refused(ErrorCode.rebalance_in_progress, "asked again since"))
+        # The client sent another join on another connection; only the last one gets a reply.
+        refusal = Refused(ErrorCode.rebalance_in_progress, "a later join replaced this one")
+        draft.reply(member.joining, refusal)
     group.members[member.member_id] = member._replace(
         rebalance_timeout_ms=command.rebalance_timeout_ms,
         session_timeout_ms=command.session_timeout_ms,
@@ -233,22 +218,5 @@ def _rejoin(draft: ClassicDraft, member: ClassicMember, command: Join) -> None:
         joining=command.caller,
     )
     draft.renew_session(group.members[member.member_id])
-    rebalance_if_settled(draft)
+    rebalance_unless_preparing(draft)
     complete_join_if_all_came(draft)
-
-
-def known_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:
-    """The member of that id, or a refusal; a static one must be the last that came as it."""
-    if instance_id is not None:
-        current_id = group.static.get(instance_id)
-        if current_id is None:
-            raise unknown_member(group.group_id, instance_id)
-        if current_id != member_id:
-            raise Refused(
-                ErrorCode.fenced_instance_id,
-                f"another process has joined as group.instance.id {instance_id!r}",
-            )
-    member = group.members.get(member_id)
-    if member is None:
-        raise unknown_member(group.group_id, member_id)
-    return member

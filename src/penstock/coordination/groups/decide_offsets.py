@@ -1,14 +1,12 @@
 """CommitReply offsets: commit, fetch, delete, and expiry.
 
-A commit is accepted from a live member of the current generation, from anybody into a group
-without members, and inside a transaction from whoever holds the producer id; from a fenced member
-never.
+A commit is accepted from a live member of the current generation, from any client into a group
+without members, and inside a transaction from the producer; from a fenced member never.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.coordination.groups.classic_rebalance import SESSION
 from penstock.coordination.groups.codec import offset_of, read_offset_value, write_offset_value
 from penstock.coordination.groups.codec_consumer import StoredCurrent
 from penstock.coordination.groups.commands import (
@@ -22,48 +20,51 @@ from penstock.coordination.groups.commands import (
     FetchOffsetsReply,
     OffsetToCommit,
 )
-from penstock.coordination.groups.decide_classic_join import (
-    check_group_id,
-    known_member,
-    unknown_member,
+from penstock.coordination.groups.events import (
+    Event,
+    OffsetSet,
+    PendingOffsetSet,
+    TimerSet,
 )
-from penstock.coordination.groups.events import Event, OffsetSet, PendingOffsetSet, TimerSet
+from penstock.coordination.groups.group_moves import ClassicState
+from penstock.coordination.groups.members import check_group_id, known_member, unknown_member
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     ClassicGroup,
-    ClassicState,
     ConsumerGroup,
     GroupsState,
     PartitionKey,
 )
-from penstock.coordination.groups.timers import TimerKey
+from penstock.coordination.groups.timers import SESSION, TimerKey
 from penstock.errors import ErrorCode, Refused
-from penstock.machine import Outcome, Reply
+from penstock.machine import Outcome, Reply, Step
 from penstock.model import Millis, Moment
 
 NO_GENERATION: Final = -1
-_TAKEN: Final = CommitReply((ErrorCode.none,))  # a commit of one offset, as most are
+_ACCEPTED: Final = CommitReply((ErrorCode.none,))  # a commit of one offset, as most are
 
 
 def decide_commit(
     state: GroupsState, command: CommitOffsets, settings: GroupSettings, now: Moment
 ) -> Outcome[Event]:
-    """Store what may be stored; each offset gets its own code."""
-    check_group_id(command.group_id)
+    """Store what may be stored; each offset has its own error code."""
+    if not command.group_id:
+        check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
     notes: tuple[Event, ...] = ()
     stale: StoredCurrent | None = None
     if group is None:
-        _check_simple(state, command)
+        if command.generation >= 0:
+            raise _not_a_member(state, command)
     elif isinstance(group, ClassicGroup):
         notes = _check_classic(group, command, now)
     else:
         stale = _check_consumer(group, command)
     if len(command.offsets) == 1 and stale is None and not command.is_monotonic:
         (offset,) = command.offsets
-        if not offset.metadata:  # nothing is left that could be wrong with it
+        if not offset.metadata:  # nothing is left to check
             event = _commit_event(command, offset, now)
-            return Outcome((event,), notes, (Reply(command.caller, _TAKEN),), (), command.mark)
+            return Outcome((event,), notes, (Reply(command.caller, _ACCEPTED),), (), command.mark)
     codes = _codes(state, command, settings, stale)
     events = tuple(
         [
@@ -94,8 +95,8 @@ def _codes(
 
 
 def _commit_event(command: CommitOffsets, offset: OffsetToCommit, now: Moment) -> Event:
-    topic, partition, place, leader_epoch, metadata, topic_id = offset
-    value = write_offset_value(place, leader_epoch, metadata, now.wall, topic_id)
+    topic, partition, committed, leader_epoch, metadata, topic_id = offset
+    value = write_offset_value(committed, leader_epoch, metadata, now.wall, topic_id)
     if command.mark is None:
         return OffsetSet(command.group_id, topic, partition, value)
     producer_id = command.mark.producer_id
@@ -115,8 +116,8 @@ def _refusal(
         since = stale.assigned.get(offset.topic_id, {}).get(offset.partition)
         since = stale.pending_revocation.get(offset.topic_id, {}).get(offset.partition, since)
         if since is None or command.generation < since:
-            is_plain = command.mark is None  # producers of transactions know only the other code
-            return ErrorCode.stale_member_epoch if is_plain else ErrorCode.illegal_generation
+            in_transaction = command.mark is not None  # producers know only the older code
+            return ErrorCode.illegal_generation if in_transaction else ErrorCode.stale_member_epoch
     return ErrorCode.none
 
 
@@ -127,24 +128,24 @@ def _backward(offset: OffsetToCommit, committed: dict[PartitionKey, bytes]) -> E
     return ErrorCode.none
 
 
-def _check_simple(state: GroupsState, command: CommitOffsets) -> None:
-    """A group without members: unknown, or known by what was committed alone."""
-    if command.generation < 0:
-        return
+def _not_a_member(state: GroupsState, command: CommitOffsets) -> Refused:
+    """A group without a record has no members: it is unknown, or has offsets only."""
     if state.offsets.get(command.group_id):
-        raise unknown_member(command.group_id, command.member_id)
+        return unknown_member(command.group_id, command.member_id)
+    code = ErrorCode.illegal_generation
     if command.mark is None and command.knows_epochs:
-        raise Refused(ErrorCode.group_id_not_found, f"there is no group {command.group_id!r}")
-    raise Refused(ErrorCode.illegal_generation, f"there is no group {command.group_id!r}")
+        code = ErrorCode.group_id_not_found
+    return Refused(code, f"there is no group {command.group_id!r}")
+
+
+def _names_member(command: CommitOffsets) -> bool:
+    return bool(command.generation >= 0 or command.member_id or command.instance_id is not None)
 
 
 def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Moment) -> tuple[Event, ...]:
     if command.generation < 0 and group.state is ClassicState.EMPTY:
         return ()
-    names_itself = bool(
-        command.generation >= 0 or command.member_id or command.instance_id is not None
-    )
-    if not names_itself:
+    if not _names_member(command):
         if command.mark is not None or group.state is ClassicState.EMPTY:
             return ()  # old producers do not say for which member they commit
         raise unknown_member(group.group_id, command.member_id)
@@ -156,7 +157,7 @@ def _check_classic(group: ClassicGroup, command: CommitOffsets, now: Moment) -> 
     if command.mark is not None:
         return ()
     if group.state is ClassicState.COMPLETING:
-        raise Refused(ErrorCode.rebalance_in_progress, "ask for the assignment first")
+        raise Refused(ErrorCode.rebalance_in_progress, "request the assignment first")
     key = TimerKey(SESSION, group.group_id, member.member_id)
     return (TimerSet(key, Millis(now.steady + member.session_timeout_ms)),)
 
@@ -165,8 +166,7 @@ def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurre
     """The member's current assignment when its epoch is behind, for a check of each partition."""
     if command.generation < 0 and not group.members:
         return None
-    names_itself = command.generation >= 0 or command.member_id or command.instance_id is not None
-    if command.mark is not None and not names_itself:
+    if command.mark is not None and not _names_member(command):
         return None
     member = group.members.get(command.member_id)
     if member is None:
@@ -178,7 +178,8 @@ def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurre
         raise Refused(ErrorCode.illegal_generation, f"the member is at epoch {epoch}")
     if command.mark is None and not command.knows_epochs:
         raise Refused(
-            ErrorCode.unsupported_version, "a group of the consumer protocol needs OffsetCommit 9"
+            ErrorCode.unsupported_version,
+            "groups of the consumer protocol need OffsetCommit 9",
         )
     if 0 <= command.generation < epoch:
         return member.current
@@ -187,7 +188,7 @@ def _check_consumer(group: ConsumerGroup, command: CommitOffsets) -> StoredCurre
 
 
 def decide_fetch(state: GroupsState, command: FetchOffsets) -> Outcome[Event]:
-    """Where the group is; -1 where it has committed nothing."""
+    """The committed offsets of a group; -1 where there is none."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
     if isinstance(group, ConsumerGroup) and command.member_id:
@@ -202,10 +203,10 @@ def decide_fetch(state: GroupsState, command: FetchOffsets) -> Outcome[Event]:
             )
     committed = state.offsets.get(command.group_id, {})
     unstable = state.unstable.get(command.group_id, {}) if command.require_stable else {}
-    wanted: Iterable[PartitionKey]
-    wanted = {**committed, **unstable} if command.partitions is None else command.partitions
+    keys: Iterable[PartitionKey]
+    keys = {**committed, **unstable} if command.partitions is None else command.partitions
     fetched = tuple(
-        _unstable(key) if key in unstable else _fetched(key, committed.get(key)) for key in wanted
+        _unstable(key) if key in unstable else _fetched(key, committed.get(key)) for key in keys
     )
     return Outcome(replies=(Reply(command.caller, FetchOffsetsReply(fetched)),))
 
@@ -224,7 +225,7 @@ def _fetched(key: PartitionKey, value: bytes | None) -> FetchedOffset:
 
 
 def decide_delete_offsets(state: GroupsState, command: DeleteOffsets) -> Outcome[Event]:
-    """Forget offsets, except of topics somebody in the group is subscribed to."""
+    """Delete offsets, except of topics that a member of the group is subscribed to."""
     check_group_id(command.group_id)
     group = state.groups.get(command.group_id)
     committed = state.offsets.get(command.group_id, {})
@@ -236,7 +237,7 @@ def decide_delete_offsets(state: GroupsState, command: DeleteOffsets) -> Outcome
     elif group is not None and group.state is not ClassicState.EMPTY:
         if group.subscribed_topics is None:
             raise Refused(
-                ErrorCode.non_empty_group, "what the members are subscribed to is not known"
+                ErrorCode.non_empty_group, "the subscriptions of the members are not known"
             )
         subscribed = group.subscribed_topics
     codes = tuple(
@@ -248,11 +249,15 @@ def decide_delete_offsets(state: GroupsState, command: DeleteOffsets) -> Outcome
         for key, code in zip(command.partitions, codes, strict=True)
         if code is ErrorCode.none and key in committed
     )
-    return Outcome(events=events, replies=(Reply(command.caller, CommitReply(codes)),))
+    return Outcome(
+        events=events,
+        replies=(Reply(command.caller, CommitReply(codes)),),
+        story=(Step(command.group_id, "{} offsets deleted by request", (len(events),)),),
+    )
 
 
 def decide_drop_topics(state: GroupsState, command: DropTopics) -> Outcome[Event]:
-    """Topics are gone: what was committed in them would mislead their namesakes."""
+    """Topics were deleted: their offsets are not valid in topics of the same name."""
     events = tuple(
         OffsetSet(group_id, *key, None)
         for group_id, offsets in state.offsets.items()
@@ -265,26 +270,26 @@ def decide_drop_topics(state: GroupsState, command: DropTopics) -> Outcome[Event
 def expired_offsets(
     state: GroupsState, group_id: str, settings: GroupSettings, now: Moment
 ) -> tuple[Event, ...]:
-    """Tombstones for what the group has not used for too long. Never what it may still need.
+    """Tombstones for offsets that the group has not used for too long.
 
     A group that has members keeps what they are subscribed to. One that had members counts from
     when it became empty; a simple one from each commit.
     """
     group = state.groups.get(group_id)
-    kept: frozenset[str] = frozenset()
+    retained: frozenset[str] = frozenset()
     empty_since: int | None = None
     if isinstance(group, ConsumerGroup):
-        kept = group.subscribed_topics()
+        retained = group.subscribed_topics()
     elif group is not None and group.state is ClassicState.EMPTY and group.protocol_type:
         empty_since = group.state_since if group.state_since >= 0 else None
     elif group is not None and group.protocol_type:
         if group.state is not ClassicState.STABLE or group.subscribed_topics is None:
             return ()
-        kept = group.subscribed_topics
+        retained = group.subscribed_topics
     unstable = state.unstable.get(group_id, {})
     expired: list[Event] = []
     for key, value in state.offsets.get(group_id, {}).items():
-        if key[0] in kept or key in unstable:
+        if key[0] in retained or key in unstable:
             continue
         committed = read_offset_value(value)
         since = committed.committed_at if empty_since is None else empty_since

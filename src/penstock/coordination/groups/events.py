@@ -1,4 +1,4 @@
-"""What happens to a coordinator's state. Events are logged; notes are soft, and lost on failover.
+"""What happens to groups. Events are logged; notes are soft, and lost on failover.
 
 Each event is an upsert by its key, or a tombstone where its last field is None.
 """
@@ -14,11 +14,11 @@ from penstock.coordination.groups.codec_consumer import (
 )
 from penstock.coordination.groups.state import ClassicGroup, TopicCatalogue
 from penstock.coordination.groups.timers import TimerKey
-from penstock.model import Millis, ProducerId
+from penstock.model import Millis, Moment, ProducerId
 
 
 class OffsetSet(NamedTuple):
-    """A group's place in a partition; the value is packed as the log keeps it."""
+    """A group's offset in a partition; the value is packed as the log keeps it."""
 
     group_id: str
     topic: str
@@ -27,7 +27,7 @@ class OffsetSet(NamedTuple):
 
 
 class PendingOffsetSet(NamedTuple):
-    """A place that counts once the producer's transaction commits."""
+    """An offset that counts once the producer's transaction commits."""
 
     producer_id: ProducerId
     group_id: str
@@ -37,21 +37,21 @@ class PendingOffsetSet(NamedTuple):
 
 
 class TransactionEnded(NamedTuple):
-    """A marker was written to this partition of the log: never logged by us, always observed."""
+    """A marker was written to this partition of the log: never logged here, always observed."""
 
     producer_id: ProducerId
     is_commit: bool
 
 
 class ClassicGroupSet(NamedTuple):
-    """A classic group finished a rebalance, became empty, or is gone."""
+    """A classic group finished a rebalance, became empty, or was deleted."""
 
     group_id: str
     stored: StoredGroup | None
 
 
 class GroupEpochSet(NamedTuple):
-    """A consumer-protocol group must be assigned anew, or is gone."""
+    """A group of the consumer protocol needs a new assignment, or was deleted."""
 
     group_id: str
     epoch: int | None
@@ -59,7 +59,7 @@ class GroupEpochSet(NamedTuple):
 
 
 class SubscriptionSet(NamedTuple):
-    """A member of a consumer-protocol group came, changed, or is gone."""
+    """A member of a consumer-protocol group joined, changed, or was removed."""
 
     group_id: str
     member_id: str
@@ -91,7 +91,7 @@ class CurrentAssignmentSet(NamedTuple):
 
 
 class RegexSet(NamedTuple):
-    """What a regular expression matches."""
+    """The topics that a regular expression matches."""
 
     group_id: str
     regex: str
@@ -99,7 +99,7 @@ class RegexSet(NamedTuple):
 
 
 class ClassicGroupReplaced(NamedTuple):
-    """Note: the whole group with all that its record does not keep. None: forgotten."""
+    """Note: the whole group, with all that its record does not keep. None: removed."""
 
     group_id: str
     group: ClassicGroup | None
@@ -126,7 +126,7 @@ class TopicsChecked(NamedTuple):
 
 
 class SessionsStarted(NamedTuple):
-    """Note: sessions were started after the log was read."""
+    """Note: the log was read, and sessions began."""
 
 
 Event: TypeAlias = (
@@ -146,3 +146,11 @@ Event: TypeAlias = (
     | TopicsChecked
     | SessionsStarted
 )
+
+
+def timer_set(
+    kind: str, group_id: str, member_id: str, now: Moment, after_ms: int | None
+) -> TimerSet:
+    """A deadline from now; None drops it."""
+    at = None if after_ms is None else Millis(now.steady + after_ms)
+    return TimerSet(TimerKey(kind, group_id, member_id), at)

@@ -1,8 +1,8 @@
-"""Reading and writing the field types that group records are made of: classic and compact.
+"""The field types of group records, read and written: classic and compact.
 
 Strings, byte strings and arrays exist in two forms: *classic* with a fixed-width length (-1 is
 null) and *compact* with an unsigned varint of length + 1 (0 is null). Compact structures end in
-tagged fields. A reader that meets an unknown tag steps over it.
+tagged fields. Unknown tags are skipped.
 """
 
 from collections.abc import Callable

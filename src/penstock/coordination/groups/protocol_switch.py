@@ -1,20 +1,16 @@
 """A group with members changes its protocol: classic to consumer and back, without stopping.
 
 *Upgrade*: the first member of the consumer protocol joins a classic group of consumers. The others
-live on as classic members inside a group of the consumer protocol, with the generation as epoch and
-what they have as their target. *Downgrade*: the last member of the consumer protocol is gone; the
-classic ones rebalance among themselves. Offsets are not touched. Invariant: nobody is given a
-partition that somebody else may still be reading.
+stay as classic members inside a group of the consumer protocol, with the generation as epoch and
+what they have as their target. *Downgrade*: the last member of the consumer protocol is removed;
+the classic ones rebalance among themselves. Offsets are not touched. Invariant: no member is
+assigned a partition that another one may still be reading.
 """
 
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from penstock.coordination.groups.classic_rebalance import (
-    INITIAL,
-    JOIN,
-    PENDING,
-    SYNC,
     ClassicDraft,
     choose_protocol,
     prepare_rebalance,
@@ -27,8 +23,6 @@ from penstock.coordination.groups.codec_consumer import (
     StoredSubscription,
 )
 from penstock.coordination.groups.consumer_draft import (
-    MEMBER_TIMERS,
-    SESSION,
     ConsumerDraft,
     consumer_tombstones,
     metadata_hash,
@@ -43,17 +37,17 @@ from penstock.coordination.groups.events import (
     TargetAssignmentSet,
     TargetEpochSet,
 )
+from penstock.coordination.groups.group_moves import CLASSIC_MOVES, ClassicState
 from penstock.coordination.groups.settings import GroupSettings
 from penstock.coordination.groups.state import (
     CONSUMER_PROTOCOL_TYPE,
     NEVER_CHECKED,
     ClassicGroup,
     ClassicMember,
-    ClassicState,
     ConsumerGroup,
     ConsumerMember,
     TopicCatalogue,
-    free_of,
+    without_epochs,
 )
 from penstock.coordination.groups.subscriptions import (
     EmbeddedSubscription,
@@ -65,11 +59,19 @@ from penstock.coordination.groups.subscriptions import (
     version_of,
     write_embedded_assignment,
 )
+from penstock.coordination.groups.timers import (
+    INITIAL,
+    JOIN,
+    MEMBER_TIMERS,
+    PENDING,
+    SESSION,
+    SYNC,
+)
 from penstock.errors import ErrorCode, Malformed, Refused
 from penstock.machine import Outcome, Reply
 from penstock.model import Moment
 
-# Upgrade
+# Upgrade.
 
 
 def upgrade(
@@ -80,22 +82,22 @@ def upgrade(
     try:
         members = _consumer_members(group, topics)
     except Malformed:
-        raise _not_upgraded(
-            group, "what its members say is not a consumer's subscription"
-        ) from None
+        raise _not_upgraded(group, "its members' metadata is not a consumer's") from None
+    CLASSIC_MOVES.check(group.state, ClassicState.DEAD)
     draft = ConsumerDraft(ConsumerGroup(group.group_id), settings, now)
     draft.events.append(ClassicGroupSet(group.group_id, None))
-    _end_classic_life(draft, group)
+    draft.record("changes to the consumer protocol at epoch {}", group.generation)
+    _end_classic_rebalance(draft, group)
     group_id = group.group_id
     for member in members:
         draft.emit(SubscriptionSet(group_id, member.member_id, member.subscription))
-    seen = metadata_hash(draft.group, topics)
-    draft.emit(GroupEpochSet(group_id, group.generation, seen))
+    digest = metadata_hash(draft.group, topics)
+    draft.emit(GroupEpochSet(group_id, group.generation, digest))
     for member in members:
         draft.emit(
-            TargetAssignmentSet(group_id, member.member_id, free_of(member.current.assigned))
+            TargetAssignmentSet(group_id, member.member_id, without_epochs(member.current.assigned))
         )
-    draft.emit(TargetEpochSet(group_id, group.generation))  # nothing was worked out anew
+    draft.emit(TargetEpochSet(group_id, group.generation))  # nothing was computed
     for member in members:
         draft.emit(CurrentAssignmentSet(group_id, member.member_id, member.current))
         assert member.subscription.classic is not None
@@ -112,15 +114,15 @@ def _check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
         raise _not_upgraded(group, f"it has more than {settings.consumer_members_max} members")
 
 
-def _not_upgraded(group: ClassicGroup, why: str) -> Refused:
+def _not_upgraded(group: ClassicGroup, reason: str) -> Refused:
     return Refused(
         ErrorCode.group_id_not_found,
-        f"the classic group {group.group_id!r} cannot change to the consumer protocol: {why}",
+        f"the classic group {group.group_id!r} cannot change to the consumer protocol: {reason}",
     )
 
 
-def _end_classic_life(draft: ConsumerDraft, group: ClassicGroup) -> None:
-    """Whoever waits for the classic rebalance must join again, and its deadlines are void."""
+def _end_classic_rebalance(draft: ConsumerDraft, group: ClassicGroup) -> None:
+    """Members that wait for the classic rebalance must join again, and its deadlines are void."""
     again = Refused(ErrorCode.rebalance_in_progress, "the group changed its protocol; join again")
     for member in group.members.values():
         for caller in (member.joining, member.syncing):
@@ -134,72 +136,75 @@ def _end_classic_life(draft: ConsumerDraft, group: ClassicGroup) -> None:
 
 def _consumer_members(group: ClassicGroup, topics: TopicCatalogue) -> list[ConsumerMember]:
     protocol = group.protocol if group.protocol is not None else choose_protocol(group)
-    told = {
+    embedded = {
         member.member_id: read_embedded_subscription(member.metadata(protocol))
         for member in group.members.values()
     }
     owners: dict[tuple[UUID, int], str] = {}
     assigned: dict[str, Owned] = {}
     for member in group.members.values():
-        parts = by_topic_id(read_embedded_assignment(member.assignment), topics)
-        assigned[member.member_id] = _taken(member.member_id, parts, owners, group.generation)
+        claimed = by_topic_id(read_embedded_assignment(member.assignment), topics)
+        assigned[member.member_id] = _own(member.member_id, claimed, owners, group.generation)
     return [
         ConsumerMember(
             member.member_id,
-            stored_subscription(member, told[member.member_id]),
-            _current(member, told[member.member_id], assigned, owners, topics, group.generation),
+            stored_subscription(member, embedded[member.member_id]),
+            _current(
+                member, embedded[member.member_id], assigned, owners, topics, group.generation
+            ),
         )
         for member in group.members.values()
     ]
 
 
-def _taken(
+def _own(
     member_id: str,
-    parts: dict[UUID, tuple[int, ...]],
+    claimed: dict[UUID, tuple[int, ...]],
     owners: dict[tuple[UUID, int], str],
     epoch: int,
 ) -> Owned:
-    """What nobody else has, with the epoch since when; a faulty leader may give things twice."""
-    taken: dict[UUID, dict[int, int]] = {}
-    for topic_id, partitions in parts.items():
+    """What no other member owns, with the epoch; a faulty leader may assign partitions twice."""
+    owned: dict[UUID, dict[int, int]] = {}
+    for topic_id, partitions in claimed.items():
         for partition in partitions:
             if owners.setdefault((topic_id, partition), member_id) == member_id:
-                taken.setdefault(topic_id, {})[partition] = epoch
-    return taken
+                owned.setdefault(topic_id, {})[partition] = epoch
+    return owned
 
 
 def _current(
     member: ClassicMember,
-    told: EmbeddedSubscription,
+    embedded: EmbeddedSubscription,
     assigned: dict[str, Owned],
     owners: dict[tuple[UUID, int], str],
     topics: TopicCatalogue,
     epoch: int,
 ) -> StoredCurrent:
-    """Where the member is. A cooperative one may not have heard yet what it must give up.
+    """The member's assignment. A cooperative one may not know yet what it must give up.
 
     Such partitions stay its own until it joins again without them.
     """
-    kept = assigned[member.member_id]
-    claimed = by_topic_id(told.owned, topics)
-    held = _taken(member.member_id, claimed, owners, epoch)
-    left = {
-        topic_id: {p: since for p, since in epochs.items() if p not in kept.get(topic_id, {})}
-        for topic_id, epochs in held.items()
+    mine = assigned[member.member_id]
+    owned = _own(member.member_id, by_topic_id(embedded.owned, topics), owners, epoch)
+    extra = {
+        topic_id: {p: since for p, since in epochs.items() if p not in mine.get(topic_id, {})}
+        for topic_id, epochs in owned.items()
     }
-    unrevoked = {topic_id: epochs for topic_id, epochs in left.items() if epochs}
+    unrevoked = {topic_id: epochs for topic_id, epochs in extra.items() if epochs}
     state = MemberState.UNREVOKED_PARTITIONS if unrevoked else MemberState.STABLE
-    return StoredCurrent(epoch, epoch, state, kept, unrevoked)
+    return StoredCurrent(epoch, epoch, state, mine, unrevoked)
 
 
-def stored_subscription(member: ClassicMember, told: EmbeddedSubscription) -> StoredSubscription:
+def stored_subscription(
+    member: ClassicMember, embedded: EmbeddedSubscription
+) -> StoredSubscription:
     """A classic member as a group of the consumer protocol keeps it."""
     return StoredSubscription(
         member.instance_id,
-        told.rack_id,
+        embedded.rack_id,
         member.client_id,
         member.client_host,
-        tuple(sorted(set(told.topics))),
+        tuple(sorted(set(embedded.topics))),
         None,
         member.rebalance_timeout_ms,
         None,
@@ -207,44 +212,50 @@ def stored_subscription(member: ClassicMember, told: EmbeddedSubscription) -> St
     )
 
 
-# Downgrade
+# Downgrade.
 
 
 def remove_or_downgrade(
     group: ConsumerGroup,
-    gone: list[str],
+    leaving: list[str],
+    reason: str,
     settings: GroupSettings,
     now: Moment,
     *replies: Reply,
 ) -> Outcome[Event]:
-    """Members leave or are put out; if only classic ones remain, the group is theirs again."""
+    """Members leave or are removed; if only classic ones remain, the group becomes classic."""
     draft = ConsumerDraft(group, settings, now)
-    # After a restart the names of topics are not known until somebody brings them: a join will.
+    # After a restart the names of topics are not known until a join brings them.
     knows_topics = group.topics is not NEVER_CHECKED
-    if knows_topics and len(gone) < len(group.members) and can_downgrade(group, gone, settings):
-        return downgrade(draft, gone, *replies, rebalances=True)
-    remove_members(draft, gone)
+    is_some_left = len(leaving) < len(group.members)
+    if knows_topics and is_some_left and can_downgrade(group, leaving, settings):
+        for member_id in leaving:
+            draft.record("member {} is removed: {}", member_id, reason)
+        return downgrade(draft, leaving, *replies, rebalances=True)
+    remove_members(draft, leaving, reason)
     return draft.outcome(*replies)
 
 
-def can_downgrade(group: ConsumerGroup, gone: Collection[str], settings: GroupSettings) -> bool:
-    """Whether all who remain are classic, and may be a classic group."""
-    stay = [member for member in group.members.values() if member.member_id not in gone]
+def can_downgrade(group: ConsumerGroup, leaving: Collection[str], settings: GroupSettings) -> bool:
+    """Whether all that remain are classic members, and may be a classic group."""
+    remaining = [member for member in group.members.values() if member.member_id not in leaving]
     return (
         settings.may_downgrade
-        and len(stay) <= settings.members_max
-        and all(member.subscription.classic is not None for member in stay)
+        and len(remaining) <= settings.members_max
+        and all(member.subscription.classic is not None for member in remaining)
     )
 
 
 def downgrade(
-    draft: ConsumerDraft, gone: Collection[str], *replies: Reply, rebalances: bool
+    draft: ConsumerDraft, leaving: Collection[str], *replies: Reply, rebalances: bool
 ) -> Outcome[Event]:
     """The group as a classic one, at the generation that its epoch was."""
     group = draft.group
-    stay = [member for member in group.members.values() if member.member_id not in gone]
-    classic = ClassicDraft(_classic_group(group, stay, draft.now), draft.settings, draft.now)
+    remaining = [member for member in group.members.values() if member.member_id not in leaving]
+    classic = ClassicDraft(_classic_group(group, remaining, draft.now), draft.settings, draft.now)
     classic.first = [*draft.events, *consumer_tombstones(group)]
+    classic.story += draft.story
+    classic.record("changes to the classic protocol at generation {}", group.epoch)
     classic.is_stored = True
     for member_id in group.members:
         for kind in MEMBER_TIMERS:
@@ -254,47 +265,47 @@ def downgrade(
     if rebalances:
         prepare_rebalance(classic)
     else:
-        classic.group.leader = stay[0].member_id
+        classic.group.leader = remaining[0].member_id
     for reply in (*draft.replies, *replies):
         classic.reply(reply.to, reply.body)
     return classic.outcome(*draft.notes)
 
 
 def _classic_group(
-    group: ConsumerGroup, stay: Iterable[ConsumerMember], now: Moment
+    group: ConsumerGroup, remaining: Iterable[ConsumerMember], now: Moment
 ) -> ClassicGroup:
-    """Without a leader: whoever finds such a record knows that the rebalance was cut short."""
+    """Without a leader: in a record, that says that the rebalance was interrupted."""
     classic = ClassicGroup(group.group_id)
     classic.state, classic.state_since = ClassicState.STABLE, now.wall
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
-    for member in stay:
-        told = member.subscription
-        assert told.classic is not None
+    for member in remaining:
+        subscription = member.subscription
+        assert subscription.classic is not None
         classic.members[member.member_id] = ClassicMember(
             member.member_id,
-            told.instance_id,
-            told.client_id,
-            told.client_host,
-            told.rebalance_timeout_ms,
-            told.classic.session_timeout_ms,
-            told.classic.protocols,
+            subscription.instance_id,
+            subscription.client_id,
+            subscription.client_host,
+            subscription.rebalance_timeout_ms,
+            subscription.classic.session_timeout_ms,
+            subscription.classic.protocols,
         )
-        if told.instance_id is not None:
-            classic.static[told.instance_id] = member.member_id
+        if subscription.instance_id is not None:
+            classic.static[subscription.instance_id] = member.member_id
     classic.protocol = choose_protocol(classic)
     metadata = {m.member_id: m.metadata(classic.protocol) for m in classic.members.values()}
     classic.subscribed_topics = subscribed_topics(metadata.values())
     for member_id, known in tuple(classic.members.items()):
-        parts = by_topic_name(_held(group.members[member_id].current), group.topics)
-        packed = write_embedded_assignment(parts, version_of(metadata[member_id]))
+        assignment = by_topic_name(_all_owned(group.members[member_id].current), group.topics)
+        packed = write_embedded_assignment(assignment, version_of(metadata[member_id]))
         classic.members[member_id] = known._replace(assignment=packed)
     return classic
 
 
-def _held(current: StoredCurrent) -> dict[UUID, tuple[int, ...]]:
-    """All that a member may still be reading: what it shall have is the next leader's affair."""
-    held = {topic_id: set(epochs) for topic_id, epochs in current.assigned.items()}
+def _all_owned(current: StoredCurrent) -> dict[UUID, tuple[int, ...]]:
+    """All that a member may still be reading; the next leader decides what it shall have."""
+    owned = {topic_id: set(epochs) for topic_id, epochs in current.assigned.items()}
     for topic_id, epochs in current.pending_revocation.items():
-        held.setdefault(topic_id, set()).update(epochs)
-    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in held.items()}
+        owned.setdefault(topic_id, set()).update(epochs)
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in owned.items()}

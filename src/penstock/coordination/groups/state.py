@@ -1,11 +1,10 @@
 """What a coordinator knows: its groups, their committed offsets, and open transactional commits.
 
 Changed by `apply` only. Everything but sessions, waiting callers and timers can be rebuilt from the
-log. A group is known if it has a record of its own, or offsets (then it is a *simple* one).
+log. A group exists if it has a record of its own, or offsets (then it is a *simple* one).
 """
 
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -18,21 +17,12 @@ from penstock.coordination.groups.codec_consumer import (
     StoredRegex,
     StoredSubscription,
 )
+from penstock.coordination.groups.group_moves import ClassicState, ConsumerState
 from penstock.coordination.groups.timers import Timers
 from penstock.machine import CallerId
 from penstock.model import ProducerId
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-
-
-class ClassicState(Enum):
-    """The life of a classic group, under the names that DescribeGroups shows."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"  # members are joining
-    COMPLETING = "CompletingRebalance"  # the leader works out the assignment
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class ClassicMember(NamedTuple):
@@ -46,23 +36,23 @@ class ClassicMember(NamedTuple):
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]  # in order of preference
     assignment: bytes = b""
-    joining: CallerId | None = None  # waits for the answer to its join
+    joining: CallerId | None = None  # waits for the reply to its join
     syncing: CallerId | None = None  # waits for its assignment
-    is_new: bool = False  # has never been told a generation
+    is_new: bool = False  # has not been in a generation yet
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said about the chosen protocol."""
+        """The member's metadata for the chosen protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
 class ClassicGroup:
-    """A group of the classic protocol. A rebalance works on a copy and puts it back whole."""
+    """A group of the classic protocol. A rebalance works on a copy and replaces it whole."""
 
     __slots__ = (
         "generation",
         "group_id",
+        "has_new_members",
         "is_delayed",
-        "joined_lately",
         "leader",
         "members",
         "pending",
@@ -85,14 +75,14 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}  # in order of joining
         self.static: dict[str, str] = {}  # instance id -> member id
-        self.pending: frozenset[str] = frozenset()  # was given an id and has not joined with it yet
-        self.unsynced: frozenset[str] = frozenset()  # has not asked for its assignment yet
-        self.is_delayed = False  # the first rebalance of an empty group waits for more to come
-        self.joined_lately = False  # somebody new came during the initial delay
+        self.pending: frozenset[str] = frozenset()  # ids given out that have not joined yet
+        self.unsynced: frozenset[str] = frozenset()  # have not requested their assignment yet
+        self.is_delayed = False  # the first rebalance of an empty group waits for more members
+        self.has_new_members = False  # a member joined during the initial delay
         self.subscribed_topics: frozenset[str] | None = None  # None: not a consumer's metadata
 
     def copy(self) -> "ClassicGroup":
-        """A group that can be worked on without changing this one."""
+        """A group that can be changed without changing this one."""
         twin = ClassicGroup(self.group_id)
         for name in self.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -125,7 +115,7 @@ class ClassicGroup:
 
 
 class TopicInfo(NamedTuple):
-    """What an assignor must know of a topic."""
+    """What an assignor needs to know of a topic."""
 
     topic_id: UUID
     partition_count: int
@@ -144,7 +134,7 @@ NEVER_CHECKED: Final = TopicCatalogue(-1, {}, {})  # before a group was checked 
 
 
 class ConsumerMember(NamedTuple):
-    """A member of a group of the consumer protocol: what it said, and where it is."""
+    """A member of a group of the consumer protocol: its subscription, and its assignment."""
 
     member_id: str
     subscription: StoredSubscription
@@ -153,6 +143,7 @@ class ConsumerMember(NamedTuple):
 
 JOINING: Final = StoredCurrent(0, -1, MemberState.STABLE, {}, {})
 NO_SUBSCRIPTION: Final = StoredSubscription(None, None, "", "", (), None, -1, None, None)
+LEFT_TEMPORARILY: Final = -2  # the epoch of a static member that said it will be back
 
 
 class ConsumerGroup:
@@ -176,7 +167,7 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.members: dict[str, ConsumerMember] = {}
-        self.static: dict[str, str] = {}
+        self.static: dict[str, str] = {}  # instance id -> member id
         self.target_epoch = 0
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, StoredRegex] = {}
@@ -184,11 +175,11 @@ class ConsumerGroup:
         self.topics = NEVER_CHECKED  # those the group was last checked against
 
     def copy(self) -> "ConsumerGroup":
-        """A group that can be worked on without changing this one."""
+        """A group that can be changed without changing this one."""
         twin = ConsumerGroup(self.group_id)
         for name in self.__slots__:
-            held = getattr(self, name)
-            setattr(twin, name, dict(held) if isinstance(held, dict) else held)
+            value = getattr(self, name)
+            setattr(twin, name, dict(value) if isinstance(value, dict) else value)
         return twin
 
     def classic_members(self) -> list["ConsumerMember"]:
@@ -196,32 +187,30 @@ class ConsumerGroup:
         return [m for m in self.members.values() if m.subscription.classic is not None]
 
     @property
-    def state_name(self) -> str:
-        """The state that ConsumerGroupDescribe shows."""
+    def state(self) -> ConsumerState:
+        """Follows from the epochs of the group and of its members."""
         if not self.members:
-            return "Empty"
+            return ConsumerState.EMPTY
         if self.epoch > self.target_epoch:
-            return "Assigning"
+            return ConsumerState.ASSIGNING
         if any(
             member.current.state is not MemberState.STABLE
             or member.current.member_epoch not in (self.target_epoch, LEFT_TEMPORARILY)
             for member in self.members.values()
         ):
-            return "Reconciling"
-        return "Stable"
+            return ConsumerState.RECONCILING
+        return ConsumerState.STABLE
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics a member wants, by name."""
+        """The topics a member is subscribed to, by name."""
         names = member.subscription.topic_names
         regex = self.regexes.get(member.subscription.topic_regex or "")
         return frozenset(names if regex is None else (*names, *regex.topics))
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics any member wants."""
+        """The topics any member is subscribed to."""
         return frozenset().union(*map(self.topics_of, self.members.values()))
 
-
-LEFT_TEMPORARILY: Final = -2  # the epoch of a static member that said it will be back
 
 Group = ClassicGroup | ConsumerGroup
 
@@ -230,7 +219,7 @@ class PendingOffset(NamedTuple):
     """An offset inside an open transaction."""
 
     value: bytes
-    is_outrun: bool = False  # a plain commit came after it, which stands whatever happens to this
+    is_superseded: bool = False  # a commit outside of it came later, and is kept
 
 
 PartitionKey = tuple[str, int]  # topic, partition
@@ -251,12 +240,16 @@ class GroupsState:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.offsets: dict[str, dict[PartitionKey, bytes]] = {}  # group -> partition -> value
+        #: Committed offsets, packed: group -> partition -> value. A group without any has no entry.
+        self.offsets: dict[str, dict[PartitionKey, bytes]] = {}
+        #: Offsets of open transactions, by producer.
         self.pending: dict[ProducerId, dict[tuple[str, PartitionKey], PendingOffset]] = {}
-        self.unstable: dict[str, dict[PartitionKey, int]] = {}  # how many transactions hold it
-        self.replayed: dict[bytes, tuple[dict[PartitionKey, bytes], str]] = {}  # while reading
+        #: How many open transactions have an offset of each partition: group -> partition -> count.
+        self.unstable: dict[str, dict[PartitionKey, int]] = {}
+        #: Where commits go while the log is read, by the start of their key: decoded once.
+        self.replayed: dict[bytes, tuple[dict[PartitionKey, bytes], str]] = {}
         self.timers = Timers()
-        self.has_started_sessions = False  # sessions were started after the log was read
+        self.has_started_sessions = False  # after the log was read
 
     def group_ids(self) -> Iterator[str]:
         """Every group there is, in no order."""
@@ -264,6 +257,6 @@ class GroupsState:
         yield from (group_id for group_id in self.offsets if group_id not in self.groups)
 
 
-def free_of(owned: Owned) -> dict[UUID, tuple[int, ...]]:
-    """An assignment without its epochs, partitions in order."""
+def without_epochs(owned: Owned) -> dict[UUID, tuple[int, ...]]:
+    """The partitions of an assignment, in order."""
     return {topic_id: tuple(sorted(epochs)) for topic_id, epochs in owned.items() if epochs}

@@ -1,10 +1,8 @@
-"""What classic consumers tell each other inside the group protocol: subscriptions and assignments.
+"""Subscriptions: those inside the metadata of classic consumers, and RE2 patterns.
 
-To the classic protocol these bytes are the clients' own affair. A coordinator that has members of
-both protocols in one group must read and write them. Versions 0 to 3; a newer one is read as far
-as 3 goes.
-
-What members subscribe to: the topics inside a classic consumer's metadata, and RE2 patterns.
+In the classic protocol, subscriptions and assignments are opaque to the broker. A coordinator with
+members of both protocols in one group must read and write them. Versions 0 to 3; of a newer one,
+the fields of version 3 are read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,16 +24,16 @@ _NO_USER_DATA: Final = INT32.pack(-1)
 
 
 class EmbeddedSubscription(NamedTuple):
-    """What a classic consumer says of itself when it joins."""
+    """What a classic consumer says about itself when it joins."""
 
     version: int
     topics: tuple[str, ...]
-    owned: Mapping[str, tuple[int, ...]]  # by topic name; an eager consumer owns nothing by then
+    owned: Mapping[str, tuple[int, ...]]  # by topic name; none of an eager consumer
     rack_id: str | None
 
 
 def read_embedded_subscription(packed: bytes) -> EmbeddedSubscription:
-    """The metadata of a consumer's protocol; Malformed when it is somebody else's."""
+    """The metadata of a consumer; Malformed when it is of another kind of client."""
     fields = FieldReader(packed)
     version = fields.int16()
     if version < 0:
@@ -50,40 +48,40 @@ def read_embedded_subscription(packed: bytes) -> EmbeddedSubscription:
 
 
 def read_embedded_assignment(packed: bytes) -> dict[str, tuple[int, ...]]:
-    """The partitions by topic name that a leader gave to a member; nothing when it never did."""
+    """The partitions by topic name that a leader assigned to a member; empty before the first."""
     if not packed:
         return {}
     fields = FieldReader(packed, INT16.size)
     return dict(fields.array(lambda: _topic(fields)))
 
 
-def write_embedded_assignment(parts: Mapping[str, Iterable[int]], version: int) -> bytes:
-    """An assignment in the version that the member itself spoke, topics in order."""
-    packed = [INT16.pack(min(version, _NEWEST)), INT32.pack(len(parts))]
-    for name in sorted(parts):
-        partitions = tuple(parts[name])
+def write_embedded_assignment(assignment: Mapping[str, Iterable[int]], version: int) -> bytes:
+    """An assignment in the version that the member itself used, topics in order."""
+    packed = [INT16.pack(min(version, _NEWEST)), INT32.pack(len(assignment))]
+    for name in sorted(assignment):
+        partitions = tuple(assignment[name])
         packed += (write_string(name), INT32.pack(len(partitions)), *map(INT32.pack, partitions))
     return b"".join((*packed, _NO_USER_DATA))
 
 
 def version_of(packed: bytes) -> int:
-    """The version a member speaks."""
+    """The version a member uses."""
     return FieldReader(packed).int16()
 
 
 def by_topic_id(
-    parts: Mapping[str, tuple[int, ...]], topics: TopicCatalogue
+    assignment: Mapping[str, tuple[int, ...]], topics: TopicCatalogue
 ) -> dict[UUID, tuple[int, ...]]:
-    """The same partitions by topic id; topics that are gone have none."""
+    """The same partitions by topic id, without deleted topics."""
     return {
         topics.by_name[name].topic_id: tuple(sorted(set(partitions)))
-        for name, partitions in parts.items()
+        for name, partitions in assignment.items()
         if name in topics.by_name and partitions
     }
 
 
 def by_topic_name(assignment: Assignment, topics: TopicCatalogue) -> dict[str, tuple[int, ...]]:
-    """The same partitions by topic name; topics that are gone have none."""
+    """The same partitions by topic name, without deleted topics."""
     return {
         topics.names[topic_id]: tuple(partitions)
         for topic_id, partitions in assignment.items()
@@ -99,7 +97,7 @@ INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that consumers' metadata name; None when one of them is not a consumer's."""
+    """The topics in the metadata of consumers; None when a member is not a consumer."""
     topics: set[str] = set()
     for packed in metadata:
         fields = FieldReader(packed)
@@ -112,24 +110,24 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def check_regex(pattern: str) -> None:
-    """Refuse a pattern that RE2 does not understand."""
+    """Refuse a pattern that is not in RE2's syntax."""
     try:
         re2.compile(pattern, _quiet())
     except re2.error as error:
-        why = error.args[0].decode(errors="replace")  # RE2 speaks in bytes
+        reason = error.args[0].decode(errors="replace")  # RE2 gives bytes
         raise Refused(
             ErrorCode.invalid_regular_expression,
-            f"{pattern!r} is not a regular expression in RE2's syntax: {why}",
+            f"{pattern!r} is not a regular expression in RE2's syntax: {reason}",
         ) from None
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The topics whose whole name the pattern matches, in order; never the brokers' own."""
+    """The topics whose whole name the pattern matches, in order; never internal topics."""
     matches = re2.compile(pattern, _quiet()).fullmatch
     return tuple(sorted(name for name in names if name not in INTERNAL_TOPICS and matches(name)))
 
 
 def _quiet() -> re2.Options:
     options = re2.Options()
-    options.log_errors = False  # RE2 would write to stderr what the client is told anyway
+    options.log_errors = False  # RE2 would write to stderr; the client gets the error
     return options

@@ -6,9 +6,23 @@ sometimes early.
 """
 
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.model import Millis
+
+SESSION: Final = "session"  # of a member of either protocol: removed without a heartbeat
+# Of a classic group
+PENDING: Final = "pending"  # a member id was given out, and no join with it has come
+INITIAL: Final = "initial"  # the first rebalance of an empty group waits for more members
+JOIN: Final = "join"  # members must have joined
+SYNC: Final = "sync"  # members must have requested their assignment
+# Of a group of the consumer protocol
+REVOKE: Final = "revoke"  # a member must have given partitions back
+REJOIN: Final = "rejoin"  # a classic member must have joined again since it was told to
+FETCH: Final = "fetch"  # a classic member must have requested its assignment after a join
+MEMBER_TIMERS: Final = (SESSION, REVOKE, REJOIN, FETCH)
+# Of the coordinator
+EXPIRY: Final = "expiry"  # look for expired offsets
 
 
 class TimerKey(NamedTuple):
@@ -22,11 +36,11 @@ class TimerKey(NamedTuple):
 class Timers:
     """Deadlines. Changed by `put` and `advance` only."""
 
-    __slots__ = ("_deadlines", "_queue", "_queued")
+    __slots__ = ("_deadlines", "_queued", "queue")
 
     def __init__(self) -> None:
+        self.queue: list[tuple[Millis, TimerKey]] = []  # a heap; for reading only
         self._deadlines: dict[TimerKey, Millis] = {}
-        self._queue: list[tuple[Millis, TimerKey]] = []
         self._queued: dict[TimerKey, Millis] = {}  # the earliest entry of each key in the queue
 
     def __len__(self) -> int:
@@ -45,32 +59,32 @@ class Timers:
         queued = self._queued.get(key)
         if queued is None or at < queued:
             self._queued[key] = at
-            heappush(self._queue, (at, key))
+            heappush(self.queue, (at, key))
 
     def wake_at(self) -> Millis | None:
         """When to look again."""
-        return self._queue[0][0] if self._queue else None
+        return self.queue[0][0] if self.queue else None
 
     def due(self, now: Millis) -> list[TimerKey]:
         """The keys whose deadline has come, the earliest first. Changes nothing."""
-        found: set[TimerKey] = set()
-        open_places = [0]
-        while open_places:
-            place = open_places.pop()
-            if place < len(self._queue) and self._queue[place][0] <= now:
-                found.add(self._queue[place][1])
-                open_places += (2 * place + 1, 2 * place + 2)  # a heap: children are never earlier
+        reached: set[TimerKey] = set()
+        indexes = [0]
+        while indexes:
+            index = indexes.pop()
+            if index < len(self.queue) and self.queue[index][0] <= now:
+                reached.add(self.queue[index][1])
+                indexes += (2 * index + 1, 2 * index + 2)  # a heap: children are never earlier
         deadlines = self._deadlines
-        ready = [(deadlines[key], key) for key in found if deadlines.get(key, now + 1) <= now]
+        ready = [(deadlines[key], key) for key in reached if deadlines.get(key, now + 1) <= now]
         return [key for _, key in sorted(ready)]
 
     def advance(self, now: Millis) -> None:
-        """Forget the queue up to now, and queue again what was moved later.
+        """Empty the queue up to now, and queue again what was moved later.
 
-        A key that is due and was not put again is dropped: whoever asked for `due` has acted on it.
+        A key that is due and was not put again is dropped: it was acted on.
         """
-        while self._queue and self._queue[0][0] <= now:
-            at, key = heappop(self._queue)
+        while self.queue and self.queue[0][0] <= now:
+            at, key = heappop(self.queue)
             if self._queued.get(key) != at:
                 continue
             del self._queued[key]
@@ -81,11 +95,11 @@ class Timers:
                 del self._deadlines[key]
             else:
                 self.put(key, deadline)
-        if len(self._queue) > 64 + 4 * len(self._deadlines):
+        if len(self.queue) > 64 + 4 * len(self._deadlines):
             self._rebuild()
 
     def _rebuild(self) -> None:
         """Dropped deadlines leave entries behind; there are too many now."""
-        self._queue = [(at, key) for key, at in self._deadlines.items()]
-        heapify(self._queue)
+        self.queue = [(at, key) for key, at in self._deadlines.items()]
+        heapify(self.queue)
         self._queued = dict(self._deadlines)

@@ -3,17 +3,17 @@
 from collections import Counter
 from uuid import UUID
 
-from penstock.coordination.groups.classic_rebalance import SESSION, common_protocols
+from penstock.coordination.groups.classic_rebalance import common_protocols
 from penstock.coordination.groups.codec_consumer import MemberState
+from penstock.coordination.groups.group_moves import ClassicState
 from penstock.coordination.groups.state import (
     LEFT_TEMPORARILY,
     ClassicGroup,
-    ClassicState,
     ConsumerGroup,
     GroupsState,
     PartitionKey,
 )
-from penstock.coordination.groups.timers import TimerKey
+from penstock.coordination.groups.timers import SESSION, TimerKey
 
 
 def validate(state: GroupsState) -> None:
@@ -33,11 +33,11 @@ def validate(state: GroupsState) -> None:
 
 
 def _validate_pending(state: GroupsState) -> None:
-    held: dict[str, Counter[PartitionKey]] = {}
+    counts: dict[str, Counter[PartitionKey]] = {}
     for pending in state.pending.values():
         for group_id, partition in pending:
-            held.setdefault(group_id, Counter())[partition] += 1
-    assert held == state.unstable, "unstable counts the transactions that hold an offset"
+            counts.setdefault(group_id, Counter())[partition] += 1
+    assert counts == state.unstable, "unstable counts the transactions of each partition"
 
 
 def _validate_classic(group: ClassicGroup) -> None:
@@ -81,8 +81,8 @@ def _validate_consumer(group: ConsumerGroup) -> None:
         )
         is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
         assert is_revoking == any(current.pending_revocation.values())
-        for held in (current.assigned, current.pending_revocation):
-            for topic_id, partitions in held.items():
+        for owned in (current.assigned, current.pending_revocation):
+            for topic_id, partitions in owned.items():
                 for partition in partitions:
                     assert (topic_id, partition) not in owners, "a partition has two owners"
                     owners[topic_id, partition] = member_id
