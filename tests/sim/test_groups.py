@@ -1,7 +1,7 @@
-"""Groups under faults: members crash, stall, lose answers, change their protocol and return with
-old generations; the coordinator restarts from its log. First faults, with checks after each step;
-then healed, and every live member must end with its part. A failing seed replays exactly:
-`pytest -k "seed-<n>"`.
+"""Groups under faults: members crash, pause, lose replies, change their protocol and return with
+old generations; the coordinator restarts from its log, and the log refuses writes. First faults,
+with checks after each step; then everything heals, and every live member must get its share. A
+failing seed replays exactly: `pytest -k "seed-<n>"`.
 """
 
 import pytest
@@ -18,7 +18,7 @@ PROTOCOLS = {
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 10), ids=lambda seed: f"seed-{seed}")
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_faults_break_no_promise_and_healing_gives_everybody_a_part(kind: str, first: int) -> None:
+def test_groups_stay_correct_under_faults_and_recover(kind: str, first: int) -> None:
     for seed in range(first, first + 10):
         try:
             World(seed, PROTOCOLS[kind]).run()

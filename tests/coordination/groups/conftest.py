@@ -1,9 +1,10 @@
-"""A coordinator at a desk: steps in words, answers in words. The log is a list, the clock a number.
+"""A group coordinator for case files: steps in words, replies in words.
 
-a joins g                          answers follow when they come, also to those who waited before
-a syncs g a=x b=y
+a joins g                      replies are shown when they come, also those to earlier steps
+a syncs g a=t-0 b=t-1          the leader's assignment
 wait 3000
-restart                            the state is rebuilt from the log
+restart                        the state is rebuilt from the log
+story g                        what an operator can see of it later
 """
 
 from collections.abc import Callable, Sequence
@@ -50,8 +51,8 @@ from tests.support.settings import default_settings
 Say = Callable[[str], str]
 
 
-class Desk:
-    """One coordinator and the people who talk to it, by name."""
+class Scenario:
+    """One coordinator, and clients by name."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.machine = GroupMachine(settings)
@@ -60,11 +61,11 @@ class Desk:
         self.now = Millis(1_000_000)  # by the steady clock
         self.wall_ahead_ms = 1_000_000_000
         self.lines: list[str] = []
-        self.ids: dict[str, str] = {}  # what the coordinator called each of them last
+        self.ids: dict[str, str] = {}  # the last member id of each client
         self.generations: dict[str, int] = {}
-        self.told: dict[str, dict[UUID, tuple[int, ...]]] = {}
+        self.assigned: dict[str, dict[UUID, tuple[int, ...]]] = {}
         self.owned: dict[str, dict[UUID, tuple[int, ...]]] = {}
-        self.minted = 0
+        self.members_named = 0
         self.topics: dict[str, TopicInfo] = {}
         self.topics_version = 1
         self.runner = self._runner()
@@ -89,30 +90,30 @@ class Desk:
     def state(self) -> GroupsState:
         return self.runner.state
 
-    def say(self, step: str) -> str:
-        """Do one step; everything that was answered meanwhile, a line each."""
+    def step(self, line: str) -> str:
+        """Do one step; a line for each reply that came, and the number of records written."""
         self.lines = []
         logged = self.journal.end_offset
-        who, verb, *words = step.split()
+        who, verb, *words = line.split()
         options = dict(word.split("=", 1) for word in words if "=" in word)
         group = next((word for word in words if "=" not in word), "")
-        if who in ("wait", "clock", "restart", "topics", "drop", "list", "end"):
+        if who in ("wait", "clock", "restart", "topics", "drop", "list", "end", "story"):
             getattr(self, f"step_{who}")(verb, options)
         else:
-            getattr(self, f"step_{verb}")(who, group, options)
+            getattr(self, f"step_{verb.replace('-', '_')}")(who, group, options)
         self.machine.validate(self.state)
         written = self.journal.end_offset - logged
         return "\n".join([*self.lines, *([f"logged {written}"] if written else [])]) or "nothing"
 
-    # The clock and the log
+    # The clock and the log.
 
     def step_wait(self, span: str, options: dict[str, str]) -> None:
-        """With beating=a/g that member of that group is heard of all the time."""
+        """With heartbeating=a/g that member of that group sends heartbeats all the time."""
         until = Millis(self.now + int(span))
-        if "beating" in options:
-            who, group = options["beating"].split("/")
+        if "heartbeating" in options:
+            who, group = options["heartbeating"].split("/")
             while self.now < until:
-                self.step_beats(who, group, {})
+                self.step_heartbeats(who, group, {})
                 self._pass(Millis(min(self.now + 1_000_000, until)))
             self.lines = []
         self._pass(until)
@@ -151,6 +152,9 @@ class Desk:
         self.markers[self.journal.end_offset] = marker
         self.runner.observe(marker)
 
+    def step_story(self, group: str, options: dict[str, str]) -> None:
+        self.lines += [text for _, text in self.runner.story.of(group)]
+
     def catalogue(self) -> TopicCatalogue:
         names = {topic.topic_id: name for name, topic in self.topics.items()}
         return TopicCatalogue(self.topics_version, self.topics, names)
@@ -158,19 +162,19 @@ class Desk:
     def _submit(self, who: str, command: Callable[[CallerId], Command]) -> None:
         reply = self.runner.submit(command, self.moment)
         if isinstance(reply, Deferred):
-            reply.listen(partial(self._hear, who))
+            reply.listen(partial(self._on_reply, who))
         else:
-            self._hear(who, reply)
+            self._on_reply(who, reply)
 
-    # Classic members
+    # Classic members.
 
     def step_joins(self, who: str, group: str, options: dict[str, str]) -> None:
-        self.minted += 1
-        minted = f"{who}-{self.minted}"
+        self.members_named += 1
+        new_member_id = f"{who}-{self.members_named}"
         protocols = options.get("protocols", "range").split(",")
         metadata = _subscription(
             options.get("topics", "t").split(","),
-            _parts(options.get("owned", "")),
+            _partitions(options.get("owned", "")),
             options.get("note", ""),
         )
         self._submit(
@@ -180,7 +184,7 @@ class Desk:
                 group,
                 options.get("as", self.ids.get(who, "")),
                 options.get("static"),
-                minted,
+                new_member_id,
                 f"client-{who}",
                 "/127.0.0.1",
                 int(options.get("session", 10_000)),
@@ -194,9 +198,9 @@ class Desk:
         )
 
     def step_syncs(self, who: str, group: str, options: dict[str, str]) -> None:
-        parts = {
-            self.ids[name]: _assignment(part)
-            for name, part in options.items()
+        assignments = {
+            self.ids[name]: _assignment(text)
+            for name, text in options.items()
             if name not in ("generation", "static", "as", "protocol")
         }
         self._submit(
@@ -209,12 +213,12 @@ class Desk:
                 options.get("static"),
                 "consumer",
                 options.get("protocol"),
-                parts,
+                assignments,
                 self.catalogue(),
             ),
         )
 
-    def step_beats(self, who: str, group: str, options: dict[str, str]) -> None:
+    def step_heartbeats(self, who: str, group: str, options: dict[str, str]) -> None:
         self._submit(
             who,
             lambda caller: Heartbeat(
@@ -228,13 +232,13 @@ class Desk:
 
     def step_leaves(self, who: str, group: str, options: dict[str, str]) -> None:
         member_id = options.get("as", "" if "static" in options else self.ids.get(who, ""))
-        gone = ((member_id, options.get("static")),)
-        self._submit(who, lambda caller: Leave(caller, group, gone))
+        leaving = ((member_id, options.get("static")),)
+        self._submit(who, lambda caller: Leave(caller, group, leaving))
 
     def _generation(self, who: str, options: dict[str, str]) -> int:
         return int(options.get("generation", self.generations.get(who, -1)))
 
-    # Members of the consumer protocol
+    # Members of the consumer protocol.
 
     def step_consumes(self, who: str, group: str, options: dict[str, str]) -> None:
         """A heartbeat; with topics or regex in full."""
@@ -263,10 +267,10 @@ class Desk:
         )
 
     def step_revokes(self, who: str, group: str, options: dict[str, str]) -> None:
-        """The member gives up what it was not told last: until then it says it owns that too."""
-        self.owned[who] = dict(self.told[who])
+        """The member gives up what is not in its last assignment: until then it owns that too."""
+        self.owned[who] = dict(self.assigned[who])
 
-    # Offsets
+    # Offsets.
 
     def step_commits(self, who: str, group: str, options: dict[str, str]) -> None:
         topic, partition = options["at"].split("-")
@@ -294,17 +298,17 @@ class Desk:
         stable = options.get("stable") == "yes"
         self._submit(who, lambda caller: FetchOffsets(caller, group, None, stable))
 
-    def step_forgets(self, who: str, group: str, options: dict[str, str]) -> None:
+    def step_deletes_offset(self, who: str, group: str, options: dict[str, str]) -> None:
         topic, partition = options["at"].split("-")
-        where = ((topic, int(partition)),)
-        self._submit(who, lambda caller: DeleteOffsets(caller, group, where))
+        partitions = ((topic, int(partition)),)
+        self._submit(who, lambda caller: DeleteOffsets(caller, group, partitions))
 
     def step_deletes(self, who: str, group: str, options: dict[str, str]) -> None:
         self._submit(who, lambda caller: DeleteGroup(caller, group))
 
-    # Answers
+    # Replies.
 
-    def _hear(self, who: str, body: object) -> None:
+    def _on_reply(self, who: str, body: object) -> None:
         self.lines.append(f"{who}: {self._in_words(who, body)}")
 
     def _in_words(self, who: str, body: object) -> str:
@@ -312,9 +316,9 @@ class Desk:
             case Refused():
                 return body.code.name
             case JoinReply():
-                return self._joined(who, body)
+                return self._join_reply(who, body)
             case SyncReply():
-                return f"assigned {_in_parts(body.assignment) or 'nothing'}"
+                return f"assigned {_assigned(body.assignment) or 'nothing'}"
             case LeaveReply():
                 return ", ".join(code.name for _, _, code in body.members)
             case CommitReply():
@@ -323,51 +327,51 @@ class Desk:
                 return _fetched(body)
             case ListReply():
                 rows = sorted(body.groups)
-                said = [f"{row.group_id} {row.state} {row.group_type}" for row in rows]
-                return ", ".join(said) or "no groups"
+                listed = [f"{row.group_id} {row.state} {row.group_type}" for row in rows]
+                return ", ".join(listed) or "no groups"
             case ConsumerHeartbeatReply():
-                return self._beaten(who, body)
+                return self._heartbeat_reply(who, body)
             case _:
                 return "ok"
 
-    def _joined(self, who: str, body: JoinReply) -> str:
+    def _join_reply(self, who: str, body: JoinReply) -> str:
         self.ids[who] = body.member_id
         if body.generation < 0:
             return f"{body.code.name} {body.member_id}"
         self.generations[who] = body.generation
-        said = f"joined as {body.member_id} generation={body.generation} leader={body.leader}"
+        text = f"joined as {body.member_id} generation={body.generation} leader={body.leader}"
         if body.members:
-            said += " members=" + ",".join(member.member_id for member in body.members)
-        return said + (" skip" if body.skip_assignment else "") + f" protocol={body.protocol}"
+            text += " members=" + ",".join(member.member_id for member in body.members)
+        return text + (" skip" if body.skip_assignment else "") + f" protocol={body.protocol}"
 
-    def _beaten(self, who: str, body: ConsumerHeartbeatReply) -> str:
+    def _heartbeat_reply(self, who: str, body: ConsumerHeartbeatReply) -> str:
         self.ids[who] = who
         self.generations[who] = body.member_epoch
-        said = f"epoch={body.member_epoch}"
+        text = f"epoch={body.member_epoch}"
         if body.heartbeat_interval_ms not in (0, 5_000):  # none, or the group's setting
-            said += f" again in {body.heartbeat_interval_ms} ms"
+            text += f" again in {body.heartbeat_interval_ms} ms"
         if body.assignment is None:
-            return said
-        self.told[who] = dict(body.assignment)
-        held = self.owned.setdefault(who, {})
+            return text
+        self.assigned[who] = dict(body.assignment)
+        owned = self.owned.setdefault(who, {})
         for topic_id, partitions in body.assignment.items():
-            held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *partitions}))
+            owned[topic_id] = tuple(sorted({*owned.get(topic_id, ()), *partitions}))
         names = self.catalogue().names
-        parts = sorted(
+        shown = sorted(
             f"{names[topic_id]}-{partition}"
             for topic_id, partitions in body.assignment.items()
             for partition in partitions
         )
-        return f"{said} has {','.join(parts) or 'nothing'}"
+        return f"{text} has {','.join(shown) or 'nothing'}"
 
 
-def _parts(said: str) -> dict[str, list[int]]:
+def _partitions(text: str) -> dict[str, list[int]]:
     """Partitions by topic, from words like `t-0,t-1`."""
-    parts: dict[str, list[int]] = {}
-    for word in filter(None, said.split(",")):
+    partitions: dict[str, list[int]] = {}
+    for word in filter(None, text.split(",")):
         topic, partition = word.split("-")
-        parts.setdefault(topic, []).append(int(partition))
-    return parts
+        partitions.setdefault(topic, []).append(int(partition))
+    return partitions
 
 
 def _subscription(topics: Sequence[str], owned: dict[str, list[int]], note: str) -> bytes:
@@ -378,16 +382,16 @@ def _subscription(topics: Sequence[str], owned: dict[str, list[int]], note: str)
     return packed + write_embedded_assignment(owned, 1)[2:-4]
 
 
-def _assignment(said: str) -> bytes:
-    """In a consumer's words if it names partitions; else any bytes, which are the clients' own."""
-    return write_embedded_assignment(_parts(said), 1) if "-" in said else said.encode()
+def _assignment(text: str) -> bytes:
+    """A consumer's assignment if it names partitions; else any bytes, as other clients use."""
+    return write_embedded_assignment(_partitions(text), 1) if "-" in text else text.encode()
 
 
-def _in_parts(packed: bytes) -> str:
+def _assigned(packed: bytes) -> str:
     if packed[:2] != b"\x00\x01":
         return packed.decode()
-    parts = read_embedded_assignment(packed)
-    return ",".join(f"{topic}-{p}" for topic, partitions in parts.items() for p in partitions)
+    assignment = read_embedded_assignment(packed)
+    return ",".join(f"{topic}-{p}" for topic, partitions in assignment.items() for p in partitions)
 
 
 def _fetched(body: FetchOffsetsReply) -> str:
@@ -401,5 +405,5 @@ def _fetched(body: FetchOffsetsReply) -> str:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk(default_settings(GroupSettings))
+def scenario() -> Scenario:
+    return Scenario(default_settings(GroupSettings))

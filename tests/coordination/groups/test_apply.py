@@ -1,4 +1,4 @@
-"""Who owns a partition follows from what members have, whatever order their records come in."""
+"""The owner of a partition follows from the assignments of members, in any order of records."""
 
 from uuid import UUID
 
@@ -34,10 +34,10 @@ def current(assigned: set[int], revoked: set[int]) -> StoredCurrent:
         max_size=12,
     )
 )
-def test_a_partition_is_its_last_takers_until_that_one_gives_it_up(
+def test_a_partition_belongs_to_the_last_member_that_was_assigned_it(
     changes: list[tuple[str, StoredCurrent | None]],
 ) -> None:
-    """A former owner's record that comes late takes nothing away from the present one."""
+    """A late record of a former owner changes nothing for the present one."""
     state = GroupsState()
     apply_event(state, GroupEpochSet("g", 1))
     group = state.groups["g"]

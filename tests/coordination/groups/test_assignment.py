@@ -1,4 +1,4 @@
-"""The broker's assignors: complete, disjoint, even, and no more moves than they must."""
+"""The broker's assignors: complete, disjoint, balanced, with as few moves as possible."""
 
 from collections import Counter
 from uuid import UUID
@@ -20,60 +20,58 @@ def members(topics: list[frozenset[UUID]]) -> list[Subscriber]:
 
 
 def owners(parts: dict[str, dict[UUID, tuple[int, ...]]]) -> dict[tuple[UUID, int], str]:
-    """Who has each partition; nobody may share one."""
-    found: dict[tuple[UUID, int], str] = {}
+    """The owner of each partition; there is only one."""
+    assigned: dict[tuple[UUID, int], str] = {}
     for member_id, topics in parts.items():
         for topic_id, partitions in topics.items():
             for partition in partitions:
-                assert found.setdefault((topic_id, partition), member_id) == member_id
-    return found
+                assert assigned.setdefault((topic_id, partition), member_id) == member_id
+    return assigned
 
 
 def again(
     subscribers: list[Subscriber], parts: dict[str, dict[UUID, tuple[int, ...]]]
 ) -> list[Subscriber]:
-    """The same members, each with what it was given."""
+    """The same members, each with what it was assigned."""
     return [s._replace(previous=parts.get(s.member_id, {})) for s in subscribers]
 
 
 @given(wishes, counts)
 @settings(deadline=None, max_examples=200)
-def test_every_wanted_partition_goes_to_one_who_wants_it(
+def test_every_subscribed_partition_is_assigned_to_one_subscriber(
     topics: list[frozenset[UUID]], sizes: dict[UUID, int]
 ) -> None:
     subscribers = members(topics)
-    wanted = frozenset().union(*topics)
-    expected = {(t, p) for t in wanted & sizes.keys() for p in range(sizes[t])}
+    topic_ids = frozenset().union(*topics)
+    expected = {(t, p) for t in topic_ids & sizes.keys() for p in range(sizes[t])}
     for assign in (assign_uniform, assign_range):
-        found = owners(assign(subscribers, sizes))
-        assert found.keys() == expected
-        for (topic_id, _), member_id in found.items():
+        assigned = owners(assign(subscribers, sizes))
+        assert assigned.keys() == expected
+        for (topic_id, _), member_id in assigned.items():
             assert topic_id in subscribers[int(member_id[1:])].topics
 
 
 @given(everybody, everybody, counts)
 @settings(deadline=None, max_examples=200)
-def test_uniform_is_even_and_moves_as_little_as_it_can(
+def test_uniform_is_balanced_and_moves_as_little_as_possible(
     before: int, after: int, sizes: dict[UUID, int]
 ) -> None:
-    wanted = frozenset(sizes)
-    first = assign_uniform(members([wanted] * before), sizes)
-    second = assign_uniform(again(members([wanted] * after), first), sizes)
+    topic_ids = frozenset(sizes)
+    first = assign_uniform(members([topic_ids] * before), sizes)
+    second = assign_uniform(again(members([topic_ids] * after), first), sizes)
     total = sum(sizes.values())
     loads = Counter(owners(second).values())
     assert all(loads[f"m{n}"] - total // after in (0, 1) for n in range(after))
-    least, extras = divmod(total, after)
-    kept = sum(owners(second)[where] == member for where, member in owners(first).items())
+    minimum, extras = divmod(total, after)
+    retained = sum(owners(second)[where] == member for where, member in owners(first).items())
     had = sorted(len([1 for m in owners(first).values() if m == f"m{n}"]) for n in range(after))
-    room = [least + 1] * extras + [least] * (after - extras)
-    assert kept == sum(map(min, reversed(had), room))
+    quotas = [minimum + 1] * extras + [minimum] * (after - extras)
+    assert retained == sum(map(min, reversed(had), quotas))
 
 
 @given(wishes, counts)
 @settings(deadline=None, max_examples=200)
-def test_uniform_that_is_asked_again_changes_nothing(
-    topics: list[frozenset[UUID]], sizes: dict[UUID, int]
-) -> None:
+def test_uniform_is_stable(topics: list[frozenset[UUID]], sizes: dict[UUID, int]) -> None:
     subscribers = members(topics)
     parts = assign_uniform(subscribers, sizes)
     assert assign_uniform(again(subscribers, parts), sizes) == parts
@@ -81,18 +79,18 @@ def test_uniform_that_is_asked_again_changes_nothing(
 
 @given(wishes, counts)
 @settings(deadline=None, max_examples=200)
-def test_uniform_leaves_nobody_two_ahead_of_one_who_could_take_over(
+def test_uniform_leaves_no_member_two_ahead_of_another_subscriber(
     topics: list[frozenset[UUID]], sizes: dict[UUID, int]
 ) -> None:
     subscribers = members(topics)
-    found = owners(assign_uniform(subscribers, sizes))
-    loads = Counter(found.values())
-    for (topic_id, _), member_id in found.items():
+    assigned = owners(assign_uniform(subscribers, sizes))
+    loads = Counter(assigned.values())
+    for (topic_id, _), member_id in assigned.items():
         takers = [s.member_id for s in subscribers if topic_id in s.topics]
         assert loads[member_id] - min(loads[taker] for taker in takers) <= 1
 
 
-def test_range_gives_neighbours_and_the_same_run_of_topics_of_one_size() -> None:
+def test_range_assigns_the_same_range_of_topics_of_one_size() -> None:
     sizes = {TOPICS[0]: 5, TOPICS[1]: 5}
     parts = assign_range(members([frozenset(sizes)] * 2), sizes)
     assert parts == {

@@ -1,4 +1,4 @@
-"""Where a group's limits are, and what happens there."""
+"""The limits of groups, and what happens there."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,16 @@ from tests.support.settings import default_settings
 
 
 @pytest.fixture
-def small(desk: Any) -> Callable[[str], str]:
-    """A desk whose groups hold two members."""
-    small: Any = type(desk)(default_settings(GroupSettings, members_max=2, consumer_members_max=2))
-    said: Callable[[str], str] = small.say
+def small(scenario: Any) -> Callable[[str], str]:
+    """A scenario with at most two members in a group."""
+    small: Any = type(scenario)(
+        default_settings(GroupSettings, members_max=2, consumer_members_max=2)
+    )
+    said: Callable[[str], str] = small.step
     return said
 
 
-def test_a_full_group_takes_nobody_else_and_ids_given_out_count(
+def test_a_full_group_refuses_members_and_counts_pending_ids(
     small: Callable[[str], str],
 ) -> None:
     small("a joins g old=1")
@@ -33,7 +35,7 @@ def test_a_full_group_takes_nobody_else_and_ids_given_out_count(
     assert small("b joins g") == "nothing"  # it waits for the rebalance: it had its id before
 
 
-def test_a_full_consumer_group_takes_nobody_else(small: Callable[[str], str]) -> None:
+def test_a_full_consumer_group_refuses_members(small: Callable[[str], str]) -> None:
     small("topics are t=1")
     small("a consumes g topics=t")
     small("b consumes g topics=t")
@@ -54,32 +56,38 @@ def test_metadata_that_is_too_long_refuses_only_its_own_offset() -> None:
     assert len(outcome.events) == 1
 
 
-def test_a_batch_replayed_at_once_is_as_good_as_one_by_one() -> None:
+def test_replaying_a_batch_gives_the_same_state_as_replaying_its_records() -> None:
     machine = GroupMachine(default_settings(GroupSettings))
     mark = TransactionMark(ProducerId(1), ProducerEpoch(0))
     first: list[tuple[bytes | None, bytes | None]] = [
         (write_offset_key("g", "t", partition), b"v%d" % partition) for partition in range(3)
     ]
-    gone: list[tuple[bytes | None, bytes | None]] = [(key, None) for key, _ in first]
+    tombstones: list[tuple[bytes | None, bytes | None]] = [(key, None) for key, _ in first]
     back: list[tuple[bytes | None, bytes | None]] = [(first[0][0], b"again"), (None, b"stray")]
-    at_once, singly = machine.fresh(), machine.fresh()
-    for batch, held in ((first, None), (gone, None), (back, None), (first, mark), (back, None)):
-        machine.replay_batch(at_once, batch, held)
+    batched, singly = machine.fresh(), machine.fresh()
+    for batch, batch_mark in (
+        (first, None),
+        (tombstones, None),
+        (back, None),
+        (first, mark),
+        (back, None),
+    ):
+        machine.replay_batch(batched, batch, batch_mark)
         for key, value in batch:
             if key is not None:
-                for event in read_events(JournalRecord(key, value), held):
+                for event in read_events(JournalRecord(key, value), batch_mark):
                     machine.apply(singly, event)
-    assert at_once.offsets == singly.offsets == {"g": {("t", 0): b"again"}}
-    assert at_once.pending == singly.pending
-    assert at_once.unstable == singly.unstable
+    assert batched.offsets == singly.offsets == {"g": {("t", 0): b"again"}}
+    assert batched.pending == singly.pending
+    assert batched.unstable == singly.unstable
 
 
-def test_the_more_members_a_group_has_the_less_soon_a_waiting_one_is_asked(desk: Any) -> None:
-    """By the rule itself, and never later than the group's own interval."""
+def test_the_interval_of_a_waiting_member_grows_with_the_group(scenario: Any) -> None:
+    """But never beyond the group's own interval."""
     assert [waiting_interval_ms(members) for members in (2, 50, 200)] == [500, 500, 2_000]
-    desk.say("topics are t=1000")
+    scenario.step("topics are t=1000")
     for number in range(500):
-        desk.say(f"m{number} consumes g topics=t")
+        scenario.step(f"m{number} consumes g topics=t")
     # It waits, but 5 010 ms would be later than the group's 5 s.
-    assert desk.say("late consumes g topics=t").splitlines()[0].endswith("has nothing")
-    assert "again in" not in desk.say("late consumes g")
+    assert scenario.step("late consumes g topics=t").splitlines()[0].endswith("has nothing")
+    assert "again in" not in scenario.step("late consumes g")

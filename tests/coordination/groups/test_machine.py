@@ -1,4 +1,4 @@
-"""The group coordinator's rules, told in case files; `pytest --rewrite` writes what it says now."""
+"""The rules of groups as case files, one per subject."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,14 +9,14 @@ import pytest
 CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 
 
-class Desk(Protocol):
-    """What a case file talks to."""
+class Scenario(Protocol):
+    """What runs the steps of a case file."""
 
-    def say(self, step: str) -> str: ...
+    def step(self, line: str) -> str: ...
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_coordinator_answers_as_the_case_file_says(
-    path: Path, run_cases: Callable[[Path, Callable[[str], str]], None], desk: Desk
+def test_the_coordinator_replies_as_in_the_case_file(
+    path: Path, run_cases: Callable[[Path, Callable[[str], str]], None], scenario: Scenario
 ) -> None:
-    run_cases(path, desk.say)
+    run_cases(path, scenario.step)

@@ -1,4 +1,4 @@
-"""Which way a group may change its protocol, and what its records look like then."""
+"""Changes of protocol: what the policy allows, and the records that they write."""
 
 from typing import Any
 
@@ -14,80 +14,86 @@ from penstock.errors import Malformed
 from tests.support.settings import default_settings
 
 
-def classic_group(desk: Any) -> None:
-    desk.say("topics are t=2")
-    desk.say("a joins g old=1 session=60000")
-    desk.say("wait 3000")
-    desk.say("a syncs g a=t-0,t-1")
+def classic_group(scenario: Any) -> None:
+    scenario.step("topics are t=2")
+    scenario.step("a joins g old=1 session=60000")
+    scenario.step("wait 3000")
+    scenario.step("a syncs g a=t-0,t-1")
 
 
-@pytest.mark.parametrize(("may_upgrade", "said"), [(True, "b: epoch=2"), (False, "b: group_id")])
+@pytest.mark.parametrize(
+    ("may_upgrade", "expected"), [(True, "b: epoch=2"), (False, "b: group_id")]
+)
 def test_a_policy_without_upgrade_refuses_the_consumer_protocol(
-    desk: Any, may_upgrade: bool, said: str
+    scenario: Any, may_upgrade: bool, expected: str
 ) -> None:
-    desk = type(desk)(default_settings(GroupSettings, may_upgrade=may_upgrade))
-    classic_group(desk)
-    assert desk.say("b consumes g topics=t").startswith(said)
+    scenario = type(scenario)(default_settings(GroupSettings, may_upgrade=may_upgrade))
+    classic_group(scenario)
+    assert scenario.step("b consumes g topics=t").startswith(expected)
 
 
-def test_a_policy_without_downgrade_leaves_classic_members_in_a_consumer_group(desk: Any) -> None:
-    desk = type(desk)(default_settings(GroupSettings, may_downgrade=False))
-    classic_group(desk)
-    desk.say("b consumes g topics=t")
-    desk.say("a joins g")
-    desk.say("a syncs g")
-    desk.say("b consumes g epoch=-1")
-    assert desk.say("list groups") == "admin: g Assigning consumer"
-    assert desk.say("a beats g") == "a: rebalance_in_progress"
-    desk.say("a joins g")
-    assert desk.say("a syncs g") == "a: assigned t-0,t-1"
+def test_a_policy_without_downgrade_leaves_classic_members_in_a_consumer_group(
+    scenario: Any,
+) -> None:
+    scenario = type(scenario)(default_settings(GroupSettings, may_downgrade=False))
+    classic_group(scenario)
+    scenario.step("b consumes g topics=t")
+    scenario.step("a joins g")
+    scenario.step("a syncs g")
+    scenario.step("b consumes g epoch=-1")
+    assert scenario.step("list groups") == "admin: g Assigning consumer"
+    assert scenario.step("a heartbeats g") == "a: rebalance_in_progress"
+    scenario.step("a joins g")
+    assert scenario.step("a syncs g") == "a: assigned t-0,t-1"
 
 
-def test_a_disabled_policy_refuses_classic_members_in_a_consumer_group(desk: Any) -> None:
-    desk = type(desk)(default_settings(GroupSettings, may_upgrade=False, may_downgrade=False))
-    desk.say("topics are t=2")
-    desk.say("b consumes g topics=t")
-    assert desk.say("a joins g") == "a: inconsistent_group_protocol"
-    desk.say("b consumes g epoch=-1")
-    assert desk.say("a joins g").startswith("a: member_id_required"), "an empty group is free"
+def test_a_disabled_policy_refuses_classic_members_in_a_consumer_group(scenario: Any) -> None:
+    scenario = type(scenario)(
+        default_settings(GroupSettings, may_upgrade=False, may_downgrade=False)
+    )
+    scenario.step("topics are t=2")
+    scenario.step("b consumes g topics=t")
+    assert scenario.step("a joins g") == "a: inconsistent_group_protocol"
+    scenario.step("b consumes g epoch=-1")
+    assert scenario.step("a joins g").startswith("a: member_id_required"), "an empty group is free"
 
 
-def test_a_group_that_is_too_large_for_the_other_protocol_stays(desk: Any) -> None:
-    small = type(desk)(default_settings(GroupSettings, consumer_members_max=1))
+def test_a_group_that_is_too_large_for_the_other_protocol_keeps_its_own(scenario: Any) -> None:
+    small = type(scenario)(default_settings(GroupSettings, consumer_members_max=1))
     classic_group(small)
-    small.say("c joins g old=1")
-    small.say("a joins g")
-    assert small.say("b consumes g topics=t") == "b: group_id_not_found"
-    small = type(desk)(default_settings(GroupSettings, members_max=1))
-    small.say("topics are t=2")
-    small.say("b consumes g topics=t")
-    small.say("a joins g old=1")
-    small.say("c joins g old=1")
-    small.say("b consumes g epoch=-1")
-    assert "consumer" in small.say("list groups")
+    small.step("c joins g old=1")
+    small.step("a joins g")
+    assert small.step("b consumes g topics=t") == "b: group_id_not_found"
+    small = type(scenario)(default_settings(GroupSettings, members_max=1))
+    small.step("topics are t=2")
+    small.step("b consumes g topics=t")
+    small.step("a joins g old=1")
+    small.step("c joins g old=1")
+    small.step("b consumes g epoch=-1")
+    assert "consumer" in small.step("list groups")
 
 
-def test_a_group_that_is_not_of_consumers_stays_classic(desk: Any) -> None:
-    desk.say("topics are t=2")
-    desk.say("a joins g old=1 type=connect")
-    desk.say("wait 3000")
-    assert desk.say("b consumes g topics=t") == "b: group_id_not_found"
-    assert desk.say("list groups") == "admin: g CompletingRebalance classic"
+def test_a_group_that_is_not_of_consumers_stays_classic(scenario: Any) -> None:
+    scenario.step("topics are t=2")
+    scenario.step("a joins g old=1 type=connect")
+    scenario.step("wait 3000")
+    assert scenario.step("b consumes g topics=t") == "b: group_id_not_found"
+    assert scenario.step("list groups") == "admin: g CompletingRebalance classic"
 
 
-def test_classic_members_of_one_group_must_have_a_protocol_in_common(desk: Any) -> None:
-    classic_group(desk)
-    desk.say("b consumes g topics=t")
-    assert desk.say("c joins g protocols=sticky") == "c: inconsistent_group_protocol"
-    assert desk.say("c joins g type=connect") == "c: inconsistent_group_protocol"
-    assert desk.say("c joins g session=1") == "c: invalid_session_timeout"
+def test_classic_members_of_one_group_must_have_a_protocol_in_common(scenario: Any) -> None:
+    classic_group(scenario)
+    scenario.step("b consumes g topics=t")
+    assert scenario.step("c joins g protocols=sticky") == "c: inconsistent_group_protocol"
+    assert scenario.step("c joins g type=connect") == "c: inconsistent_group_protocol"
+    assert scenario.step("c joins g session=1") == "c: invalid_session_timeout"
 
 
-def test_an_upgrade_writes_what_kafka_writes(desk: Any) -> None:
-    classic_group(desk)
-    first = len(desk.journal.records)
-    desk.say("b consumes g topics=t")
-    written = [record for record, _ in desk.journal.records[first:]]
+def test_an_upgrade_writes_what_kafka_writes(scenario: Any) -> None:
+    classic_group(scenario)
+    first = len(scenario.journal.records)
+    scenario.step("b consumes g topics=t")
+    written = [record for record, _ in scenario.journal.records[first:]]
     kinds = [(record.key[1], record.value is not None) for record in written]
     upgraded = [(2, False), (5, True), (3, True), (7, True), (6, True), (8, True)]
     assert kinds[: len(upgraded)] == upgraded
@@ -103,15 +109,23 @@ def test_an_upgrade_writes_what_kafka_writes(desk: Any) -> None:
     assert written[1].value.hex() == subscription
 
 
-def test_a_downgrade_writes_what_kafka_writes(desk: Any) -> None:
-    classic_group(desk)
-    desk.say("b consumes g topics=t")
-    first = len(desk.journal.records)
-    desk.say("b consumes g epoch=-1")
-    written = [record for record, _ in desk.journal.records[first:]]
+def test_a_downgrade_writes_what_kafka_writes(scenario: Any) -> None:
+    classic_group(scenario)
+    scenario.step("b consumes g topics=t")
+    first = len(scenario.journal.records)
+    scenario.step("b consumes g epoch=-1")
+    written = [record for record, _ in scenario.journal.records[first:]]
     kinds = [(record.key[1], record.value is not None) for record in written]
-    gone = [(8, False), (8, False), (7, False), (7, False), (6, False), (5, False), (5, False)]
-    assert kinds == [*gone, (3, False), (2, True)]
+    tombstones = [
+        (8, False),
+        (8, False),
+        (7, False),
+        (7, False),
+        (6, False),
+        (5, False),
+        (5, False),
+    ]
+    assert kinds == [*tombstones, (3, False), (2, True)]
 
 
 def test_an_embedded_assignment_is_written_in_the_version_of_its_member() -> None:
@@ -126,8 +140,8 @@ def test_a_subscription_of_the_newest_version_is_read() -> None:
         "0003" "00000001" "000174" "ffffffff" "00000001" "000174" "00000001" "00000005"
         "00000007" "000472616b32"
     )  # fmt: skip
-    told = read_embedded_subscription(packed)
-    assert told == (3, ("t",), {"t": (5,)}, "rak2")
+    subscription = read_embedded_subscription(packed)
+    assert subscription == (3, ("t",), {"t": (5,)}, "rak2")
     for size in range(len(packed)):
         with pytest.raises(Malformed):
             read_embedded_subscription(packed[:size])

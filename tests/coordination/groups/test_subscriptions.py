@@ -1,4 +1,4 @@
-"""What a client is told of the pattern it subscribes by."""
+"""Errors in subscription patterns."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from penstock.coordination.groups.subscriptions import check_regex
 from penstock.errors import ErrorCode, Refused
 
 
-def test_a_pattern_that_is_refused_is_told_in_words() -> None:
+def test_a_refused_pattern_has_a_readable_reason() -> None:
     with pytest.raises(Refused) as refused:
         check_regex("größe-(")
     assert refused.value.code == ErrorCode.invalid_regular_expression

@@ -1,4 +1,4 @@
-"""Deadlines by key, against the obvious model."""
+"""Deadlines by key, against a simple model."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,7 @@
-"""Clients of a simulated group: what they believe, what they do next, and how they go wrong.
+"""Clients of a simulated group: what they know, what they do next, and how they fail.
 
-`owned` is what the process really reads. A client never looks at the coordinator's state to decide
-what to do; only checks of what it was told may.
+`owned` is what the process really reads. A client never uses the coordinator's state to decide what
+to do; only the checks of replies do.
 """
 
 from __future__ import annotations
@@ -41,36 +41,37 @@ from tests.support.group_simulation.coordinator import (
     TOPIC,
     TOPIC_ID,
     TOPICS,
-    Answer,
+    OnReply,
 )
 
 if TYPE_CHECKING:
     from tests.support.group_simulation.world import World
 
 NOTHING: Final[frozenset[int]] = frozenset()
+RETRIED: Final = (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available)
 
 
 class Client(ABC):
-    """What both kinds of members have in common: a life, and commits."""
+    """What members of both protocols have in common: failures, and commits."""
 
     def __init__(self, name: str, world: World, instance_id: str | None) -> None:
         self.name = name
         self.world = world
         self.instance_id = instance_id
-        self.random = world.random
+        self.rng = world.rng
         self.coordinator = world.coordinator
         self.is_alive = True
-        self.silent_until = 0  # stalled: a long pause of its process
-        self.stubborn_until = 0  # alive, but busy: it does not join again when told to
-        self.told_at: int | None = None  # since when it knows that it must join again
+        self.paused_until = 0  # its process is stopped
+        self.busy_until = 0  # it sends heartbeats, but does not join again
+        self.must_rejoin_since: int | None = None  # when it learned that it must join again
         self.member_id = ""
         self.generation = -1
         self.owned = NOTHING
 
     @property
     def can_act(self) -> bool:
-        """Neither crashed nor stalled."""
-        return self.is_alive and self.coordinator.now >= self.silent_until
+        """Neither crashed nor paused."""
+        return self.is_alive and self.coordinator.now >= self.paused_until
 
     @abstractmethod
     def act(self) -> None:
@@ -78,36 +79,36 @@ class Client(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Go, and say so."""
+        """Leave the group."""
 
     @abstractmethod
     def pretend(self) -> None:
-        """Speak with a generation that is not the member's: must be refused."""
+        """Send a generation that is not the member's: must be refused."""
 
     def commit(self, generation: int) -> None:
-        """Commit something owned, or anything: a confused client must not get through either."""
-        partition = self.random.choice(sorted(self.owned) or range(PARTITIONS))
+        """Commit an owned partition, or any: that must be refused."""
+        partition = self.rng.choice(sorted(self.owned) or range(PARTITIONS))
         offset = self.coordinator.committed.get(partition, 0) + 1
         entry = OffsetToCommit(TOPIC, partition, offset, -1, "", TOPIC_ID)
         member_id, instance_id = self.member_id, self.instance_id
 
-        def on_answer(body: object) -> None:
+        def on_reply(body: object) -> None:
             if isinstance(body, CommitReply) and body.codes == (ErrorCode.none,):
                 self._check_may_commit(member_id, generation, partition)
                 self.coordinator.committed[partition] = offset
 
-        self.coordinator.ask(
+        self.coordinator.submit(
             lambda caller: CommitOffsets(
                 caller, GROUP, generation, member_id, instance_id, (entry,)
             ),
-            on_answer,
+            on_reply,
         )
 
     def _check_may_commit(self, member_id: str, generation: int, partition: int) -> None:
         group = self.coordinator.group
         if group is None or not group.members:
             return
-        assert member_id in group.members, "a commit of one that is not a member"
+        assert member_id in group.members, "a commit by a client that is not a member"
         if isinstance(group, ClassicGroup):
             assert generation == group.generation, "a commit of an old generation"
             return
@@ -116,12 +117,12 @@ class Client(ABC):
             return
         assert member.subscription.classic is None, "a commit of an old generation"
         assigned, revoked = member.current.assigned, member.current.pending_revocation
-        held = {**assigned.get(TOPIC_ID, {}), **revoked.get(TOPIC_ID, {})}
-        assert partition in held, "a late commit of what it no longer owns"
-        assert held[partition] <= generation, "a late commit of what it did not own then"
+        owned = {**assigned.get(TOPIC_ID, {}), **revoked.get(TOPIC_ID, {})}
+        assert partition in owned, "a late commit of what it no longer owns"
+        assert owned[partition] <= generation, "a late commit of what it did not own then"
 
     def epoch_now(self) -> int | None:
-        """The generation at which the coordinator hears this member; None: it is not one."""
+        """The generation that the coordinator accepts from this member; None: it is not one."""
         group = self.coordinator.group
         if group is None or self.member_id not in group.members:
             return None
@@ -129,13 +130,13 @@ class Client(ABC):
             return group.members[self.member_id].current.member_epoch
         return group.generation
 
-    def _wrong_generation(self) -> int:
+    def _other_generation(self) -> int:
         around = {self.generation + step for step in (-3, -2, -1, 1, 2)}
         group = self.coordinator.group
         if isinstance(group, ConsumerGroup) and self.member_id in group.members:
             around.discard(group.members[self.member_id].current.previous_member_epoch)
         around.discard(self.epoch_now() or 0)
-        return self.random.choice(sorted(epoch for epoch in around if epoch > 0) or [999])
+        return self.rng.choice(sorted(epoch for epoch in around if epoch > 0) or [999])
 
 
 class ClassicClient(Client):
@@ -146,49 +147,49 @@ class ClassicClient(Client):
         self.is_cooperative = world.is_cooperative
         self.protocol = "cooperative-sticky" if self.is_cooperative else "range"
         self.phase = "join"
-        self.members: dict[str, bytes] = {}  # what the leader is told
+        self.members: dict[str, bytes] = {}  # what the leader gets
 
     def act(self) -> None:
-        """Join, ask for the assignment, or beat."""
+        """Join, request the assignment, or send a heartbeat."""
         if not self.can_act:
             return
-        if self.phase == "join" and self.coordinator.now < self.stubborn_until:
+        if self.phase == "join" and self.coordinator.now < self.busy_until:
             if self.generation > 0 and self.member_id:
-                self._beat()
+                self._heartbeat()
         elif self.phase == "join":
             self._join()
         elif self.phase == "sync":
             self._sync()
         elif self.phase == "live":
-            self._beat()
+            self._heartbeat()
 
-    def _ask(self, command: Callable[[CallerId], Command], on_answer: Answer) -> None:
-        """Answers to what a crashed process asked reach nobody."""
+    def _send(self, command: Callable[[CallerId], Command], on_reply: OnReply) -> None:
+        """Replies to a crashed process are lost."""
         self.phase = "waiting"
 
-        def hear(body: object) -> None:
+        def receive(body: object) -> None:
             if isinstance(body, JoinReply):
                 self.world.on_joined(body)
             if self.is_alive:
-                on_answer(body)
+                on_reply(body)
 
-        self.coordinator.ask(command, hear)
+        self.coordinator.submit(command, receive)
 
     def _join(self) -> None:
         if not self.is_cooperative:
             self.owned = NOTHING  # eager: everything is given up first
-        self.told_at = None
-        minted = f"{self.name}-{self.random.getrandbits(64):x}"
-        self.world.on_join_asked(self.member_id or minted)
+        self.must_rejoin_since = None
+        new_member_id = f"{self.name}-{self.rng.getrandbits(64):x}"
+        self.world.on_join_requested(self.member_id or new_member_id)
         packed = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01" + TOPIC.encode() + b"\xff\xff\xff\xff"
         packed += write_embedded_assignment({TOPIC: sorted(self.owned)}, 1)[2:-4]
-        self._ask(
+        self._send(
             lambda caller: Join(
                 caller,
                 GROUP,
                 self.member_id,
                 self.instance_id,
-                minted,
+                new_member_id,
                 self.name,
                 "/h",
                 SESSION_MS,
@@ -218,19 +219,21 @@ class ClassicClient(Client):
     def _on_refused(self, refusal: Refused) -> None:
         self.phase = "join"
         if refusal.code is ErrorCode.unknown_member_id:
-            self.member_id, self.owned, self.told_at = "", NOTHING, None
+            self.member_id, self.owned, self.must_rejoin_since = "", NOTHING, None
         elif refusal.code is ErrorCode.illegal_generation:
-            self.owned, self.told_at = NOTHING, None  # lost: somebody else may have them
+            self.owned, self.must_rejoin_since = NOTHING, None  # lost: another member may have them
         elif refusal.code is ErrorCode.fenced_instance_id:
             self.is_alive = False  # fatal for a client: another process has its name
 
     def _sync(self) -> None:
         assignments = self._assign() if self.members else {}
-        self._ask(
+        self._send(
             lambda caller: self._sync_command(caller, self.generation, assignments), self._on_synced
         )
 
-    def _sync_command(self, caller: CallerId, generation: int, parts: dict[str, bytes]) -> Sync:
+    def _sync_command(
+        self, caller: CallerId, generation: int, assignments: dict[str, bytes]
+    ) -> Sync:
         return Sync(
             caller,
             GROUP,
@@ -239,30 +242,32 @@ class ClassicClient(Client):
             self.instance_id,
             "consumer",
             self.protocol,
-            parts,
+            assignments,
             TOPICS,
         )
 
     def _assign(self) -> dict[str, bytes]:
-        """Sticky and even; a cooperative leader withholds what its owner must give up first."""
+        """Sticky and balanced; a cooperative leader withholds what its owner must give up first."""
         claims = {
             member_id: read_embedded_subscription(packed).owned.get(TOPIC, ())
             for member_id, packed in self.members.items()
         }
         free = set(range(PARTITIONS))
-        most = -(-PARTITIONS // len(claims))
-        parts: dict[str, list[int]] = {}
+        maximum = -(-PARTITIONS // len(claims))
+        assigned: dict[str, list[int]] = {}
         for member_id, claimed in claims.items():
-            parts[member_id] = [partition for partition in claimed if partition in free][:most]
-            free -= set(parts[member_id])
+            assigned[member_id] = [partition for partition in claimed if partition in free][
+                :maximum
+            ]
+            free -= set(assigned[member_id])
         for partition in sorted(free):
-            min(parts.values(), key=len).append(partition)
-        for member_id, mine in parts.items():
+            min(assigned.values(), key=len).append(partition)
+        for member_id, mine in assigned.items():
             others = {p for name, claimed in claims.items() if name != member_id for p in claimed}
-            parts[member_id] = [partition for partition in mine if partition not in others]
+            assigned[member_id] = [partition for partition in mine if partition not in others]
         return {
             name: write_embedded_assignment({TOPIC: sorted(mine)}, 1)
-            for name, mine in parts.items()
+            for name, mine in assigned.items()
         }
 
     def _on_synced(self, body: object) -> None:
@@ -275,40 +280,40 @@ class ClassicClient(Client):
         self.owned = assigned
         self.world.on_assigned(self)
 
-    def _beat(self) -> None:
-        self._ask(
+    def _heartbeat(self) -> None:
+        self._send(
             lambda caller: Heartbeat(
                 caller, GROUP, self.generation, self.member_id, self.instance_id
             ),
-            self._on_beaten,
+            self._on_heartbeat_reply,
         )
 
-    def _on_beaten(self, body: object) -> None:
+    def _on_heartbeat_reply(self, body: object) -> None:
         self.phase = "live"
-        if isinstance(body, Refused) and body.code is not ErrorCode.not_coordinator:
-            if body.code is ErrorCode.rebalance_in_progress and self.told_at is None:
-                self.told_at = self.coordinator.now
+        if isinstance(body, Refused) and body.code not in RETRIED:
+            if body.code is ErrorCode.rebalance_in_progress and self.must_rejoin_since is None:
+                self.must_rejoin_since = self.coordinator.now
             self._on_refused(body)
 
     def leave(self) -> None:
-        """Tell the coordinator, as close() does."""
-        gone = ((self.member_id, self.instance_id),)
-        self.coordinator.ask(lambda caller: Leave(caller, GROUP, gone), lambda body: None)
+        """As close() does."""
+        leaving = ((self.member_id, self.instance_id),)
+        self.coordinator.submit(lambda caller: Leave(caller, GROUP, leaving), lambda body: None)
         self.is_alive = False
 
     def pretend(self) -> None:
         """Heartbeat or sync with a generation that is not the member's."""
-        wrong = self._wrong_generation()
+        other = self._other_generation()
 
-        def on_answer(body: object) -> None:
-            assert not isinstance(body, Done | SyncReply), f"heard at generation {wrong}"
+        def on_reply(body: object) -> None:
+            assert not isinstance(body, Done | SyncReply), f"accepted at generation {other}"
 
         command: Callable[[CallerId], Command] = lambda caller: Heartbeat(  # noqa: E731  # typed here
-            caller, GROUP, wrong, self.member_id, self.instance_id
+            caller, GROUP, other, self.member_id, self.instance_id
         )
-        if self.random.random() < 0.5:
-            command = lambda caller: self._sync_command(caller, wrong, {})  # noqa: E731  # as above
-        self.coordinator.ask(command, on_answer)
+        if self.rng.random() < 0.5:
+            command = lambda caller: self._sync_command(caller, other, {})  # noqa: E731  # as above
+        self.coordinator.submit(command, on_reply)
 
 
 class ConsumerClient(Client):
@@ -317,28 +322,28 @@ class ConsumerClient(Client):
     def __init__(self, name: str, world: World, instance_id: str | None) -> None:
         super().__init__(name, world, instance_id)
         self.generation = 0
-        self.member_id = f"{self.name}-{self.random.getrandbits(64):x}"
-        self.told = NOTHING  # what it was assigned last
-        self.is_fresh = True  # must say everything
+        self.member_id = f"{self.name}-{self.rng.getrandbits(64):x}"
+        self.assigned = NOTHING  # its last assignment
+        self.sends_full = True  # the next heartbeat has all fields
 
     def act(self) -> None:
-        """A heartbeat; its answer may be lost."""
+        """A heartbeat; its reply may be lost."""
         if not self.can_act:
             return
-        if self.random.random() < 0.6:
-            self.owned = self.told  # revoked what it must, took up what it may
-        is_lost = self.random.random() < self.world.loss
-        is_full = self.is_fresh or self.generation == 0
+        if self.rng.random() < 0.6:
+            self.owned = self.assigned  # it has revoked and taken what it should
+        is_lost = self.rng.random() < self.world.loss
+        is_full = self.sends_full or self.generation == 0
         owned = self.owned if self.generation else NOTHING
 
-        def hear(body: object) -> None:
+        def receive(body: object) -> None:
             if self.is_alive and not is_lost:
-                self._on_beaten(body)
+                self._on_heartbeat_reply(body)
             else:
-                self.is_fresh = True  # after a time-out the client says everything again
+                self.sends_full = True  # after a time-out the client sends all fields again
 
-        self.coordinator.ask(
-            lambda caller: self._command(caller, self.generation, owned, is_full), hear
+        self.coordinator.submit(
+            lambda caller: self._command(caller, self.generation, owned, is_full), receive
         )
 
     def _command(
@@ -363,38 +368,38 @@ class ConsumerClient(Client):
             1_000,
         )
 
-    def _on_beaten(self, body: object) -> None:
+    def _on_heartbeat_reply(self, body: object) -> None:
         if isinstance(body, Refused):
             if body.code is ErrorCode.fenced_instance_id:
                 self.is_alive = False
-            if body.code is not ErrorCode.not_coordinator:
-                self.generation, self.owned, self.told = 0, NOTHING, NOTHING
-            self.is_fresh = True
+            if body.code not in RETRIED:
+                self.generation, self.owned, self.assigned = 0, NOTHING, NOTHING
+            self.sends_full = True
             return
         assert isinstance(body, ConsumerHeartbeatReply)
-        self.is_fresh = False
+        self.sends_full = False
         self.generation = body.member_epoch
         if body.assignment is not None:
-            self.told = frozenset(body.assignment.get(TOPIC_ID, ()))
-            self.owned |= self.told
+            self.assigned = frozenset(body.assignment.get(TOPIC_ID, ()))
+            self.owned |= self.assigned
 
     def leave(self) -> None:
-        """For good, or for a while if static."""
+        """For good; a static member may leave temporarily."""
         epoch = -1
-        if self.instance_id is not None and self.random.random() < 0.5:
+        if self.instance_id is not None and self.rng.random() < 0.5:
             epoch = -2
-        self.coordinator.ask(
+        self.coordinator.submit(
             lambda caller: self._command(caller, epoch, NOTHING, False), lambda body: None
         )
         self.is_alive = False
 
     def pretend(self) -> None:
         """Heartbeat with an epoch that is not the member's."""
-        wrong = self._wrong_generation()
+        other = self._other_generation()
 
-        def on_answer(body: object) -> None:
-            assert isinstance(body, Refused), f"heard at epoch {wrong}"
+        def on_reply(body: object) -> None:
+            assert isinstance(body, Refused), f"accepted at epoch {other}"
 
-        self.coordinator.ask(
-            lambda caller: self._command(caller, wrong, self.owned, False), on_answer
+        self.coordinator.submit(
+            lambda caller: self._command(caller, other, self.owned, False), on_reply
         )

@@ -1,4 +1,4 @@
-"""The group machine over a log that survives it. Time passes when it is told to; nothing else."""
+"""The group machine over a log that survives restarts, with a simulated clock."""
 
 from collections.abc import Callable
 from random import Random
@@ -25,19 +25,26 @@ SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 20_000
 SETTINGS: Final = default_settings(GroupSettings, initial_rebalance_delay_ms=Millis(500))
 
-Answer = Callable[[object], None]
+OnReply = Callable[[object], None]
 
 
 class Coordinator:
-    """One coordinator with one group, and what it has promised so far."""
+    """One coordinator with one group, and the offsets that it acknowledged."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.refusals = 0.02  # share of writes that the journal refuses
         self.now = Millis(1_000_000)
         self.committed: dict[int, int] = {}  # partition -> the last offset that was accepted
         self._journal = MemoryJournal()
+        self._journal.failure = self._refusal
         self._machine = GroupMachine(SETTINGS)
         self._runner = self._load()
+
+    def _refusal(self) -> Refused | None:
+        if self.rng.random() >= self.refusals:
+            return None
+        return Refused(ErrorCode.coordinator_not_available, "too few replicas are in sync")
 
     def _load(self) -> Runner[GroupsState, Command, Event]:
         runner = Runner(self._machine)
@@ -56,23 +63,23 @@ class Coordinator:
         """The group as it is now."""
         return self._runner.state.groups.get(GROUP)
 
-    def ask(self, command: Callable[[CallerId], Command], answer: Answer) -> None:
-        """Submit; the answer comes now or later."""
+    def submit(self, command: Callable[[CallerId], Command], on_reply: OnReply) -> None:
+        """The reply comes now or later."""
         reply = self._runner.submit(command, self._moment())
         if isinstance(reply, Deferred):
-            reply.listen(answer)
+            reply.listen(on_reply)
         else:
-            answer(reply)
+            on_reply(reply)
 
     def restart(self) -> None:
         """Everything soft is lost; the log may have been compacted."""
-        if self.random.random() < 0.5:
+        if self.rng.random() < 0.5:
             self._journal.compact()
         resigned, self._runner = self._runner, self._load()
         resigned.resign(Refused(ErrorCode.not_coordinator, "restarted"))
 
     def pass_time(self, span_ms: int) -> None:
-        """Let what is due happen when it is due."""
+        """Let the machine act whenever something is due."""
         until = Millis(self.now + span_ms)
         while (wake_at := self._runner.wake_at()) is not None and wake_at <= until:
             self.now = Millis(max(self.now, wake_at))

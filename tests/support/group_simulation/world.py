@@ -1,8 +1,8 @@
-"""A group, its clients, and chance. First faults, with checks after each step; then healing.
+"""A simulated group under faults, from a seed: checks after each step; then everything heals.
 
-Promises: what was committed stays; a partition is read by one member that the coordinator would
-still listen to; nobody is heard at another generation than its own; whoever is told to join again
-and does not is out in time; a generation is made of those who joined it.
+Checked: what was committed stays; a partition is read by one member whose requests are accepted; no
+member is accepted at another generation than its own; a member that must join again and does not is
+removed in time; a generation consists of members that joined it.
 """
 
 from random import Random
@@ -20,30 +20,31 @@ from tests.support.group_simulation.coordinator import (
 )
 
 CLIENTS: Final = 5
-STATIC: Final = 2  # so many of them have a group.instance.id
-LIVING: Final = 3  # at least so many are there at the end
+STATIC: Final = 2  # clients with a group.instance.id
+LIVING: Final = 3  # clients at the end, at least
 STEPS: Final = 250
 HEALED_MS: Final = 240_000
-_HOW_OFTEN: Final = (55, 17, 2, 8, 4, 3, 6, 4, 1, 2, 1)  # of a hundred steps, as World lists them
+LATE_MS: Final = 1_000  # a refused write delays what is due
+_WEIGHTS: Final = (55, 17, 2, 8, 4, 3, 6, 4, 1, 2, 1)  # of the actions, in their order
 
 
 class World:
-    """One group. `protocols` are those that its clients speak: classic, consumer, or both."""
+    """One group. `protocols` are those of its clients: classic, consumer, or both."""
 
     def __init__(self, seed: int, protocols: tuple[str, ...]) -> None:
-        self.random = Random(seed)
+        self.rng = Random(seed)
         self.protocols = protocols
-        self.is_cooperative = self.random.random() < 0.5
-        self.loss = 0.1  # of answers to heartbeats of the consumer protocol
-        self.coordinator = Coordinator(self.random)
+        self.is_cooperative = self.rng.random() < 0.5
+        self.loss = 0.1  # of replies to heartbeats of the consumer protocol
+        self.coordinator = Coordinator(self.rng)
         self.assigned: dict[tuple[int, int], dict[int, str]] = {}  # round, generation -> owners
-        self._joins: dict[str, int] = {}  # member id -> when it asked to join last
+        self._joins: dict[str, int] = {}  # member id -> its last join
         self._clock = 0  # counts joins
-        self._rounds = 0  # a generation number may come twice, in another round
+        self._rounds = 0  # a generation number may repeat in another round
         self._generation = -1
         self._round_began = self._round_ended = -1
         self._group_type: type | None = None
-        self._happenings = (
+        self._actions = (
             self._act,
             self._wait,
             self._wait_long,
@@ -56,38 +57,38 @@ class World:
             self._stall,
             self._restart,
         )
-        self._favourite = self.random.choice(protocols)  # what is being rolled out just now
+        self._rollout = self.rng.choice(protocols)  # the protocol that is being rolled out
         self.clients = [self._client(number) for number in range(CLIENTS)]
 
     def _client(self, number: int) -> Client:
-        name, protocol = f"c{number}", self._favourite
-        if self.random.random() < 0.15:
-            protocol = self.random.choice(self.protocols)
+        name, protocol = f"c{number}", self._rollout
+        if self.rng.random() < 0.15:
+            protocol = self.rng.choice(self.protocols)
         instance_id = f"static-{name}" if number < STATIC else None
         kind = ClassicClient if protocol == "classic" else ConsumerClient
         return kind(name, self, instance_id)
 
-    # What clients report
+    # Reports of clients.
 
-    def on_join_asked(self, member_id: str) -> None:
-        """Somebody wants to be in the next generation."""
+    def on_join_requested(self, member_id: str) -> None:
+        """A client sent a join."""
         self._clock += 1
         self._joins[member_id] = self._clock
 
     def on_joined(self, body: JoinReply) -> None:
-        """A classic generation has begun: all of its dynamic members must have asked for it."""
+        """A classic generation has begun: all of its dynamic members must have joined it."""
         group = self.coordinator.group
         if body.generation < 0 or not isinstance(group, ClassicGroup):
             return
         if group.state is not ClassicState.COMPLETING:
-            return  # a static member is back in a generation that goes on
+            return  # a static member returned to the present generation
         if body.generation != self._generation:
             self._generation = body.generation
             self._round_began, self._round_ended = self._round_ended, self._clock
         for member in body.members:
             if member.instance_id is None:
-                asked = self._joins[member.member_id]
-                assert asked > self._round_began, "a member that did not join again"
+                joined = self._joins[member.member_id]
+                assert joined > self._round_began, "a member that did not join again"
 
     def on_assigned(self, client: ClassicClient) -> None:
         """One owner per partition per generation. A static successor is the same owner."""
@@ -97,20 +98,20 @@ class World:
         for partition in client.owned:
             assert owners.setdefault(partition, client.name) == client.name, "two owners"
 
-    # Faults
+    # Faults.
 
     def step(self) -> None:
-        """Something happens, and no promise is broken."""
-        number = self.random.randrange(CLIENTS)
-        (happen,) = self.random.choices(self._happenings, _HOW_OFTEN)
-        happen(number)
+        """One random action, and all checks."""
+        number = self.rng.randrange(CLIENTS)
+        (action,) = self.rng.choices(self._actions, _WEIGHTS)
+        action(number)
         self.check()
 
     def _act(self, number: int) -> None:
         self.clients[number].act()
 
     def _wait(self, number: int) -> None:
-        self._pass_time(self.random.choice((1, 50, 500, 3_000)))
+        self._pass_time(self.rng.choice((1, 50, 500, 3_000)))
 
     def _wait_long(self, number: int) -> None:
         self._pass_time(12_000)
@@ -118,8 +119,8 @@ class World:
     def _commit(self, number: int) -> None:
         client = self.clients[number]
         if client.is_alive:
-            is_wrong = self.random.random() < 0.4
-            client.commit(client.generation - self.random.randint(-1, 3) * is_wrong)
+            is_other = self.rng.random() < 0.4
+            client.commit(client.generation - self.rng.randint(-1, 3) * is_other)
 
     def _pretend(self, number: int) -> None:
         client = self.clients[number]
@@ -134,43 +135,43 @@ class World:
             self.clients[number] = self._client(number)
 
     def _leave(self, number: int) -> None:
-        """Go; in a rolling restart the next one comes at once."""
+        """Leave; in a rolling restart the next one joins immediately."""
         client = self.clients[number]
         if client.is_alive and client.generation > 0:
             client.leave()
-            if self.random.random() < 0.6:
+            if self.rng.random() < 0.6:
                 self.clients[number] = self._client(number)
 
     def _roll(self, number: int) -> None:
-        self._favourite = self.random.choice(self.protocols)
+        self._rollout = self.rng.choice(self.protocols)
 
     def _restart(self, number: int) -> None:
         self.coordinator.restart()
-        self._generation = -1  # one that was not written yet comes again
+        self._generation = -1  # one that was not written yet is used again
         self._rounds += 1
-        self._forget_deadlines()
+        self._clear_deadlines()
 
     def _stall(self, number: int) -> None:
         client, now = self.clients[number], self.coordinator.now
-        if self.random.random() < 0.5:
-            client.silent_until = now + self.random.choice((2_000, 30_000))
+        if self.rng.random() < 0.5:
+            client.paused_until = now + self.rng.choice((2_000, 30_000))
         else:
-            client.stubborn_until = now + self.random.choice((5_000, 40_000))
+            client.busy_until = now + self.rng.choice((5_000, 40_000))
 
     def _pass_time(self, span_ms: int) -> None:
-        """In small steps: those who are alive are heard of even while they take their time."""
+        """In small steps: busy clients go on sending heartbeats."""
         while span_ms > 0:
             self.coordinator.pass_time(min(span_ms, 3_000))
             span_ms -= 3_000
             for client in self.clients:
-                if self.coordinator.now < client.stubborn_until:
+                if self.coordinator.now < client.busy_until:
                     client.act()
 
-    def _forget_deadlines(self) -> None:
+    def _clear_deadlines(self) -> None:
         for client in self.clients:
-            client.told_at = None
+            client.must_rejoin_since = None
 
-    # Promises
+    # Checks.
 
     def check(self) -> None:
         """After each step."""
@@ -180,7 +181,7 @@ class World:
             self._group_type = type(group)
             self._round_ended = self._clock
             self._rounds += 1
-            self._forget_deadlines()
+            self._clear_deadlines()
         if isinstance(group, ConsumerGroup):
             self._check_owners(group)
         self._check_readers()
@@ -189,13 +190,13 @@ class World:
     def _check_owners(self, group: ConsumerGroup) -> None:
         owners: dict[int, str] = {}
         for member in group.members.values():
-            for held in (member.current.assigned, member.current.pending_revocation):
-                for partition in held.get(TOPIC_ID, {}):
+            for owned in (member.current.assigned, member.current.pending_revocation):
+                for partition in owned.get(TOPIC_ID, {}):
                     assert owners.setdefault(partition, member.member_id) == member.member_id
         assert {key[1]: owner for key, owner in group.owners.items()} == owners
 
     def _check_readers(self) -> None:
-        """Among those whose word still counts nobody reads what another reads or may read."""
+        """No two members whose requests are accepted read the same partition."""
         group = self.coordinator.group
         readers: dict[int, str] = {}
         for client in self.clients:
@@ -210,25 +211,29 @@ class World:
     def _check_deadlines(self) -> None:
         group = self.coordinator.group
         for client in self.clients:
-            if client.told_at is None or group is None or client.member_id not in group.members:
+            if (
+                client.must_rejoin_since is None
+                or group is None
+                or client.member_id not in group.members
+            ):
                 continue
             if isinstance(group, ClassicGroup) and client.instance_id is not None:
                 continue  # its session decides
-            late_ms = self.coordinator.now - client.told_at - REBALANCE_MS
-            assert late_ms <= 0, f"{client.name} should be out since {late_ms} ms"
+            late_ms = self.coordinator.now - client.must_rejoin_since - REBALANCE_MS - LATE_MS
+            assert late_ms <= 0, f"{client.name} should have been removed {late_ms} ms ago"
 
-    # Healing
+    # Healing.
 
     def heal(self) -> None:
-        """No more faults; enough are alive, and have all the time they need."""
-        self.loss = 0.0
+        """No more faults; enough clients run, and have all the time they need."""
+        self.loss = self.coordinator.refusals = 0.0
         for number, client in enumerate(self.clients):
-            client.silent_until = client.stubborn_until = 0
+            client.paused_until = client.busy_until = 0
             if number < LIVING and not client.is_alive:
                 self.clients[number] = self._client(number)
         for _ in range(HEALED_MS // 500):
             for number in range(CLIENTS):
-                if number < LIVING and not self.clients[number].is_alive:  # fenced by a namesake
+                if number < LIVING and not self.clients[number].is_alive:  # fenced
                     self.clients[number] = self._client(number)
                 self.clients[number].act()
                 self.check()
@@ -236,7 +241,7 @@ class World:
             self.check()
 
     def check_healed(self) -> None:
-        """Every living client has its part, in a group of the protocol that they speak."""
+        """Every living client has its share, in a group of the right protocol."""
         living = [client for client in self.clients if client.is_alive]
         group = self.coordinator.group
         if any(isinstance(client, ConsumerClient) for client in living):

@@ -213,7 +213,7 @@ def complete_join(draft: ClassicDraft) -> None:
         group.members[member.member_id] = member._replace(joining=None, is_new=False)
         draft.renew_session(member)
     draft.record(
-        "generation {} with {} members, led by {}",
+        "generation {} with {} member(s), led by {}",
         group.generation,
         len(group.members),
         group.leader,

@@ -195,7 +195,7 @@ def assign(draft: ConsumerDraft, topics: TopicCatalogue) -> None:
         if target != group.targets.get(member_id):
             draft.emit(TargetAssignmentSet(draft.group_id, member_id, target))
     draft.emit(TargetEpochSet(draft.group_id, group.epoch, draft.now.wall))
-    draft.record("epoch {}: {} members assigned by {}", group.epoch, len(group.members), assignor)
+    draft.record("epoch {}: {} member(s) assigned by {}", group.epoch, len(group.members), assignor)
 
 
 def chosen_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
