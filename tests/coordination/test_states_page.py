@@ -7,7 +7,7 @@ import pytest
 
 from penstock.coordination.groups.group_moves import CLASSIC_MOVES, ClassicState
 from penstock.coordination.states_page import states_page
-from penstock.coordination.transactions.transitions import TRANSACTION_MOVES, TransactionState
+from penstock.coordination.transactions.transaction_moves import TRANSACTION_MOVES, TransactionState
 from penstock.machine import Move, Transitions
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"

@@ -29,7 +29,7 @@ from penstock.coordination.groups.validate import validate as validate_groups
 from penstock.coordination.transactions.apply import apply as apply_to_transactions
 from penstock.coordination.transactions.events import TransactionSet
 from penstock.coordination.transactions.state import TransactionsState
-from penstock.coordination.transactions.transitions import Transaction, TransactionState
+from penstock.coordination.transactions.transaction_moves import Transaction, TransactionState
 from penstock.coordination.transactions.validate import validate as validate_transactions
 from penstock.model import (
     LeaderEpoch,

@@ -11,7 +11,7 @@ from penstock.coordination.transactions.events import (
     TransactionalIdExpired,
     TransactionSet,
 )
-from penstock.coordination.transactions.transitions import (
+from penstock.coordination.transactions.transaction_moves import (
     Transaction,
     TransactionState,
     completed,

@@ -131,7 +131,7 @@ class Scenario:
 
 @pytest.fixture
 def slow() -> Scenario:
-    """Over a journal that commits when it is told to."""
+    """Over a journal that commits on request."""
     return Scenario(MemoryJournal(commits_at_once=False))
 
 

@@ -7,7 +7,7 @@ from penstock.coordination.groups.group_moves import (
     CONSUMER_MOVES,
     MEMBER_MOVES,
 )
-from penstock.coordination.transactions.transitions import TRANSACTION_MOVES
+from penstock.coordination.transactions.transaction_moves import TRANSACTION_MOVES
 from penstock.machine import Transitions
 
 _TABLES: Final[tuple[tuple[str, Transitions[Any]], ...]] = (

@@ -11,8 +11,8 @@ from penstock.coordination.groups.assignment import Subscriber, assign_range, as
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
-everybody = st.integers(1, 9)
-wishes = st.lists(st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=8)
+member_counts = st.integers(1, 9)
+subscriptions = st.lists(st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=8)
 
 
 def members(topics: list[frozenset[UUID]]) -> list[Subscriber]:
@@ -36,7 +36,7 @@ def again(
     return [s._replace(previous=parts.get(s.member_id, {})) for s in subscribers]
 
 
-@given(wishes, counts)
+@given(subscriptions, counts)
 @settings(deadline=None, max_examples=200)
 def test_every_subscribed_partition_is_assigned_to_one_subscriber(
     topics: list[frozenset[UUID]], sizes: dict[UUID, int]
@@ -51,7 +51,7 @@ def test_every_subscribed_partition_is_assigned_to_one_subscriber(
             assert topic_id in subscribers[int(member_id[1:])].topics
 
 
-@given(everybody, everybody, counts)
+@given(member_counts, member_counts, counts)
 @settings(deadline=None, max_examples=200)
 def test_uniform_is_balanced_and_moves_as_little_as_possible(
     before: int, after: int, sizes: dict[UUID, int]
@@ -69,7 +69,7 @@ def test_uniform_is_balanced_and_moves_as_little_as_possible(
     assert retained == sum(map(min, reversed(had), quotas))
 
 
-@given(wishes, counts)
+@given(subscriptions, counts)
 @settings(deadline=None, max_examples=200)
 def test_uniform_is_stable(topics: list[frozenset[UUID]], sizes: dict[UUID, int]) -> None:
     subscribers = members(topics)
@@ -77,7 +77,7 @@ def test_uniform_is_stable(topics: list[frozenset[UUID]], sizes: dict[UUID, int]
     assert assign_uniform(again(subscribers, parts), sizes) == parts
 
 
-@given(wishes, counts)
+@given(subscriptions, counts)
 @settings(deadline=None, max_examples=200)
 def test_uniform_leaves_no_member_two_ahead_of_another_subscriber(
     topics: list[frozenset[UUID]], sizes: dict[UUID, int]

@@ -19,7 +19,7 @@ from penstock.coordination.transactions.events import (
     TransactionalIdExpired,
     TransactionSet,
 )
-from penstock.coordination.transactions.transitions import Transaction, TransactionState
+from penstock.coordination.transactions.transaction_moves import Transaction, TransactionState
 from penstock.errors import Malformed
 from penstock.machine import JournalRecord
 from penstock.model import (

@@ -18,7 +18,7 @@ JOIN: Final = "join"  # members must have joined
 SYNC: Final = "sync"  # members must have requested their assignment
 # Of a group of the consumer protocol
 REVOKE: Final = "revoke"  # a member must have given partitions back
-REJOIN: Final = "rejoin"  # a classic member must have joined again since it was told to
+REJOIN: Final = "rejoin"  # a classic member must have joined again
 FETCH: Final = "fetch"  # a classic member must have requested its assignment after a join
 MEMBER_TIMERS: Final = (SESSION, REVOKE, REJOIN, FETCH)
 # Of the coordinator

@@ -21,7 +21,7 @@ from penstock.coordination.transactions.machine import TransactionMachine
 from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import TransactionsState
 from penstock.coordination.transactions.transaction_filter import TransactionFilter, known_states
-from penstock.coordination.transactions.transitions import Transaction, TransactionState
+from penstock.coordination.transactions.transaction_moves import Transaction, TransactionState
 
 __all__ = [
     "AbortTimedOut",

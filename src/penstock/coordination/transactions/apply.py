@@ -14,7 +14,7 @@ from penstock.coordination.transactions.events import (
     TransactionSet,
 )
 from penstock.coordination.transactions.state import Deadline, TransactionsState, is_open
-from penstock.coordination.transactions.transitions import Transaction, TransactionState
+from penstock.coordination.transactions.transaction_moves import Transaction, TransactionState
 from penstock.model import Millis
 
 IMMEDIATELY: Final = Millis(0)

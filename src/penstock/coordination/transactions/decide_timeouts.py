@@ -21,7 +21,7 @@ from penstock.coordination.transactions.events import (
 )
 from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import TransactionsState, is_open
-from penstock.coordination.transactions.transitions import TransactionState
+from penstock.coordination.transactions.transaction_moves import TransactionState
 from penstock.machine import Outcome
 from penstock.model import NO_PRODUCER, Millis, Moment
 

@@ -27,7 +27,7 @@ from penstock.coordination.transactions.events import (
 )
 from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import TransactionsState
-from penstock.coordination.transactions.transitions import (
+from penstock.coordination.transactions.transaction_moves import (
     EPOCH_MAX,
     Transaction,
     TransactionState,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.coordination.transactions.transitions import Transaction
+from penstock.coordination.transactions.transaction_moves import Transaction
 from penstock.model import Millis, ProducerEpoch, ProducerId, TopicPartition
 
 

@@ -30,7 +30,7 @@ from penstock.coordination.transactions.decide_transactions import (
 from penstock.coordination.transactions.events import Event
 from penstock.coordination.transactions.settings import TransactionSettings
 from penstock.coordination.transactions.state import TransactionsState
-from penstock.coordination.transactions.transitions import Transaction
+from penstock.coordination.transactions.transaction_moves import Transaction
 from penstock.coordination.transactions.validate import validate
 from penstock.errors import ErrorCode, Refused
 from penstock.machine import JournalRecord, Outcome, Reply, TransactionMark

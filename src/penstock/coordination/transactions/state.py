@@ -12,7 +12,7 @@ markers to write), and is in exactly one of the three tables.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.coordination.transactions.transitions import Transaction, TransactionState
+from penstock.coordination.transactions.transaction_moves import Transaction, TransactionState
 from penstock.model import Millis, ProducerEpoch, ProducerId, TopicPartition
 
 

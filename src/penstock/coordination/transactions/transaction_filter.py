@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from penstock.coordination.transactions.transitions import (
+from penstock.coordination.transactions.transaction_moves import (
     STATE_BY_TITLE,
     Transaction,
     TransactionState,

@@ -1,7 +1,7 @@
 """The invariants of a transaction coordinator, for tests and simulations."""
 
 from penstock.coordination.transactions.state import TransactionsState, is_open
-from penstock.coordination.transactions.transitions import (
+from penstock.coordination.transactions.transaction_moves import (
     EPOCH_MAX,
     Transaction,
     TransactionState,
