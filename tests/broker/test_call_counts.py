@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MakeBatch = Callable[..., bytearray]
 
 PRODUCE_CALLS_MAX = 45
-COMMIT_CALLS_MAX = 59
+COMMIT_CALLS_MAX = 55
 
 
 async def count_calls(broker: RunningBroker, request: bytes) -> Counter[str]:

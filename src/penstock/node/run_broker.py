@@ -256,8 +256,9 @@ def steady_clock() -> Millis:
 
 
 def moment() -> Moment:
-    """Now, on both clocks."""
-    return Moment(steady_clock(), clock())
+    """Now, on both clocks. Without calls in between: every commit needs it."""
+    steady_ms, wall_ms = time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000
+    return Moment(Millis(steady_ms), Millis(wall_ms))
 
 
 def open_folder(settings: NodeSettings) -> tuple[LogFolder, str]:

@@ -150,7 +150,7 @@ def write_event(event: Event) -> JournalRecord:
 
 
 def _write_offset(event: OffsetSet | PendingOffsetSet) -> JournalRecord:
-    key = write_offset_key(event.group_id, event.topic, event.partition)
+    key = _key_start(event.group_id, event.topic) + _PARTITION.pack(event.partition)
     return tuple.__new__(JournalRecord, (key, event.value))  # commits are many
 
 
