@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parent.parent / "src"
-FACADES = ("penstock", "penstock.client", "penstock.spark")
+FACADES = ("penstock", "penstock.client", "penstock.spark", "penstock.testing")
 PROMISED = {
     "AsyncConsumer", "AsyncProducer", "Consumer", "Contract", "Event", "Producer", "Registry",
     "ArgumentError", "ClientError", "DecodeError", "DeliveryError", "EncodeError",

@@ -25,7 +25,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     def origins() -> dict[str, tuple[str, str]]:
         return _imports_for_type_checkers(package)
 
-    def __getattr__(name: str) -> object:
+    def find(name: str) -> object:
         if name == "__all__":
             return sorted(origins())
         module = sys.modules[package]
@@ -37,11 +37,11 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
         setattr(module, name, value)  # found without this function from now on
         return value
 
-    def __dir__() -> list[str]:
+    def list_names() -> list[str]:
         own = (name for name in vars(sys.modules[package]) if name.startswith("__"))
         return sorted({*own, *origins()})
 
-    return __getattr__, __dir__
+    return find, list_names
 
 
 def _imports_for_type_checkers(package: str) -> dict[str, tuple[str, str]]:

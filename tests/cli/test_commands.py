@@ -1,4 +1,4 @@
-"""Daily work with `penstock topic`, `produce` and `consume` against a real broker."""
+"""`penstock topic`, `produce` and `consume` against a real broker."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap
 
 
-class Said:
-    """What a command did."""
+class CommandResult:
+    """Status and output of a command."""
 
     def __init__(self, result: Result) -> None:
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -32,12 +32,14 @@ class Said:
         self.error = result.stderr
 
 
-def penstock(*words: str, to: str | None = None, given: bytes = b"") -> Said:
-    reaching = [] if to is None else ["--bootstrap", to]
-    return Said(CliRunner().invoke(build(list(COMMANDS)), [*words, *reaching], input=given))
+def penstock(*words: str, to: str | None = None, given: bytes = b"") -> CommandResult:
+    bootstrap = [] if to is None else ["--bootstrap", to]
+    return CommandResult(
+        CliRunner().invoke(build(list(COMMANDS)), [*words, *bootstrap], input=given)
+    )
 
 
-def test_the_life_of_a_topic(bootstrap: str) -> None:
+def test_a_topic_is_created_altered_described_and_deleted(bootstrap: str) -> None:
     made = penstock("topic", "create", "life", "-p", "2", "-c", "retention.ms=5", to=bootstrap)
     assert (made.status, made.out) == (0, "created life\n")
     listed = json.loads(penstock("topic", "list", "--json", to=bootstrap).out)
@@ -54,7 +56,7 @@ def test_the_life_of_a_topic(bootstrap: str) -> None:
     assert penstock("topic", "delete", "life", to=bootstrap).out == "deleted life\n"
 
 
-def test_topics_of_brokers_and_registry_are_listed_only_if_asked_for(bootstrap: str) -> None:
+def test_internal_topics_are_listed_only_with_internal(bootstrap: str) -> None:
     names = {"_schemas", "_schemas-usage", "_mine"}
     penstock("topic", "create", *names, to=bootstrap)
     for words, shown in (((), {"_mine"}), (("--internal",), names)):
@@ -62,7 +64,7 @@ def test_topics_of_brokers_and_registry_are_listed_only_if_asked_for(bootstrap: 
         assert {row["topic"] for row in listed} & names == shown
 
 
-def test_a_refused_topic_says_why_and_fails(bootstrap: str) -> None:
+def test_a_refused_topic_is_reported_with_the_reason(bootstrap: str) -> None:
     penstock("topic", "create", "taken", to=bootstrap)
     again = penstock("topic", "create", "taken", to=bootstrap)
     assert (again.status, again.error) == (1, "taken: Topic 'taken' already exists.\n")
@@ -72,7 +74,7 @@ def test_a_refused_topic_says_why_and_fails(bootstrap: str) -> None:
     assert json.loads(bad.out)[0]["code"] == "INVALID_CONFIG"
 
 
-def test_lines_become_messages_and_messages_lines(bootstrap: str) -> None:
+def test_lines_are_sent_as_messages_and_printed_again(bootstrap: str) -> None:
     sent = penstock(
         "produce", "lines", "-K", ":", "-H", "from=test", to=bootstrap, given=b"a:1\nb:2\nc\n"
     )
@@ -89,10 +91,10 @@ def test_a_topic_is_copied_as_json(bootstrap: str) -> None:
     copied = penstock("consume", "first", "-e", "--json", to=bootstrap)
     rows = [json.loads(line) for line in copied.out.splitlines()]
     assert [row["value"] for row in rows] == ["x", None, {"base64": "//4="}]
-    told = penstock(
+    sent = penstock(
         "produce", "second", "--from-json", "--json", to=bootstrap, given=copied.out.encode()
     )
-    assert [json.loads(line)["offset"] for line in told.out.splitlines()] == [0, 1, 2]
+    assert [json.loads(line)["offset"] for line in sent.out.splitlines()] == [0, 1, 2]
     again = penstock("consume", "second", "-e", "--json", to=bootstrap).out.splitlines()
     assert [json.loads(line)["value"] for line in again] == [row["value"] for row in rows]
 
@@ -105,14 +107,14 @@ def test_a_copied_topic_keeps_its_timestamps(bootstrap: str) -> None:
     penstock("produce", "timed-copy", "--from-json", to=bootstrap, given=copied.encode())
     seen = penstock("consume", "timed-copy", "-e", "-f", "%T\\n", to=bootstrap).out
     assert seen.split() == [str(first), str(second)]
-    for topic in ("timed", "timed-copy"):  # so a time between the two means the same place in both
+    for topic in ("timed", "timed-copy"):  # a time between the two is the same offset in both
         moment = ("--to-time", "2023-11-14T22:13:22+00:00", "--execute", "--json")
         reset = penstock("group", "reset", f"g-{topic}", "--topic", topic, *moment, to=bootstrap)
         assert [row["to"] for row in json.loads(reset.out)["partitions"]] == [1]
 
 
-def test_a_key_goes_to_the_partition_that_java_sends_it_to(bootstrap: str) -> None:
-    hashes = {  # what Utils.murmur2 of kafka-clients answers
+def test_a_key_has_the_same_partition_as_in_java_clients(bootstrap: str) -> None:
+    hashes = {  # results of Utils.murmur2 of kafka-clients
         "a": -1563381124, "ab": 316155434, "abc": 479470107, "21": -973932308,
         "foobar": -790332482,
     }  # fmt: skip
@@ -120,11 +122,11 @@ def test_a_key_goes_to_the_partition_that_java_sends_it_to(bootstrap: str) -> No
     given = "".join(f"{key}:x\n" for key in hashes).encode()
     penstock("produce", "keyed", "-K", ":", to=bootstrap, given=given)
     seen = penstock("consume", "keyed", "-e", "-f", "%k %p\\n", to=bootstrap).out.split()
-    placed = dict(zip(seen[::2], map(int, seen[1::2]), strict=True))
-    assert placed == {key: (hashed & 0x7FFFFFFF) % 7 for key, hashed in hashes.items()}
+    partitions = dict(zip(seen[::2], map(int, seen[1::2]), strict=True))
+    assert partitions == {key: (hashed & 0x7FFFFFFF) % 7 for key, hashed in hashes.items()}
 
 
-def test_a_value_may_be_json_itself(bootstrap: str) -> None:
+def test_a_value_may_be_a_json_object(bootstrap: str) -> None:
     given = b'{"key": "berlin", "value": {"cents": 1250}, "headers": [["from", "shop"]]}\n'
     assert penstock("produce", "objects", "--from-json", to=bootstrap, given=given).status == 0
     seen = penstock("consume", "objects", "-e", "-f", "%k %v %h\\n", to=bootstrap)
@@ -132,30 +134,30 @@ def test_a_value_may_be_json_itself(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"no json", "line 2 is not JSON: Expecting value at column 1"),
-        (b'"\xff"', "line 2 is not JSON: it is not text in UTF-8"),
+        (b'"\xff"', "line 2 is not JSON: it is not UTF-8"),
         (b"[1]", 'line 2 is not {"key": '),
         (b'{"valeu": "a slip must not become a tombstone"}', 'line 2 is not {"key": '),
-        (b'{"value": {"base64": "a"}}', "line 2 has wrong base64"),
+        (b'{"value": {"base64": "a"}}', "line 2 has invalid base64"),
         (b'{"value": "x", "headers": {"a": "b"}}', "line 2 has headers that are not"),
         (b'{"value": "x", "timestamp": "now"}', "line 2 has a timestamp that is not milliseconds"),
         (b'{"value": "x", "timestamp": true}', "line 2 has a timestamp that is not milliseconds"),
         (b'{"value": "x", "timestamp": -2}', "line 2 has a timestamp that is not milliseconds"),
     ],
 )
-def test_a_line_that_is_wrong_is_told_and_those_before_it_arrive(
-    line: bytes, said: str, bootstrap: str
+def test_an_invalid_line_is_reported_and_those_before_it_are_sent(
+    line: bytes, message: str, bootstrap: str
 ) -> None:
     given = b'{"value": "right"}\n' + line + b"\n"
-    told = penstock("produce", "halfway", "--from-json", to=bootstrap, given=given)
-    assert told.status == 1
-    assert said in told.error
-    assert "1 messages to halfway" in told.error
+    result = penstock("produce", "halfway", "--from-json", to=bootstrap, given=given)
+    assert result.status == 1
+    assert message in result.error
+    assert "1 messages to halfway" in result.error
 
 
-def test_how_long_a_message_may_be_is_for_the_topic_to_say(bootstrap: str) -> None:
+def test_the_size_limit_of_a_message_is_the_topics(bootstrap: str) -> None:
     penstock("topic", "create", "long", "-c", "max.message.bytes=3000000", to=bootstrap)
     assert penstock("produce", "long", to=bootstrap, given=b"x" * 2_000_000).status == 0
     assert len(penstock("consume", "long", "-e", to=bootstrap).out) == 2_000_001
@@ -164,26 +166,29 @@ def test_how_long_a_message_may_be_is_for_the_topic_to_say(bootstrap: str) -> No
     assert "penstock topic alter long -c max.message.bytes=N" in refused.error
 
 
-def test_the_last_messages_are_counted_in_each_partition(bootstrap: str) -> None:
+def test_a_negative_offset_counts_in_each_partition(bootstrap: str) -> None:
     penstock("topic", "create", "halves", "-p", "2", to=bootstrap)
     for index in ("0", "1"):
         penstock("produce", "halves", "-p", index, to=bootstrap, given=b"1\n2\n3\n")
     assert (
         penstock("consume", "halves", "-e", "-o", "-2", to=bootstrap).out.split() == ["2", "3"] * 2
     )
-    assert "the last N of each partition" in penstock("consume", "--help").out
+    shown = " ".join(penstock("consume", "--help").out.split())
+    assert "the last N of each partition" in shown
 
 
-def test_an_offset_that_is_gone_is_the_first_there_is(bootstrap: str) -> None:
+def test_a_deleted_offset_starts_at_the_first_record(bootstrap: str) -> None:
     penstock("produce", "trimmed", to=bootstrap, given=b"1\n2\n3\n")
-    place = TopicPartition("trimmed", 0, 2)
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive the futures it gives
-    admin.delete_records([place])[place].result(10)
+    end = TopicPartition("trimmed", 0, 2)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive its futures
+    admin.delete_records([end])[end].result(10)
     assert penstock("consume", "trimmed", "-e", "-o", "1", to=bootstrap).out == "3\n"
 
 
-def test_a_group_is_given_again_what_nobody_has_read(bootstrap: str) -> None:
-    lines = [f"{number:04}{'x' * 1000}" for number in range(2000)]  # a pipe holds some sixty
+def test_messages_that_were_not_printed_come_again_to_the_group(bootstrap: str) -> None:
+    lines = [
+        f"{number:04}{'x' * 1000}" for number in range(2000)
+    ]  # a pipe has space for about sixty
     penstock("produce", "piped", to=bootstrap, given="\n".join(lines).encode())
     command = [sys.executable, "-m", "penstock.cli.main", "consume", "piped", "-g", "pipe"]
     with subprocess.Popen([*command, "-b", bootstrap], stdout=subprocess.PIPE) as reader:
@@ -195,19 +200,19 @@ def test_a_group_is_given_again_what_nobody_has_read(bootstrap: str) -> None:
     assert int(again.out[:4]) < 100
 
 
-def test_a_member_stops_at_the_end_of_what_it_was_given(bootstrap: str) -> None:
+def test_a_member_stops_at_the_end_of_its_partitions(bootstrap: str) -> None:
     penstock("topic", "create", "divided", "-p", "2", to=bootstrap)
     settings = {"bootstrap.servers": bootstrap, "group.id": "both"}
     other, stop = Consumer(settings), threading.Event()
     other.subscribe(["divided"])
 
-    def take_part() -> None:
+    def poll() -> None:
         while not stop.is_set():
             other.poll(0.1)
 
     while not other.assignment():
         other.poll(0.1)
-    member = threading.Thread(target=take_part)
+    member = threading.Thread(target=poll)
     member.start()
     command = [sys.executable, "-m", "penstock.cli.main", "consume", "divided", "-e", "-g", "both"]
     try:
@@ -218,20 +223,20 @@ def test_a_member_stops_at_the_end_of_what_it_was_given(bootstrap: str) -> None:
         other.close()
 
 
-def test_a_group_goes_on_where_it_was(bootstrap: str) -> None:
+def test_a_group_continues_where_it_stopped(bootstrap: str) -> None:
     penstock("produce", "shared", to=bootstrap, given=b"1\n2\n3\n")
     first = penstock("consume", "shared", "-g", "team", "-n", "2", to=bootstrap)
     second = penstock("consume", "shared", "-g", "team", "-n", "1", to=bootstrap)
     assert (first.out, second.out) == ("1\n2\n", "3\n")
 
 
-def test_an_unknown_topic_is_told_with_what_to_do(bootstrap: str) -> None:
+def test_an_unknown_topic_is_reported_with_advice(bootstrap: str) -> None:
     missing = penstock("consume", "nope", "-e", to=bootstrap)
     assert missing.status == 1
     assert "penstock topic create nope" in missing.error
 
 
-def test_a_broker_that_does_not_answer_is_told_with_what_to_do() -> None:
+def test_an_unreachable_broker_is_reported_with_advice() -> None:
     for words in (["topic", "list"], ["consume", "t", "-e"], ["produce", "t"]):
         silent = penstock(*words, to="127.0.0.1:1")
         assert silent.status == 3
@@ -247,11 +252,11 @@ def test_a_broker_that_does_not_answer_is_told_with_what_to_do() -> None:
         ["nonsense"],
     ],
 )
-def test_what_is_not_understood_is_status_two(words: list[str]) -> None:
+def test_an_invalid_command_line_has_status_two(words: list[str]) -> None:
     assert penstock(*words).status == 2
 
 
-def test_every_command_explains_itself() -> None:
+def test_every_command_has_help() -> None:
     overview = penstock("--help").out
     for name in ("up", "broker", "topic", "produce", "consume", "doctor"):
         assert name in overview
@@ -259,6 +264,6 @@ def test_every_command_explains_itself() -> None:
     assert penstock("--version").out.startswith("penstock ")
 
 
-def test_the_command_is_a_program() -> None:
+def test_the_command_runs_as_a_program() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "--version"]
     assert subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"penstock ")

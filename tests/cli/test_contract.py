@@ -1,4 +1,4 @@
-"""`penstock contract …` as a person or a build runs it."""
+"""`penstock contract …` as people and builds run it."""
 
 import json
 import select
@@ -22,7 +22,7 @@ BREAKING = V1.replace("]}", ',{"name":"note","type":"string"}]}')
 
 
 class Ran:
-    """What a command said and how it ended."""
+    """Output and status of a command."""
 
     def __init__(self, *arguments: str) -> None:
         result = CliRunner().invoke(app, list(arguments))
@@ -51,9 +51,9 @@ def registry_url() -> Iterator[str]:
         assert process.stdout is not None
         assert process.stdin is not None
         readable, _, _ = select.select([process.stdout], [], [], READY_S)
-        told = json.loads(process.stdout.readline()) if readable else {}
+        started = json.loads(process.stdout.readline()) if readable else {}
         try:
-            yield str(told["http"])
+            yield str(started["http"])
         finally:
             process.terminate()
             process.wait(20)
@@ -74,13 +74,13 @@ def test_exit_status_0_is_compatible_and_1_is_breaking(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("--proposed", "nowhere.avsc"), "is not there"),
+        (("--proposed", "nowhere.avsc"), "does not exist"),
         (("--proposed", "{new}"), "--subject"),
         (("--proposed", "{new}", "-s", "x", "-r", "localhost:1"), "http://host:port"),
         (("--proposed", "{new}", "-s", "x", "-r", "http://127.0.0.1:9"), "Is it running"),
-        (("--proposed", "{new}", "-s", "x", "-r", "http://x", "-c", "."), "not with both"),
+        (("--proposed", "{new}", "-s", "x", "-r", "http://x", "-c", "."), "not both"),
         (("--proposed", "{new}", "-s", "x", "-c", "{folder}", "--reference", "a"), "NAME=SUBJECT"),
         (
             ("--proposed", "{new}", "-s", "x", "-c", "{folder}", "--against-topic", "t"),
@@ -88,36 +88,36 @@ def test_exit_status_0_is_compatible_and_1_is_breaking(folder: Path) -> None:
         ),
     ],
 )
-def test_exit_status_2_is_could_not_check_and_says_what_to_do(
-    arguments: tuple[str, ...], said: str, folder: Path
+def test_exit_status_2_means_not_checked_and_gives_advice(
+    arguments: tuple[str, ...], message: str, folder: Path
 ) -> None:
     new = folder.parent / "new.avsc"
     new.write_text(V2)
     ran = Ran("check", *(one.format(new=new, folder=folder) for one in arguments))
     assert ran.status == 2
-    assert said in ran.out + ran.err
+    assert message in ran.out + ran.err
 
 
-def test_every_format_is_what_it_says(folder: Path) -> None:
+def test_every_format_is_valid(folder: Path) -> None:
     (folder / "orders-value" / "v2.avsc").write_text(BREAKING)
-    said = {
+    output = {
         name: Ran("check", "-p", str(folder), "--format", name).out
         for name in ("text", "json", "github", "junit")
     }
-    assert said["text"].startswith("orders-value: BREAKING under BACKWARD")
-    assert json.loads(said["json"])["results"][0]["status"] == "breaking"
-    assert said["github"].startswith("::error file=")
-    assert ElementTree.fromstring(said["junit"]).get("failures") == "1"
+    assert output["text"].startswith("orders-value: BREAKING under BACKWARD")
+    assert json.loads(output["json"])["results"][0]["status"] == "breaking"
+    assert output["github"].startswith("::error file=")
+    assert ElementTree.fromstring(output["junit"]).get("failures") == "1"
 
 
-def test_events_are_left_out_when_nobody_wants_them(folder: Path) -> None:
+def test_events_are_left_out_with_no_events(folder: Path) -> None:
     (folder / "orders-value" / "v2.avsc").write_text(BREAKING)
     ran = Ran("check", "-p", str(folder), "--no-events")
     assert ran.status == 1
     assert "counter-example" not in ran.out
 
 
-def test_a_mode_on_the_command_line_counts(folder: Path) -> None:
+def test_the_mode_of_the_command_line_is_used(folder: Path) -> None:
     (folder / "orders-value" / "v2.avsc").write_text(BREAKING)
     assert Ran("check", "-p", str(folder), "--mode", "FORWARD").status == 0
 
@@ -129,7 +129,7 @@ def test_plan_apply_check_and_readers_against_a_registry(folder: Path, registry_
     assert planned.status == 0
     assert "+ orders-value: set compatibility FULL" in planned.out
     assert "+ orders-value: register version v1 as version 1 (AVRO)" in planned.out
-    assert "2 changes to make" in planned.out
+    assert "2 changes to apply" in planned.out
     applied = json.loads(Ran("apply", str(folder), *registry, "--json").out)
     assert applied["applied"]
     assert "Nothing to change" in Ran("apply", str(folder), *registry).out
@@ -168,13 +168,13 @@ def test_a_plan_that_would_be_refused_changes_nothing(folder: Path, registry_url
     assert "set compatibility" in Ran("plan", str(folder), *registry).out
 
 
-def test_a_plan_lists_only_some_of_the_subjects_it_leaves_alone(
+def test_a_plan_lists_only_the_first_unmanaged_subjects(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     plan = ChangePlan((), tuple(f"other-{number}" for number in range(300)))
     show_plan(plan, as_json=False, applied=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "  300 subjects are not in the folder and are left alone:"
+    assert lines[0] == "  300 subjects are not in the folder and stay unchanged:"
     assert lines[10:12] == ["    other-9", "    … and 290 more (--json lists them all)"]
     show_plan(plan, as_json=True, applied=False)
     assert len(json.loads(capsys.readouterr().out)["unmanaged"]) == 300

@@ -1,4 +1,4 @@
-"""`penstock doctor`: each finding, and the machine it runs on."""
+"""`penstock doctor`: each check, and the machine it runs on."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.doctor import (
     Finding,
-    Verdict,
+    Severity,
     check_disk,
     check_java,
     check_open_files,
@@ -30,22 +30,22 @@ app.command()(doctor)
 
 
 def test_an_old_python_is_a_problem() -> None:
-    assert check_python((3, 10), "Python 3.10.1").verdict is Verdict.PROBLEM
-    assert check_python((3, 11), "Python 3.11.0").verdict is Verdict.OK
+    assert check_python((3, 10), "Python 3.10.1").severity is Severity.PROBLEM
+    assert check_python((3, 11), "Python 3.11.0").severity is Severity.OK
 
 
 @pytest.mark.parametrize(
-    ("said", "verdict"),
+    ("version_text", "severity"),
     [
-        (None, Verdict.WARNING),
-        ('java version "1.8.0_392"', Verdict.WARNING),
-        ('openjdk version "17.0.15" 2025-04-15', Verdict.OK),
-        ('openjdk version "25" 2025-09-16', Verdict.OK),
-        ("The operation couldn't be completed.", Verdict.WARNING),
+        (None, Severity.WARNING),
+        ('java version "1.8.0_392"', Severity.WARNING),
+        ('openjdk version "17.0.15" 2025-04-15', Severity.OK),
+        ('openjdk version "25" 2025-09-16', Severity.OK),
+        ("The operation couldn't be completed.", Severity.WARNING),
     ],
 )
-def test_java_is_wanted_for_spark_only(said: str | None, verdict: Verdict) -> None:
-    assert check_java(said).verdict is verdict
+def test_a_missing_or_old_java_is_a_warning(version_text: str | None, severity: Severity) -> None:
+    assert check_java(version_text).severity is severity
 
 
 def test_a_busy_port_names_the_option_that_moves_it() -> None:
@@ -54,25 +54,31 @@ def test_a_busy_port_names_the_option_that_moves_it() -> None:
 
 
 def test_little_disk_is_a_problem_and_some_a_warning() -> None:
-    verdicts = [check_disk(Path("/x"), size).verdict for size in (1 << 20, 5 << 30, 50 << 30)]
-    assert verdicts == [Verdict.PROBLEM, Verdict.WARNING, Verdict.OK]
+    severities = [check_disk(Path("/x"), size).severity for size in (1 << 20, 5 << 30, 50 << 30)]
+    assert severities == [Severity.PROBLEM, Severity.WARNING, Severity.OK]
 
 
 def test_few_open_files_are_a_problem() -> None:
-    verdicts = [check_open_files(soft, 1 << 20).verdict for soft in (256, 1024, 65536)]
-    assert verdicts == [Verdict.PROBLEM, Verdict.WARNING, Verdict.OK]
+    severities = [check_open_files(soft, 1 << 20).severity for soft in (256, 1024, 65536)]
+    assert severities == [Severity.PROBLEM, Severity.WARNING, Severity.OK]
 
 
-def test_the_doctor_sees_that_a_port_is_taken(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_warning(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        arguments = ["--json", "--dir", str(tmp_path / "not" / "there"), "--kafka-port", str(port)]
+        arguments = [
+            "--json",
+            "--dir",
+            str(tmp_path / "does" / "not" / "exist"),
+            "--kafka-port",
+            str(port),
+        ]
         result = CliRunner().invoke(app, arguments)
     rows = {row["check"]: row for row in json.loads(result.output)}
-    assert rows[f"port {port}"]["verdict"] == "warning"
-    assert rows["python"]["verdict"] == "ok"
+    assert rows[f"port {port}"]["severity"] == "warning"
+    assert rows["python"]["severity"] == "ok"
 
 
 def upkeep_status(**changed: Any) -> dict[str, Any]:
@@ -91,26 +97,26 @@ def upkeep_status(**changed: Any) -> dict[str, Any]:
     return status | changed
 
 
-def test_upkeep_that_works_is_ok_and_trouble_is_a_warning() -> None:
-    def found(age_ms: int = 0, **changed: Any) -> Finding:
+def test_working_upkeep_is_ok_and_failures_are_a_warning() -> None:
+    def checked(age_ms: int = 0, **changed: Any) -> Finding:
         finding = check_upkeep(upkeep_status(**changed), is_running=True, age_ms=age_ms)
         assert finding is not None
         return finding
 
-    assert found().found == "2 segments deleted, 1 compactions"
-    assert found().verdict is Verdict.OK
-    damaged = found(damaged_count=1, damaged=["orders-0: no batch where one should be"])
-    assert (damaged.verdict, "orders-0" in damaged.found) == (Verdict.WARNING, True)
-    many = found(failing_count=9, failing=[f"sweep of t-{n}: no space" for n in range(9)])
-    assert many.found.endswith("and 6 more")
-    assert "no report for 400 s" in found(age_ms=400_000).found
+    assert checked().result == "2 segments deleted, 1 compactions"
+    assert checked().severity is Severity.OK
+    damaged = checked(damaged_count=1, damaged=["orders-0: no batch where one should be"])
+    assert (damaged.severity, "orders-0" in damaged.result) == (Severity.WARNING, True)
+    many = checked(failing_count=9, failing=[f"sweep of t-{n}: no space" for n in range(9)])
+    assert many.result.endswith("and 6 more")
+    assert "no report for 400 s" in checked(age_ms=400_000).result
     stuck = upkeep_status()["stats"]
     stuck["duties"]["retention"] = {"failed_in_a_row": 4, "last_error": "OSError: no space"}
-    assert "retention failed 4 times in a row (OSError: no space)" in found(stats=stuck).found
+    assert "retention failed 4 times in a row (OSError: no space)" in checked(stats=stuck).result
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[]"])
-def test_upkeep_is_not_mentioned_without_a_running_broker(
+def test_upkeep_is_not_checked_without_a_running_broker(
     tmp_path: Path, content: str | None
 ) -> None:
     if content is not None:
@@ -120,14 +126,14 @@ def test_upkeep_is_not_mentioned_without_a_running_broker(
     assert check_upkeep(upkeep_status(), is_running=False, age_ms=0) is None
 
 
-def test_the_doctor_reports_the_upkeep_of_a_running_broker(tmp_path: Path) -> None:
+def test_the_upkeep_of_a_running_broker_is_checked(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:
         status = broker.folder / FILE_NAME
         while not status.exists():
             time.sleep(0.01)
         result = CliRunner().invoke(app, ["--json", "--dir", str(broker.folder)])
         rows = {row["check"]: row for row in json.loads(result.output)}
-        assert rows["upkeep"]["verdict"] == "ok"
+        assert rows["upkeep"]["severity"] == "ok"
     assert not status.exists()
 
 

@@ -23,14 +23,14 @@ def decode(*words: str, given: bytes = b"") -> Result:
     return result
 
 
-def test_every_byte_has_a_meaning(tmp_path: Path) -> None:
-    said = decode("000000002a0202616263", "--type", "PROTOBUF").stdout.splitlines()
-    assert said[0].startswith("00000000  00 ")
-    assert said[0].endswith("magic 0: an id follows")
-    assert said[1].endswith("schema id 42")
-    assert said[2].endswith("message indexes [1]")
-    assert said[3].startswith("00000007  61 62 63 ")
-    assert said[3].endswith("|abc             |  payload, 3 bytes")
+def test_every_byte_is_explained(tmp_path: Path) -> None:
+    lines = decode("000000002a0202616263", "--type", "PROTOBUF").stdout.splitlines()
+    assert lines[0].startswith("00000000  00 ")
+    assert lines[0].endswith("magic 0: an id follows")
+    assert lines[1].endswith("schema id 42")
+    assert lines[2].endswith("message indexes [1]")
+    assert lines[3].startswith("00000007  61 62 63 ")
+    assert lines[3].endswith("|abc             |  payload, 3 bytes")
     path = tmp_path / "record"
     path.write_bytes(bytes.fromhex("000000002a") + b"x" * 40)
     assert len(decode(str(path)).stdout.splitlines()) == 5
@@ -39,18 +39,18 @@ def test_every_byte_has_a_meaning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         ("7b7d", "no frame: starts with byte 0x7b"),
         ("0000", "ends inside the schema id"),
         ("000000002a01", "no message indexes"),
     ],
 )
-def test_what_is_no_frame_is_shown_with_the_reason(content: str, told: str) -> None:
-    assert told in decode(content, "--type", "PROTOBUF").stdout
+def test_bytes_without_a_frame_are_shown_with_the_reason(content: str, reason: str) -> None:
+    assert reason in decode(content, "--type", "PROTOBUF").stdout
 
 
-def test_what_is_no_source_is_status_two() -> None:
+def test_an_invalid_source_has_status_two() -> None:
     assert decode("nonsense").exit_code == 2
     assert decode("a:b:c").exit_code == 2
 
@@ -64,12 +64,12 @@ def test_a_record_of_a_topic_is_decoded_with_its_schema(
     with Producer(bootstrap, topic, registry=registry, value=value, key=key) as producer:
         producer.send({"name": "x"}, key="k").result(30)
         producer.send(None).result(30)
-    reach = ("-b", bootstrap, "-r", registry_url)
-    said = decode(f"{topic}:0:0", *reach).stdout
-    assert "message indexes [1]" in said
-    assert "decoded: {'name': 'x'}" in said
-    told = json.loads(decode(f"{topic}:0:0", "--key", "--json", *reach).stdout)
-    assert told["decoded"] == "k"
-    assert told["parts"][1]["meaning"].startswith("schema GUID")
-    assert "is null" in decode(f"{topic}:0:1", *reach).stderr
-    assert "no record at" in decode(f"{topic}:0:99", *reach).stderr
+    connection = ("-b", bootstrap, "-r", registry_url)
+    text = decode(f"{topic}:0:0", *connection).stdout
+    assert "message indexes [1]" in text
+    assert "decoded: {'name': 'x'}" in text
+    document = json.loads(decode(f"{topic}:0:0", "--key", "--json", *connection).stdout)
+    assert document["decoded"] == "k"
+    assert document["parts"][1]["meaning"].startswith("schema GUID")
+    assert "is null" in decode(f"{topic}:0:1", *connection).stderr
+    assert "no record at" in decode(f"{topic}:0:99", *connection).stderr

@@ -1,4 +1,4 @@
-"""What is asked wrongly, of the wrong one or with streams that are closed: a line that says so."""
+"""Invalid command lines, unreachable servers and closed streams: one line that explains it."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Somebody who takes connections and never says a word."""
+    """A server that accepts connections and never responds."""
     for module in (group, connect, topic):
         monkeypatch.setattr(module, "WAIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -50,13 +50,13 @@ def run(*words: str, given: bytes = b"") -> Result:
 
 
 def shell(line: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command as a program, with its streams as `line` says."""
+    """The command as a program, with its streams redirected by `line`."""
     command = ["sh", "-c", f'"$@" {line}', "sh", *PENSTOCK, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("broker --log-level LOUD", "'LOUD' is not one of"),
         ("broker --kafka-port 70000", "less than or equal to 65535"),
@@ -72,61 +72,62 @@ def shell(line: str, *words: str) -> subprocess.CompletedProcess[str]:
         ("produce t -K \\", "escapes are"),
         ("consume t -f \\u20ac", "escapes are"),
         ("consume t -n -1", "greater than or equal to 0"),
-        ("consume t -f %v%z", "--format has no %z"),
+        ("consume t -f %v%z", "--format has no field %z"),
         ("quarantine redrive t --reader missing.avsc", "'missing.avsc' does not exist"),
         ("consume t -g team -p 1", "--partition and --group exclude each other"),
-        ("consume t -g team -o 3", "`penstock group reset` moves a group"),
+        ("consume t -g team -o 3", "use start or end, or `penstock group reset`"),
         ("consume t --group=", "--group needs a name"),
         ("group reset team --to-time 0001-01-01", "neither milliseconds nor a time"),
         ("group reset team --by-duration 99999999999999999d", "is not a duration"),
         ("frame decode t:0:99999999999999999999", "is not topic:partition:offset"),
     ],
 )
-def test_what_is_not_understood_is_one_line_that_can_be_searched_for(words: str, said: str) -> None:
+def test_an_invalid_command_line_is_reported_in_one_line(words: str, message: str) -> None:
     refused = run(*words.split())
     assert refused.exit_code == 2
-    assert said in refused.stderr.splitlines()[-1]
+    assert message in refused.stderr.splitlines()[-1]
 
 
 # A command of each family that fails, and part of its error. Nothing listens at {closed}.
 FAILING = [
-    ("topic describe nope -b {bootstrap}", 1, "there is no topic 'nope'"),
-    ("topic list -b {closed}", 3, "nobody answers at"),
+    ("topic describe nope -b {bootstrap}", 1, "topic 'nope' does not exist"),
+    ("topic list -b {closed}", 3, "cannot connect to"),
     ("topic create t -p -5", 2, "greater than or equal to -1"),
     ("topic list --nope", 2, "No such option: --nope"),
-    ("produce nope:x -b {bootstrap}", 1, "cannot be a topic"),
-    ("consume nope -b {bootstrap}", 1, "there is no topic 'nope'"),
-    ("group describe nope -b {bootstrap}", 1, "there is no group 'nope'"),
-    ("group reset team", 2, "say where to"),
+    ("produce nope:x -b {bootstrap}", 1, "is not a valid topic name"),
+    ("consume nope -b {bootstrap}", 1, "topic 'nope' does not exist"),
+    ("group describe nope -b {bootstrap}", 1, "group 'nope' does not exist"),
+    ("group reset team", 2, "pass one of --to-earliest"),
     ("schema get nope -r http://{closed}", 3, "cannot connect to the registry"),
-    ("contract plan . -r http://{closed}", 2, "could not be asked"),
-    ("contract reader list -s s -r http://{closed}", 2, "could not be asked"),
-    ("frame decode nope:0:0 -b {bootstrap}", 1, "there is no topic 'nope'"),
-    ("quarantine list nope -b {bootstrap}", 1, "nothing was ever put into quarantine"),
-    ("replay nope", 2, "say where to"),
-    ("up --log kafka:{closed}", 3, "nobody answers at"),
+    ("contract plan . -r http://{closed}", 2, "cannot reach the schema registry"),
+    ("contract reader list -s s -r http://{closed}", 2, "cannot reach the schema registry"),
+    ("frame decode nope:0:0 -b {bootstrap}", 1, "topic 'nope' does not exist"),
+    ("quarantine list nope -b {bootstrap}", 1, "nothing was quarantined"),
+    ("replay nope", 2, "pass one of --to-topic"),
+    ("up --log kafka:{closed}", 3, "cannot connect to"),
     ("broker --set nope=1 --dir {folder}", 1, "nope"),
     ("http --kafka {closed}", 1, ""),
     ("doctor --kafka-port 70000", 2, "less than or equal to 65535"),
+    ("warm --nope", 2, "No such option: --nope"),
 ]
 
 
-@pytest.mark.parametrize(("words", "status", "said"), FAILING, ids=[row[0] for row in FAILING])
+@pytest.mark.parametrize(("words", "status", "message"), FAILING, ids=[row[0] for row in FAILING])
 def test_an_error_is_json_with_json(
-    words: str, status: int, said: str, bootstrap: str, closed: str, tmp_path: Path
+    words: str, status: int, message: str, bootstrap: str, closed: str, tmp_path: Path
 ) -> None:
     given = words.format(bootstrap=bootstrap, closed=closed, folder=tmp_path)
     refused = run(*given.split(), "--json")
     assert refused.exit_code == status
     (line,) = refused.stdout.splitlines()
     document = json.loads(line)
-    assert said in document["error"]
+    assert message in document["error"]
     assert document["status"] == status
-    serves = words.split()[0] in ("broker", "http")  # their log is on standard error
-    assert (document["error"] in refused.stderr) is serves
+    logs = words.split()[0] in ("broker", "http")  # to standard error
+    assert (document["error"] in refused.stderr) is logs
 
 
-def test_every_family_of_commands_fails_as_json() -> None:
+def test_every_command_is_among_those_that_fail() -> None:
     assert {row[0].split()[0] for row in FAILING} == set(COMMANDS)
 
 
@@ -139,18 +140,18 @@ def test_advice_names_options_that_the_command_has(closed: str) -> None:
 
 def test_the_environment_names_broker_and_registry_for_every_command() -> None:
     root: Any = typer.main.get_command(build(list(COMMANDS)))
-    commands, found = [("penstock", root)], set()
+    commands, options = [("penstock", root)], set()
     while commands:
         path, command = commands.pop()
         commands += [
-            (f"{path} {name}", one) for name, one in getattr(command, "commands", {}).items()
+            (f"{path} {name}", child) for name, child in getattr(command, "commands", {}).items()
         ]
         for option in command.params:
             for name in ("--bootstrap", "--registry"):
                 if name in option.opts:
-                    found.add((path, name, option.envvar))
-    assert ("penstock contract plan", "--registry", "PENSTOCK_REGISTRY") in found
-    without = {(path, name) for path, name, envvar in found if envvar is None}
+                    options.add((path, name, option.envvar))
+    assert ("penstock contract plan", "--registry", "PENSTOCK_REGISTRY") in options
+    without = {(path, name) for path, name, envvar in options if envvar is None}
     assert without == {("penstock contract check", "--registry")}, "as docs/cli.md says"
 
 
@@ -167,52 +168,52 @@ def test_the_environment_names_broker_and_registry_for_every_command() -> None:
         "group delete team",
     ],
 )
-def test_a_server_that_never_answers_is_told_from_none(words: str, silent: str) -> None:
+def test_a_server_that_does_not_respond_is_reported_as_such(words: str, silent: str) -> None:
     refused = run(*words.split(), "--bootstrap", silent)
     assert refused.exit_code == 3
-    assert f"{silent} is there and does not answer" in refused.stderr
+    assert f"{silent} accepts connections but does not respond" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        ("produce two.words:x", "'two.words:x' cannot be a topic"),
-        ("consume two.words:x -e", "'two.words:x' cannot be a topic"),
-        ("topic delete nope", "nope: there is no such topic"),
+        ("produce two.words:x", "'two.words:x' is not a valid topic name"),
+        ("consume two.words:x -e", "'two.words:x' is not a valid topic name"),
+        ("topic delete nope", "nope: the topic does not exist"),
         ("produce misused -p 7", "misused has no partition 7; it has 1."),
         ("consume misused -p 7 -e", "misused has no partition 7; it has 1."),
         ("frame decode misused:7:0", "misused has no partition 7; it has 1."),
-        ("frame decode nope:0:0", "there is no topic 'nope'"),
+        ("frame decode nope:0:0", "topic 'nope' does not exist"),
     ],
 )
-def test_what_is_not_there_is_named(words: str, said: str, bootstrap: str) -> None:
+def test_a_missing_topic_or_partition_is_named(words: str, message: str, bootstrap: str) -> None:
     run("topic", "create", "misused", "--if-not-exists", "-p", "1", "--bootstrap", bootstrap)
     refused = run(*words.split(), "--bootstrap", bootstrap)
     assert refused.exit_code == 1
-    assert said in refused.stderr
+    assert message in refused.stderr
 
 
-def test_a_host_that_no_name_can_be_is_nobody() -> None:
+def test_an_invalid_host_name_is_unreachable() -> None:
     assert run("topic", "list", "--bootstrap", "..:9092").exit_code == 3
 
 
-def test_partitions_that_are_no_numbers_do_not_come_to_mean_all(bootstrap: str) -> None:
-    run("topic", "create", "kept", "-p", "2", "--bootstrap", bootstrap)
+def test_invalid_partitions_do_not_select_all_of_them(bootstrap: str) -> None:
+    run("topic", "create", "wide", "-p", "2", "--bootstrap", bootstrap)
     reset = ("group", "reset", "team", "--to-earliest", "--execute", "--bootstrap", bootstrap)
-    for named in ("kept:x", "kept:0,x", "kept:"):
+    for named in ("wide:x", "wide:0,x", "wide:"):
         assert run(*reset, "-t", named).exit_code == 2
     assert run("group", "describe", "team", "--bootstrap", bootstrap).exit_code == 1
 
 
-def test_to_look_at_a_record_leaves_no_group(bootstrap: str) -> None:
+def test_decoding_a_record_creates_no_group(bootstrap: str) -> None:
     run("produce", "looked-at", "--bootstrap", bootstrap, given=b"x\n")
     assert run("frame", "decode", "looked-at:0:0", "--bootstrap", bootstrap).exit_code == 0
     groups = json.loads(run("group", "list", "--json", "--bootstrap", bootstrap).stdout)
     assert "penstock-frame" not in [row["group"] for row in groups]
 
 
-def test_streams_that_are_closed_or_full_are_no_traceback(bootstrap: str) -> None:
+def test_closed_or_full_streams_cause_no_traceback(bootstrap: str) -> None:
     run("produce", "streams", "--bootstrap", bootstrap, given=b"x\n")
     read = ("consume", "streams", "-e", "--bootstrap", bootstrap)
     nothing = shell("<&-", "produce", "streams", "--bootstrap", bootstrap)

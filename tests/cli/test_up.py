@@ -1,4 +1,4 @@
-"""`penstock up`: what it says, what may be asked for together, and a log that is not ours."""
+"""`penstock up`: its output, invalid combinations of options, and an existing cluster as log."""
 
 import json
 import os
@@ -26,7 +26,7 @@ SCHEMA = {"schema": '{"type": "fixed", "name": "F", "size": 4}'}
 
 @contextmanager
 def running(*options: str) -> Iterator["subprocess.Popen[str]"]:
-    """`penstock up`, stopped as a person stops it."""
+    """`penstock up`, stopped with Ctrl-C."""
     command = [*PENSTOCK, "up", "--http-port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -38,39 +38,39 @@ def running(*options: str) -> Iterator["subprocess.Popen[str]"]:
         process.stdout.close()
 
 
-def told(process: "subprocess.Popen[str]") -> dict[str, Any]:
+def started(process: "subprocess.Popen[str]") -> dict[str, Any]:
     assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
+    addresses: dict[str, Any] = json.loads(process.stdout.readline())
+    return addresses
 
 
 def lines(process: "subprocess.Popen[str]") -> list[str]:
-    """All it says until it is ready."""
+    """Its output until it is ready."""
     assert process.stdout is not None
-    found: list[str] = []
-    while not found or found[-1] != "Stop with Ctrl-C.":
-        found.append(process.stdout.readline().rstrip("\n"))
-    return found
+    output: list[str] = []
+    while not output or output[-1] != "Stop with Ctrl-C.":
+        output.append(process.stdout.readline().rstrip("\n"))
+    return output
 
 
-def test_up_says_where_everything_is_and_the_three_commands_it_tells_work(tmp_path: Path) -> None:
+def test_up_prints_addresses_and_three_commands_that_work(tmp_path: Path) -> None:
     with running("--kafka-port", "0", "--dir", str(tmp_path)) as process:
-        said = lines(process)
-        names = [line.split("  ")[1] for line in said[1:4]]
+        output = lines(process)
+        names = [line.split("  ")[1] for line in output[1:4]]
         assert names == ["Kafka", "Schema registry", "Data"]
-        assert str(tmp_path) in said[3]
-        assert "kept" in said[3]
-        commands = said[5:8]
+        assert str(tmp_path) in output[3]
+        assert "kept" in output[3]
+        commands = output[5:8]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        answers = [
+        outputs = [
             subprocess.run(
                 command, shell=True, capture_output=True, text=True, timeout=60,
                 env={**os.environ, "PATH": path}, check=True,
             ).stdout
             for command in commands
         ]  # fmt: skip
-    assert json.loads(answers[1])["value"] == '{"cents": 1250}'
-    assert "No schemas." in answers[2]
+    assert json.loads(outputs[1])["value"] == '{"cents": 1250}'
+    assert "No schemas." in outputs[2]
 
 
 @pytest.mark.parametrize(
@@ -85,25 +85,25 @@ def test_up_says_where_everything_is_and_the_three_commands_it_tells_work(tmp_pa
         ["--set", "no-equals-sign"],
     ],
 )
-def test_what_cannot_be_together_is_not_understood(words: list[str]) -> None:
+def test_invalid_combinations_of_options_are_refused(words: list[str]) -> None:
     assert CliRunner().invoke(build(["up"]), words).exit_code == 2
 
 
 def check_on(kafka: str) -> None:
-    """The registry serves over a cluster, and no broker of ours is started."""
+    """The registry runs on a cluster, and no broker is started."""
     with running("--log", f"kafka:{kafka}", "--json") as process:
-        found = told(process)
-        assert (found["kafka"], found["dir"]) == (kafka, None)
+        addresses = started(process)
+        assert (addresses["kafka"], addresses["dir"]) == (kafka, None)
         children = psutil.Process(process.pid).children()
         assert ["penstock.node.http_process" in child.cmdline() for child in children] == [True]
-        url = f"{found['http']}/subjects/s/versions"
+        url = f"{addresses['http']}/subjects/s/versions"
         assert httpx.post(url, json=SCHEMA, timeout=60).json()["id"] == 1
     with running("--log", f"kafka:{kafka}", "--json") as process:
-        url = f"{told(process)['http']}/subjects"
+        url = f"{started(process)['http']}/subjects"
         assert httpx.get(url, timeout=60).json() == ["s"]
 
 
-def test_up_on_an_existing_cluster_starts_no_broker_and_keeps_schemas_there() -> None:
+def test_up_on_an_existing_cluster_starts_no_broker_and_stores_schemas_there() -> None:
     with EmbeddedBroker() as existing:
         check_on(existing.bootstrap)
 
@@ -111,7 +111,7 @@ def test_up_on_an_existing_cluster_starts_no_broker_and_keeps_schemas_there() ->
 @pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.timeout(300)
-def test_up_on_apache_kafka_starts_no_broker_and_keeps_schemas_there() -> None:
+def test_up_on_apache_kafka_starts_no_broker_and_stores_schemas_there() -> None:
     try:
         server = ApacheKafka(heap="512m")
     except PeerUnavailable as reason:
@@ -129,27 +129,27 @@ def _has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1")
-def test_up_serves_ipv6_and_says_addresses_that_can_be_used() -> None:
+def test_up_serves_ipv6_and_prints_usable_addresses() -> None:
     with running("--ephemeral", "--host", "::1", "--kafka-port", "0", "--json") as process:
-        where = told(process)
-        assert where["kafka"].startswith("[::1]:")
-        assert httpx.get(f"{where['http']}/subjects").json() == []
+        addresses = started(process)
+        assert addresses["kafka"].startswith("[::1]:")
+        assert httpx.get(f"{addresses['http']}/subjects").json() == []
         listed = CliRunner().invoke(
-            build(["topic"]), ["topic", "list", "--internal", "-b", where["kafka"]]
+            build(["topic"]), ["topic", "list", "--internal", "-b", addresses["kafka"]]
         )
         assert (listed.exit_code, "_schemas" in listed.stdout) == (0, True)
 
 
-def test_up_on_a_cluster_that_is_not_there_says_so() -> None:
+def test_up_on_an_unreachable_cluster_fails() -> None:
     command = [*PENSTOCK, "up", "--log", "kafka:127.0.0.1:1", "--http-port", "0"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert refused.returncode == 3
-    assert "nobody answers at 127.0.0.1:1" in refused.stderr
+    assert "cannot connect to 127.0.0.1:1" in refused.stderr
 
 
-def test_what_clients_are_told_may_be_another_address(tmp_path: Path) -> None:
+def test_the_advertised_address_may_be_another(tmp_path: Path) -> None:
     with running(
         "--kafka-port", "0", "--advertise", "127.0.0.1:4000", "--no-http", "--json",
         "--dir", str(tmp_path),
     ) as process:  # fmt: skip
-        assert told(process)["kafka"] == "127.0.0.1:4000"
+        assert started(process)["kafka"] == "127.0.0.1:4000"

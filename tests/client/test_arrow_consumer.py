@@ -64,12 +64,12 @@ def send_bytes(bootstrap: str, topic: str, *values: bytes | None, key: bytes | N
 
 def read(consumer: Consumer, count: int, columns: list[str] | None = None) -> list[EventBatch]:
     """Batches until `count` events came; the last one is not handled."""
-    found: list[EventBatch] = []
+    batches: list[EventBatch] = []
     for batch in consumer.arrow_batches(columns, idle_s=20):
-        found.append(batch)
-        if sum(map(len, found)) >= count:
+        batches.append(batch)
+        if sum(map(len, batches)) >= count:
             break
-    return found
+    return batches
 
 
 def table(batches: list[EventBatch]) -> Any:
@@ -85,10 +85,10 @@ def test_columns_have_the_latest_schema_whatever_schema_wrote_them(
     send_bytes(bootstrap, topic, None, key=b"deleted")
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
         batches = read(consumer, 101)
-    found = table(batches)
-    assert found.schema.names == ["id", "state", "total"]
-    assert found["id"].to_pylist() == [*range(100), None]
-    assert found["total"].to_pylist() == [0.5] * 50 + [n / 2 for n in range(50, 100)] + [None]
+    values = table(batches)
+    assert values.schema.names == ["id", "state", "total"]
+    assert values["id"].to_pylist() == [*range(100), None]
+    assert values["total"].to_pylist() == [0.5] * 50 + [n / 2 for n in range(50, 100)] + [None]
     offsets = [offset for batch in batches for offset in batch.offsets.to_pylist()]
     assert offsets == list(range(101))
     last = batches[-1]
@@ -108,8 +108,8 @@ def test_only_the_requested_columns_of_the_reader_schema_are_read(
     path.write_text(json.dumps(V2))
     reader = Contract(path, auto_register=False)
     with Consumer(bootstrap, topic, topic, registry=registry, value=reader) as consumer:
-        found = table(read(consumer, 10, ["total", "id"]))
-    assert found.to_pylist() == [{"total": 0.5, "id": n} for n in range(10)]
+        values = table(read(consumer, 10, ["total", "id"]))
+    assert values.to_pylist() == [{"total": 0.5, "id": n} for n in range(10)]
 
 
 def test_unreadable_events_are_quarantined_and_the_others_are_delivered(
@@ -130,11 +130,11 @@ def test_unreadable_events_are_quarantined_and_the_others_are_delivered(
         assert (stats.events, sum(stats.errors.values())) == (6, 2)
     assert committed(bootstrap, topic) == 8
     with Consumer(bootstrap, quarantine_topic(topic), f"{topic}-look") as look:
-        found = [
+        records = [
             read_quarantined(event.key, event.value, event.headers)
             for event in look.events(idle_s=1)
         ]
-    reasons = [(one.failure.reason, one.origin.offset, one.origin.key) for one in found]
+    reasons = [(one.failure.reason, one.origin.offset, one.origin.key) for one in records]
     assert reasons == [(Reason.NOT_FRAMED, 3, b"k"), (Reason.TRUNCATED_FRAME, 4, b"k")]
 
 
@@ -309,6 +309,6 @@ def test_other_languages_are_read_as_columns_too(
         producer.send_many(pa.RecordBatch.from_pylist(rows)).wait(30)
     send_bytes(bootstrap, topic, b"unreadable")
     with Consumer(bootstrap, topic, topic, registry=registry) as consumer:
-        found = table(list(consumer.arrow_batches(["id", "state"], idle_s=1)))
+        values = table(list(consumer.arrow_batches(["id", "state"], idle_s=1)))
         assert consumer.quarantined == 1
-    assert found.to_pylist() == rows
+    assert values.to_pylist() == rows

@@ -92,12 +92,12 @@ def test_a_killed_member_loses_nothing_and_repeats_nothing(
     third = start("a")  # the same name: it fences what the killed one left open
     third.read_until("ready")
     third.copies(50)
-    found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+    copied: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
     with Consumer(bootstrap, target, f"{target}-look") as look:
         for event in look.events(idle_s=60):
-            found[event.partition].append(int(event.value))
-            if sum(map(len, found.values())) == EVENTS:
+            copied[event.partition].append(int(event.value))
+            if sum(map(len, copied.values())) == EVENTS:
                 break
         more = [event.value for event in look.events(idle_s=3)]
-    assert found == {one: list(range(one, EVENTS, PARTITIONS)) for one in range(PARTITIONS)}
+    assert copied == {one: list(range(one, EVENTS, PARTITIONS)) for one in range(PARTITIONS)}
     assert more == []

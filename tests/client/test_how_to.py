@@ -1,8 +1,8 @@
-"""The pages about the client and the gate: every block of theirs runs, and says what it says.
+"""The pages about the client and the gate: every block runs, and prints what the page shows.
 
 ```python    runs in one namespace, as a notebook would
 ```sh        runs in a shell, in the same folder
-```text      what the block before must have said: these lines, in this order, others between
+```text      what the block before must print: these lines, in this order, with others between
              them; … stands for anything
 """
 
@@ -30,8 +30,8 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, bootstrap: str, registry_url: str) -> Run:
-    """A shell in a folder of the test's own; says what it printed, or fails with it."""
+def run(tmp_path: Path, bootstrap: str) -> Run:
+    """A shell in a folder of the test; returns its output and status."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -49,11 +49,11 @@ def run(tmp_path: Path, bootstrap: str, registry_url: str) -> Run:
     return run_command
 
 
-def check_said(wanted: str, said: str) -> None:
-    lines = iter(said.splitlines())
-    for line in wanted.splitlines():
+def check_output(expected: str, output: str) -> None:
+    lines = iter(output.splitlines())
+    for line in expected.splitlines():
         pattern = re.compile(".*".join(map(re.escape, line.split("…"))))
-        assert any(pattern.fullmatch(one.rstrip()) for one in lines), (line, said)
+        assert any(pattern.fullmatch(one.rstrip()) for one in lines), (line, output)
 
 
 @pytest.mark.slow
@@ -67,20 +67,20 @@ def test_every_block_about_the_client_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "notebook"}
-    said, count = "", 0
+    output, count = "", 0
     for kind, text in blocks("client.md", "python", "sh", "text"):
         here = text.replace("http://127.0.0.1:8081", registry_url)
         here = here.replace("127.0.0.1:9092", bootstrap)
         if kind == "text":
-            check_said(here, said)
+            check_output(here, output)
             continue
         count += 1
         if kind == "sh":
-            said = run(here)
+            output = run(here)
             continue
         with redirect_stdout(StringIO()) as out:
             exec(compile(here, f"client.md, block {count}", "exec"), names)
-        said = out.getvalue()
+        output = out.getvalue()
     names["registry"].close()
     assert count >= 14
 
@@ -99,8 +99,8 @@ REQUIRED = f'{A}, {{"name": "b", "type": "int"}}'
 
 
 def yaml_block(holding: str) -> Any:
-    (found,) = (text for _, text in blocks("contract-gate.md", "yaml") if holding in text)
-    return yaml.safe_load(found)
+    (block,) = (text for _, text in blocks("contract-gate.md", "yaml") if holding in text)
+    return yaml.safe_load(block)
 
 
 @pytest.mark.parametrize(("second", "status"), [(OPTIONAL, 0), (REQUIRED, 1)])
@@ -117,10 +117,10 @@ def test_the_commands_of_the_workflow_gate_a_pull_request(
     *before, gate = commands[1:]
     for command in before:
         assert run(command).endswith("(status 0)")
-    said = run(gate)
-    assert said.endswith(f"(status {status})")
+    output = run(gate)
+    assert output.endswith(f"(status {status})")
     sign = "::notice " if status == 0 else "::error file=proposed/contracts/orders-value/v2.avsc"
-    assert any(line.startswith(sign) for line in said.splitlines()), said
+    assert any(line.startswith(sign) for line in output.splitlines()), output
 
 
 def test_the_workflow_gates_a_repository_that_had_no_contracts(run: Run, tmp_path: Path) -> None:

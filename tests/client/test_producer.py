@@ -195,7 +195,7 @@ def test_partitioners_distribute_as_documented(bootstrap: str, make_topic: MakeT
     sticky = partitions(Sticky(events=10, seed=1))
     assert all(len(set(sticky[at : at + 10])) == 1 for at in range(0, 40, 10))
     assert len(set(sticky)) > 1
-    assert set(partitions(lambda key, count: count - 1)) == {3}
+    assert set(partitions(lambda _key, count: count - 1)) == {3}
 
 
 def test_an_explicit_partition_is_used(bootstrap: str, make_topic: MakeTopic) -> None:
@@ -214,7 +214,7 @@ def test_the_error_for_a_large_record_names_the_setting(bootstrap: str, topic: s
         producer.send(b"x" * (2 << 20)).result(30)
 
 
-def test_a_failed_delivery_is_reported(bootstrap: str) -> None:
+def test_a_failed_delivery_is_reported() -> None:
     settings = {"message.timeout.ms": 300, "socket.timeout.ms": 300}
     with Producer("127.0.0.1:1", "t", settings=settings) as producer:
         with pytest.raises(DeliveryError, match="reachable"):

@@ -54,13 +54,13 @@ def test_a_field_that_a_running_consumer_uses_cannot_be_removed(
     registry.register(subject, source(WITH_COUPON))
     with Consumer(bootstrap, topic, topic, registry=registry, reader=FRAUD) as consumer:
         wait_until(lambda: readers(registry, subject))
-        (found,) = readers(registry, subject)
-        assert (found.title, found.owner, found.fields) == (
+        (reader,) = readers(registry, subject)
+        assert (reader.title, reader.owner, reader.fields) == (
             "fraud-scorer 7",
             "risk team",
             ("coupon",),
         )
-        assert found.last_day == today_utc() + timedelta(days=30)
+        assert reader.last_day == today_utc() + timedelta(days=30)
         contract = Contract(json.dumps(WITHOUT))
         with (
             Producer(bootstrap, topic, registry=registry, value=contract) as producer,
@@ -80,9 +80,9 @@ def test_a_lease_is_renewed_when_half_of_it_is_over(registry: Registry, topic: s
     for later, last_day in ((14, 30), (15, 45)):
         days.append(DAY + timedelta(days=later))
         lease.renew()
-        (found,) = readers(registry, subject)
-        assert found.last_day == DAY + timedelta(days=last_day)
-    assert found.only_fields, "it reads with the latest version, and depends on these fields only"
+        (reader,) = readers(registry, subject)
+        assert reader.last_day == DAY + timedelta(days=last_day)
+    assert reader.only_fields, "it reads with the latest version, and depends on these fields only"
 
 
 def test_a_reader_declares_its_own_schema(registry: Registry, topic: str, tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_a_reader_declares_its_own_schema(registry: Registry, topic: str, tmp_pa
     lease = ReaderLease(registry, [topic], Reader("r"), contract)
     wait_until(lambda: readers(registry, f"{topic}-Order"))
     lease.close()
-    (found,) = readers(registry, f"{topic}-Order")
-    assert found.schema is not None
-    assert found.schema.canonical == registry.parse(source(WITHOUT)).canonical
-    assert not found.only_fields
+    (reader,) = readers(registry, f"{topic}-Order")
+    assert reader.schema is not None
+    assert reader.schema.canonical == registry.parse(source(WITHOUT)).canonical
+    assert not reader.only_fields
 
 
 def test_a_declaration_is_retried_while_the_registry_is_down(
-    bootstrap: str, registry: Registry, topic: str, caplog: pytest.LogCaptureFixture
+    bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Registry("http://127.0.0.1:1", attempts=1) as down:
         lease = ReaderLease(down, [topic], FRAUD, retry_s=0.01)

@@ -14,7 +14,7 @@ from penstock.serde.schema_source import UnusableSchemaError
 
 
 class Counting(Protocol):
-    asked: dict[str, int]
+    requests: dict[str, int]
     clients: set[str]
     answers: dict[str, object]
     status: int
@@ -51,8 +51,8 @@ def test_a_new_process_sends_one_request_per_schema_from_all_threads(counting: C
     for thread in threads:
         thread.join()
     registry.close()
-    assert set(counting.asked.values()) == {1}
-    assert sum(counting.asked.values()) == 10
+    assert set(counting.requests.values()) == {1}
+    assert sum(counting.requests.values()) == 10
     assert registry.request_stats.requests == 10
     assert registry.cache_stats["schema_by_id"].hit_ratio == 115 / 120
     assert counting.clients == {"order-service 3"}
@@ -67,7 +67,7 @@ def test_a_fresh_latest_version_skips_the_cache(counting: Counting) -> None:
         assert registry.latest("orders-value").version == 1
         assert registry.latest("orders-value", fresh=True).version == 2
         assert registry.latest("orders-value").version == 2
-    assert counting.asked[f"GET {path}"] == 2
+    assert counting.requests[f"GET {path}"] == 2
 
 
 def test_cached_schemas_work_while_the_registry_is_down(counting: Counting) -> None:
@@ -91,7 +91,7 @@ def test_an_overloaded_registry_is_retried_and_then_unavailable(counting: Counti
     with Registry(counting.url, attempts=3) as registry:
         with pytest.raises(RegistryUnavailableError, match="HTTP 503"):
             registry.schema(SchemaId(1))
-        assert counting.asked["GET /schemas/ids/1"] == 3
+        assert counting.requests["GET /schemas/ids/1"] == 3
         counting.status = 200
         assert registry.schema(SchemaId(1)).id == 1
 
@@ -108,7 +108,7 @@ def test_an_unknown_id_is_not_requested_again_for_a_while(counting: Counting) ->
         for _ in range(3):
             with pytest.raises(UnknownSchemaError):
                 registry.schema(SchemaId(5))
-    assert counting.asked["GET /schemas/ids/5"] == 1
+    assert counting.requests["GET /schemas/ids/5"] == 1
 
 
 def test_a_response_that_is_not_a_schema_is_unusable(counting: Counting) -> None:
@@ -157,9 +157,9 @@ def test_references_are_fetched_with_their_references(registry: Registry, topic:
     registry.register(f"{topic}-line", SchemaText(SchemaType.AVRO, line, to_money))
     to_line = (Reference("Line", f"{topic}-line", 1),)
     registered = registry.register(topic, SchemaText(SchemaType.AVRO, order, to_line))
-    found = registry.schema(registered.id)
-    assert list(found.imports) == ["Money", "Line"]
-    assert "cents" in found.parsed.formatted("resolved")
+    known = registry.schema(registered.id)
+    assert list(known.imports) == ["Money", "Line"]
+    assert "cents" in known.parsed.formatted("resolved")
 
 
 def test_an_incompatible_schema_is_refused_with_advice(registry: Registry, topic: str) -> None:

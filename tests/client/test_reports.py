@@ -181,7 +181,7 @@ def refusing_calls(bootstrap: str, folder: Path) -> dict[str, Callable[[], Any]]
 
     return {
         "unknown producer setting": lambda: Producer(bootstrap, "t", settings={"acks.typo": 1}),
-        "wrong producer setting": lambda: Producer(bootstrap, "t", settings={"acks": "many"}),
+        "invalid producer setting": lambda: Producer(bootstrap, "t", settings={"acks": "many"}),
         "unknown consumer setting": lambda: Consumer(bootstrap, "t", "g", settings={"typo": 1}),
         "unknown start": lambda: Consumer(bootstrap, "t", "g", start="begin"),
         "no group": lambda: Consumer(bootstrap, "t", ""),

@@ -9,7 +9,7 @@ from penstock.client.single_flight import SingleFlight
 
 
 class Clock:
-    """Stands still until it is set."""
+    """Advances only when it is set."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -6,13 +6,11 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import pytest
 
 from penstock.link import aio, blocking
-from penstock.link.routing import Operation, Routes, StreamOperation
 from penstock.link.settings import LinkSettings, read_bootstrap
 from penstock.model import Millis, SequenceNumber
 from penstock.protocol.messages.topics import (
@@ -24,6 +22,11 @@ from penstock.protocol.messages.topics import (
 from penstock.protocol.records import build_batch
 from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import ApacheKafka, PeerUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.link.routing import Operation, Routes, StreamOperation
 
 T = TypeVar("T")
 SETTINGS = LinkSettings(client_id="test", unknown_retry_ms=1_000, retry_timeout_ms=30_000)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -41,6 +40,9 @@ from penstock.protocol.messages.topics import (
     RecordsToDelete,
     TopicToDelete,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 COMMITTED = Isolation.READ_COMMITTED
@@ -149,7 +151,7 @@ def test_aborted_transactions_are_listed_and_the_range_ends_at_the_last_stable_o
 
 
 def test_waiting_for_an_open_transaction_times_out_with_a_reason(
-    server: Any, shell: Any, make_topic: Callable[..., str], transactional_batch: Any
+    shell: Any, make_topic: Callable[..., str], transactional_batch: Any
 ) -> None:
     topic = make_topic()
     place = TopicPartition(topic, 0)

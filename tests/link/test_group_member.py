@@ -45,7 +45,7 @@ class Node:
     async def joined(self, joined: GroupGeneration) -> None:
         self.events.append(f"joined {joined.assignment.decode()}")
 
-    async def lost(self, reason: str) -> None:
+    async def lost(self, _reason: str) -> None:
         self.events.append("lost")
 
     @property

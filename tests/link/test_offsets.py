@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +22,9 @@ from penstock.link.offsets import (
 from penstock.link.send_batches import send_batches
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.protocol.records import Record, build_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T0 = 1_700_000_000_000
 

@@ -6,9 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,9 +23,14 @@ from penstock.protocol.api import Api
 from penstock.protocol.messages.metadata import METADATA, MetadataRequest
 from penstock.protocol.messages.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.protocol.records import build_batch
-from penstock.testing.embedded import EmbeddedBroker
 from tests.support.apache_kafka import PeerUnavailable
 from tests.support.guarded_kafka import Guarded, guarded_kafka, make_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.testing.embedded import EmbeddedBroker
 
 PENCIL = Login("user", "pencil", "SCRAM-SHA-256")
 NONCE = "rOprNGfwEbeRWgbNEkqO"

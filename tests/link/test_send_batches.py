@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +20,9 @@ from penstock.protocol.batch import iterate_headers
 from penstock.protocol.messages.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.protocol.records import build_batch, read_records
 from penstock.testing.embedded import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def values_of(shell: Any, place: TopicPartition) -> list[bytes | None]:

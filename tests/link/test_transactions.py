@@ -6,9 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,6 +33,9 @@ from penstock.link.transactions import (
 from penstock.model import Offset, ProducerEpoch, TopicPartition
 from penstock.protocol.messages.metadata import METADATA, MetadataRequest
 from tests.support.apache_kafka import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COMMITTED = Isolation.READ_COMMITTED
 WORKER = Path(__file__).with_name("write_and_die.py")

@@ -64,7 +64,7 @@ class CountingRegistry:
     """A registry of fixed answers that counts who asks for what; it may be told to be ill."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.clients: set[str] = set()
         self.answers: dict[str, Any] = {}
         self.status = 200
@@ -87,20 +87,20 @@ class CountingRegistry:
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    def answer(self, asked: BaseHTTPRequestHandler) -> None:
-        asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
-        path = asked.path.partition("?")[0]
-        self.asked[f"{asked.command} {path}"] += 1
-        self.clients.add(asked.headers["Penstock-Client"])
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        path = request.path.partition("?")[0]
+        self.requests[f"{request.command} {path}"] += 1
+        self.clients.add(request.headers["Penstock-Client"])
         self.gate.wait(30)
         found = self.answers.get(path)
         status = self.status if found is not None else 404
         body = found if status == 200 else {"error_code": status, "message": "told to"}
         told = json.dumps(body).encode()
-        asked.send_response(status)
-        asked.send_header("Content-Length", str(len(told)))
-        asked.end_headers()
-        asked.wfile.write(told)
+        request.send_response(status)
+        request.send_header("Content-Length", str(len(told)))
+        request.end_headers()
+        request.wfile.write(told)
 
     def stop(self) -> None:
         self._server.shutdown()

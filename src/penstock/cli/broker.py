@@ -1,24 +1,24 @@
-"""`penstock broker`: one broker in this very process, for those who bring their own supervisor."""
+"""`penstock broker`: run one broker in this process, for use with another supervisor."""
 
 import json
 from typing import Any
 
 import typer
 
-from penstock.cli.broker_options import (
+from penstock.cli.broker_options import broker_options
+from penstock.cli.error_output import REFUSED, show_server_error
+from penstock.cli.options import (
     Advertise,
+    BrokerSettings,
     ConfigFile,
     Folder,
     Host,
     Insecure,
     KafkaPort,
-    Level,
     LogLevel,
+    LogLevelOption,
     ReadyAsJson,
-    Settings,
-    broker_options,
 )
-from penstock.cli.error_output import REFUSED, show_server_error
 from penstock.node.broker_process import run
 
 
@@ -29,22 +29,22 @@ def broker(
     advertise: Advertise = None,
     insecure: Insecure = False,
     config: ConfigFile = None,
-    settings: Settings = None,
+    settings: BrokerSettings = None,
     as_json: ReadyAsJson = False,
-    log_level: LogLevel = Level.INFO,
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
-    """Run one broker in the foreground. It stops on SIGTERM and Ctrl-C."""
+    """Run one broker in the foreground until SIGTERM or Ctrl-C."""
     options = broker_options(
         folder, kafka_port=kafka_port, host=host, advertise=advertise, config=config,
         settings=settings, insecure=insecure, log_level=log_level,
     )  # fmt: skip
 
-    def announce(told: dict[str, Any]) -> None:
-        if "error" in told:
-            show_server_error("penstock broker", told["error"], REFUSED)
+    def announce(started: dict[str, Any]) -> None:
+        if "error" in started:
+            show_server_error("penstock broker", started["error"], REFUSED)
         elif as_json:
-            typer.echo(json.dumps({**told, "http": None}))
+            typer.echo(json.dumps({**started, "http": None}))
         else:
-            typer.echo(f"Kafka on {told['kafka']}, logs in {told['dir']}")
+            typer.echo(f"Kafka at {started['kafka']}, data in {started['dir']}")
 
     raise typer.Exit(run(options, announce=announce))

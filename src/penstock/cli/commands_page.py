@@ -1,4 +1,4 @@
-"""The page that lists every command and option, made from the commands. Knows no file."""
+"""The page that lists every command and option, generated from the commands. Writes no file."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -12,16 +12,16 @@ from penstock.cli.main import COMMANDS, build
 _HEAD: Final = """\
 # Commands
 
-Made from the commands themselves; `pytest tests/docs --rewrite` writes it anew.
+Generated from the commands; `pytest tests/docs --rewrite` writes this page again.
 
-Exit status: 0 all went well, 1 something was refused, 2 the command was not understood, 3 nobody
-answered. With `--json`, an error is an object on standard output: `{"error": "…", "status": 1}`;
-commands that take several names report an error for each.
+Exit status: 0 success, 1 refused, 2 invalid command line, 3 no broker or registry was reached. With
+`--json`, an error is an object on standard output: `{"error": "…", "status": 1}`; commands that
+take several names report an error for each.
 
 `PENSTOCK_BOOTSTRAP` is the default of every `--bootstrap`. `PENSTOCK_REGISTRY` is the default of
-every `--registry` but that of `contract check`, which asks a server only if the command line names
-one. `PENSTOCK_KAFKA_CONFIG` names a properties file with what the brokers ask of clients, TLS and a
-login.
+every `--registry` except that of `contract check`, which uses a registry only if the command line
+names one. `PENSTOCK_KAFKA_CONFIG` names a properties file with what the cluster requires of
+clients: TLS and a login.
 """
 _KINDS: Final[dict[object, str]] = {int: "N", float: "N", Path: "PATH"}
 
@@ -36,20 +36,20 @@ def commands_page() -> str:
 
 
 def _sections(command: Any, path: str, *, level: int) -> Iterator[str]:
-    """A command, and after it the commands it has."""
+    """A command, followed by its subcommands."""
     yield f"{'#' * level} `{path}`\n"
     if command.help:
         yield f"{' '.join(command.help.split())}\n"
-    inner = getattr(command, "commands", None)
-    if inner is not None:
-        for name, one in inner.items():
-            yield from _sections(one, f"{path} {name}", level=level + 1)
+    subcommands = getattr(command, "commands", None)
+    if subcommands is not None:
+        for name, subcommand in subcommands.items():
+            yield from _sections(subcommand, f"{path} {name}", level=level + 1)
         return
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option"]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option"]
     usage = " ".join(["penstock", *path.split()[1:], *map(_argument, arguments)])
     yield f"```\n{usage} [OPTIONS]\n```\n"
-    rows = [_row(one) for one in (*arguments, *options) if not getattr(one, "hidden", False)]
+    rows = [_row(each) for each in (*arguments, *options) if not getattr(each, "hidden", False)]
     if rows:
         yield "\n".join(["| | meaning | default |", "|---|---|---|", *rows]) + "\n"
 
@@ -64,14 +64,14 @@ def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         name = f"`{_argument(parameter).strip('[]')}`"
     else:
-        shown = [*parameter.opts, *parameter.secondary_opts]
+        spellings = [*parameter.opts, *parameter.secondary_opts]
         kind = "" if parameter.is_flag else f" {_kind(parameter)}"
-        name = ", ".join(f"`{one}{kind}`" for one in shown)
+        name = ", ".join(f"`{spelling}{kind}`" for spelling in spellings)
     return f"| {name} | {_cell(parameter.help or '')} | {_default(parameter)} |"
 
 
 def _kind(option: Any) -> str:
-    """What stands for the value; for a choice, all there is to choose from."""
+    """The placeholder of the value; for a choice, all values."""
     kind = option.type_descriptor.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "\\|".join(str(choice.value) for choice in kind)

@@ -1,4 +1,4 @@
-"""`penstock consume`: messages become lines of standard output."""
+"""`penstock consume`: print messages, one per line."""
 
 import base64
 import re
@@ -13,20 +13,19 @@ import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.cli.connect import (
-    LOCAL,
     WAIT_S,
-    Bootstrap,
     check_reachable,
+    fail_with,
+    kafka_errors,
     partitions_of,
     quiet_client,
-    tell,
-    telling,
     unescaped,
 )
 from penstock.cli.main import drop_output
-from penstock.cli.output import AsJson, show_json
+from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
+from penstock.cli.output import show_json
 
-_STARTS: Final = ("start", "beginning", "earliest")  # kcat's and Kafka's words too
+_STARTS: Final = ("start", "beginning", "earliest")  # kcat's and Kafka's words as well
 _ENDS: Final = ("end", "latest")
 _START: Final = -2
 _END: Final = -1
@@ -43,36 +42,40 @@ def consume(
         typer.Option(
             "--offset",
             "-o",
-            help="start, end, N, -N (the last N of each partition) or @T (milliseconds). With a "
-            "group: start or end, where it has committed nothing.",
+            help="Where to start: start, end, N, -N (the last N of each partition) or @T "
+            "(milliseconds). With a group: start or end, for partitions without a commit.",
         ),
     ] = "start",
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only these; not with a group.")
+        list[int] | None,
+        typer.Option(
+            "--partition", "-p", help="Only this partition; may be repeated. Not with --group."
+        ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=0, help="Stop after so many.")
+        int | None, typer.Option("--count", "-n", min=0, help="Stop after this many messages.")
     ] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end of every partition.")
     ] = False,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="As a member of a group, with commits.")
+        str | None, typer.Option("--group", "-g", help="Join this group and commit offsets.")
     ] = None,
     format_text: Annotated[
         str,
         typer.Option(
             "--format",
             "-f",
-            help="%t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers.",
+            help="Format of a message: %t topic, %p partition, %o offset, %T timestamp, %k key, "
+            "%v value, %h headers.",
         ),
     ] = "%v\\n",
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Print messages, from the start and on until Ctrl-C unless told otherwise."""
-    _check_together(group, partition, offset)
-    show = _show_json if as_json else _shower(format_text)
+    """Print messages from the start of a topic until Ctrl-C."""
+    _check_combination(group, partition, offset)
+    show = _show_json if as_json else _formatter(format_text)
     check_reachable(bootstrap)
     consumer = Consumer(
         quiet_client(
@@ -81,14 +84,14 @@ def consume(
                 "group.id": group or f"penstock-consume-{uuid4().hex}",
                 "auto.offset.reset": "earliest" if offset in _STARTS else "latest",
                 "enable.auto.commit": group is not None,
-                "enable.auto.offset.store": False,  # what was not printed was not consumed
+                "enable.auto.offset.store": False,  # only printed messages are committed
                 "enable.partition.eof": True,
             },
         )
     )
-    with _until_enough(consumer):
-        with telling(bootstrap, topic):
-            _begin(consumer, topic, offset, partition, group, bootstrap)
+    with _closing(consumer):
+        with kafka_errors(bootstrap, topic):
+            _start(consumer, topic, offset, partition, group, bootstrap)
         for batch in _batches(consumer, exit_at_end, bootstrap, count):
             for message in batch:
                 show(message)
@@ -98,34 +101,36 @@ def consume(
 
 
 @contextmanager
-def _until_enough(consumer: Consumer) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a reader who goes away end it in good order: the group is left."""
+def _closing(consumer: Consumer) -> Iterator[None]:
+    """On Ctrl-C, SIGTERM and a closed pipe, leave the group and exit without an error."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
         pass
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # as in `| head`
         drop_output()
     finally:
         consumer.close()
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_together(group: str | None, partitions: list[int] | None, offset: str) -> None:
+def _check_combination(group: str | None, partitions: list[int] | None, offset: str) -> None:
     if group is None:
         return
     if not group:
         raise typer.BadParameter("--group needs a name")
     if partitions:
-        raise typer.BadParameter("--partition and --group exclude each other: a group shares them")
+        raise typer.BadParameter(
+            "--partition and --group exclude each other: the group assigns partitions"
+        )
     if offset not in _STARTS + _ENDS:
         raise typer.BadParameter(
-            f"--offset {offset} with --group: start or end; `penstock group reset` moves a group"
+            f"--offset {offset} with --group: use start or end, or `penstock group reset`"
         )
 
 
-def _begin(
+def _start(
     consumer: Consumer,
     topic: str,
     offset: str,
@@ -133,51 +138,49 @@ def _begin(
     group: str | None,
     bootstrap: str,
 ) -> None:
-    """Start reading."""
-    known = partitions_of(consumer, topic, bootstrap, partitions or ())
+    existing = partitions_of(consumer, topic, bootstrap, partitions or ())
     if group is not None:
         consumer.subscribe([topic])
     else:
-        consumer.assign(_places(consumer, topic, sorted(set(partitions or known)), offset))
+        consumer.assign(_positions(consumer, topic, sorted(set(partitions or existing)), offset))
 
 
-def _places(
+def _positions(
     consumer: Consumer, topic: str, partitions: list[int], offset: str
 ) -> list[TopicPartition]:
-    """Where to begin in each partition."""
+    """Where to start in each partition."""
     if offset in _STARTS + _ENDS:
         at = _START if offset in _STARTS else _END
         return [TopicPartition(topic, index, at) for index in partitions]
     if offset.startswith("@"):
-        then = _number(offset[1:])
-        asked = [TopicPartition(topic, index, max(then, 0)) for index in partitions]
-        return list(consumer.offsets_for_times(asked, timeout=WAIT_S))
+        time_ms = max(_number(offset[1:]), 0)
+        times = [TopicPartition(topic, index, time_ms) for index in partitions]
+        return list(consumer.offsets_for_times(times, timeout=WAIT_S))
     number = _number(offset)
-    places = []
+    positions = []
     for index in partitions:
-        place = TopicPartition(topic, index)
-        start, end = consumer.get_watermark_offsets(place, timeout=WAIT_S)
-        # what is no longer there is passed over, as retention may do at any time
-        places.append(
-            TopicPartition(topic, index, max(start, number if number >= 0 else end + number))
-        )
-    return places
+        partition = TopicPartition(topic, index)
+        start, end = consumer.get_watermark_offsets(partition, timeout=WAIT_S)
+        # Deleted records are skipped, as retention may remove them at any time.
+        first = max(start, number if number >= 0 else end + number)
+        positions.append(TopicPartition(topic, index, first))
+    return positions
 
 
 def _number(text: str) -> int:
     if not text.removeprefix("-").isdecimal() or abs(int(text)) > _OFFSET_MAX:
-        raise typer.BadParameter(f"--offset {text!r}: say start, end, N, -N or @milliseconds")
+        raise typer.BadParameter(f"--offset {text!r}: use start, end, N, -N or @milliseconds")
     return int(text)
 
 
 def _batches(
     consumer: Consumer, exit_at_end: bool, bootstrap: str, count: int | None
 ) -> Iterator[list[Message]]:
-    """Messages as they come, until enough were seen or every partition that is ours has ended."""
-    seen = 0
+    """Messages as they arrive, until `count`, or the end of every assigned partition."""
+    total = 0
     ended: set[int] = set()
-    while count is None or seen < count:
-        left = _BATCH if count is None else min(_BATCH, count - seen)
+    while count is None or total < count:
+        left = _BATCH if count is None else min(_BATCH, count - total)
         batch = []
         for message in consumer.consume(left, timeout=0.2):
             error = message.error()
@@ -187,8 +190,8 @@ def _batches(
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
                 ended.add(_partition(message))
             elif error.fatal() or not error.retriable():
-                tell(error, bootstrap, message.topic())
-        seen += len(batch)
+                fail_with(error, bootstrap, message.topic())
+        total += len(batch)
         if batch:
             yield batch
         if exit_at_end and ended and _has_ended(consumer, ended):
@@ -196,31 +199,31 @@ def _batches(
 
 
 def _has_ended(consumer: Consumer, ended: set[int]) -> bool:
-    """Of a group, only what this member was given counts: others read the rest."""
-    assigned = {place.partition for place in consumer.assignment()}
+    """In a group only the partitions of this member count: others read the rest."""
+    assigned = {partition.partition for partition in consumer.assignment()}
     return assigned <= ended
 
 
 def _store(consumer: Consumer, batch: list[Message]) -> None:
-    """What the next commit is to say: all of these were printed."""
-    lasts = {_partition(message): message for message in batch}
-    for message in lasts.values():
-        with suppress(KafkaException):  # taken away meanwhile: the next owner prints it again
+    """Let the next commit include these, because they were printed."""
+    last = {_partition(message): message for message in batch}
+    for message in last.values():
+        with suppress(KafkaException):  # revoked meanwhile: the next member prints it again
             consumer.store_offsets(message)
 
 
-def _shower(format_text: str) -> Callable[[Message], None]:
+def _formatter(format_text: str) -> Callable[[Message], None]:
     pattern = unescaped(format_text)
     for letter in _FIELD.findall(pattern):
         if letter not in _LETTERS:
             raise typer.BadParameter(
-                f"--format has no %{letter.decode()}: the fields are %t %p %o %T %k %v %h, "
+                f"--format has no field %{letter.decode()}: use %t %p %o %T %k %v %h, "
                 "and %% is a percent sign"
             )
     write = sys.stdout.buffer.write
 
     def show(message: Message) -> None:
-        write(_FIELD.sub(lambda found: _field(message, found[1]), pattern))
+        write(_FIELD.sub(lambda match: _field(message, match[1]), pattern))
 
     return show
 
@@ -262,16 +265,16 @@ def _show_json(message: Message) -> None:
 
 def _partition(message: Message) -> int:
     index = message.partition()
-    assert index is not None, "what was consumed has a partition"
+    assert index is not None, "a consumed message has a partition"
     return index
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    return message.headers() or []  # type: ignore[return-value]  # what is consumed is bytes
+    return message.headers() or []  # type: ignore[return-value]  # consumed values are bytes
 
 
 def _readable(content: bytes | None) -> Any:
-    """Text as it is, other bytes in base64."""
+    """Text, or other bytes in base64."""
     if content is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`penstock contract …`: is a change safe, what would applying a folder do, and who reads.
+"""`penstock contract …`: check, plan and apply changes to contracts.
 
 Exit status of `check`: 0 compatible, 1 breaking, 2 could not be checked.
 """
@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from penstock.cli.connect import LOCAL, Bootstrap, login
+from penstock.cli.connect import login
 from penstock.cli.contract_readers import app as reader_app
-from penstock.cli.contract_report import CLIENT, Registry, fail, telling
-from penstock.cli.output import AsJson, show_json
+from penstock.cli.contract_report import CLIENT, contract_errors, fail
+from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, RegistryUrl
+from penstock.cli.output import show_json
 from penstock.cli.registry_connect import read_references, registry_api
 from penstock.client.reader_lease import today_utc
-from penstock.client.registry import Registry as RegistryClient
+from penstock.client.registry import Registry
 from penstock.client.registry_api import RegistryApi
 from penstock.gate.change_plan import ChangePlan, PlannedChange, Planner
 from penstock.gate.check import CheckOptions
@@ -35,63 +36,72 @@ app.add_typer(reader_app, name="reader")
 
 UNMANAGED_SHOWN_MAX: Final = 10
 
-RegistryUrl = Annotated[
-    str | None, typer.Option("--registry", "-r", help="The registry: http://host:port.")
-]
+Folder = Annotated[Path, typer.Argument(help="Folder of contracts.")]
 
 
 @app.command()
 def check(
     proposed: Annotated[
-        Path, typer.Option("--proposed", "-p", help="A schema file, or a folder of contracts.")
+        Path, typer.Option("--proposed", "-p", help="Proposed schema file, or folder of contracts.")
     ],
     subject: Annotated[
-        str | None, typer.Option("--subject", "-s", help="The subject, such as orders-value.")
+        str | None, typer.Option("--subject", "-s", help="Subject, such as orders-value.")
     ] = None,
-    registry: RegistryUrl = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", "-r", help="Compare with the contracts of a registry: its URL."),
+    ] = None,
     contracts: Annotated[
-        Path | None, typer.Option("--contracts", "-c", help="Compare with a folder of contracts.")
+        Path | None,
+        typer.Option("--contracts", "-c", help="Compare with the contracts in a folder."),
     ] = None,
     mode: Annotated[
-        Level | None, typer.Option("--mode", help="Instead of the subject's own.")
+        Level | None, typer.Option("--mode", help="Compatibility level, instead of the subject's.")
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option("--reference", help="NAME=SUBJECT:VERSION; default: as the latest version."),
+        typer.Option(
+            "--reference", help="NAME=SUBJECT:VERSION; default: those of the latest version."
+        ),
     ] = None,
-    format: Annotated[Format, typer.Option("--format", "-f", help="How to say it.")] = Format.TEXT,
-    seed: Annotated[int, typer.Option("--seed", help="Events are the same for the same seed.")] = 0,
+    output_format: Annotated[
+        Format, typer.Option("--format", "-f", help="Format of the report.")
+    ] = Format.TEXT,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the generated events.")] = 0,
     events: Annotated[
-        bool, typer.Option("--events/--no-events", help="Prove it with events.")
+        bool, typer.Option("--events/--no-events", help="Prove the result with events.")
     ] = True,
     assert_formats: Annotated[
         bool,
-        typer.Option("--assert-formats", help="JSON Schema: events must match each `format`."),
+        typer.Option("--assert-formats", help="JSON Schema: check `format` in events too."),
     ] = False,
     against_topic: Annotated[
-        str | None, typer.Option("--against-topic", help="Try it on events of this topic, too.")
+        str | None,
+        typer.Option(
+            "--against-topic", help="Read the last events of this topic with the schema too."
+        ),
     ] = None,
-    last: Annotated[int, typer.Option("--last", min=1, help="How many of them.")] = 100_000,
-    bootstrap: Bootstrap = LOCAL,
+    last: Annotated[int, typer.Option("--last", min=1, help="Number of these events.")] = 100_000,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
 ) -> None:
-    """Say whether a change is safe, and prove it with events."""
+    """Check whether a change is compatible, and prove the result with events."""
     if registry is not None and contracts is not None:
-        fail("compare with --registry or with --contracts, not with both")
+        fail("pass --registry or --contracts, not both")
     options = CheckOptions(today_utc(), seed, proves=events, asserts_formats=assert_formats)
-    with telling(), _base(registry, contracts) as base:
-        question = CheckRequest(proposed, subject, base, mode, read_references(reference or ()))
+    with contract_errors(), _base(registry, contracts) as base:
+        request = CheckRequest(proposed, subject, base, mode, read_references(reference or ()))
         if not proposed.exists():
-            raise CannotCheckError(f"{proposed} is not there")
-        results = check_proposed(question, options)
+            raise CannotCheckError(f"{proposed} does not exist")
+        results = check_proposed(request, options)
         if against_topic is not None:
-            tried = _Topic(against_topic, last, bootstrap, assert_formats)
-            results = [_tried(question, results, registry, tried)]
-    sys.stdout.write(FORMATS[format](results))
+            topic = _RecordedTopic(against_topic, last, bootstrap, assert_formats)
+            results = [_with_topic(request, results, registry, topic)]
+    sys.stdout.write(FORMATS[output_format](results))
     raise typer.Exit(exit_status(results))
 
 
-class _Topic(NamedTuple):
-    """Recorded events to try a schema on."""
+class _RecordedTopic(NamedTuple):
+    """The topic whose events are read with the proposed schema."""
 
     name: str
     last: int
@@ -99,16 +109,16 @@ class _Topic(NamedTuple):
     assert_formats: bool
 
 
-def _tried(
-    question: CheckRequest, results: list[CheckResult], registry: str | None, topic: _Topic
+def _with_topic(
+    request: CheckRequest, results: list[CheckResult], registry: str | None, topic: _RecordedTopic
 ) -> CheckResult:
-    """The one result, with what came of a topic's events."""
-    if registry is None or len(results) != 1 or question.proposed.is_dir():
-        raise CannotCheckError("--against-topic takes one --proposed file, and the --registry")
+    """The result of the one proposal, with that of reading a topic's events."""
+    if registry is None or len(results) != 1 or request.proposed.is_dir():
+        raise CannotCheckError("--against-topic needs one --proposed file and --registry")
     if results[0].status is CheckStatus.UNCHECKED:
         return results[0]
-    with RegistryClient(registry, client=CLIENT) as client:
-        proposal = read_proposal(question)
+    with Registry(registry, client=CLIENT) as client:
+        proposal = read_proposal(request)
         return results[0].with_recorded(
             try_recorded(
                 topic.bootstrap,
@@ -124,7 +134,7 @@ def _tried(
 
 @contextmanager
 def _base(registry: str | None, contracts: Path | None) -> Iterator[ContractStore | None]:
-    """What is compared with; None where a folder is compared with itself."""
+    """The contracts to compare with; None where a folder is compared with itself."""
     if registry is None:
         yield None if contracts is None else ContractFolder(contracts)
         return
@@ -134,32 +144,32 @@ def _base(registry: str | None, contracts: Path | None) -> Iterator[ContractStor
 
 @app.command()
 def plan(
-    folder: Annotated[Path, typer.Argument(help="The folder of contracts.")],
-    registry: Registry,
+    folder: Folder,
+    registry: RegistryUrl,
     as_json: AsJson = False,
 ) -> None:
     """Show what applying a folder of contracts would change. Exit status 1 if it would fail."""
-    with telling(), registry_api(registry, CLIENT) as api:
-        found = _planner(folder, api).plan()
-    show_plan(found, as_json=as_json, applied=False)
-    raise typer.Exit(1 if found.is_refused else 0)
+    with contract_errors(), registry_api(registry, CLIENT) as api:
+        changes = _planner(folder, api).plan()
+    show_plan(changes, as_json=as_json, applied=False)
+    raise typer.Exit(1 if changes.is_refused else 0)
 
 
 @app.command()
 def apply(
-    folder: Annotated[Path, typer.Argument(help="The folder of contracts.")],
-    registry: Registry,
+    folder: Folder,
+    registry: RegistryUrl,
     as_json: AsJson = False,
 ) -> None:
-    """Make a registry hold what a folder says. What is there already is left alone."""
-    with telling(), registry_api(registry, CLIENT) as api:
+    """Apply a folder of contracts to a registry. Nothing is deleted."""
+    with contract_errors(), registry_api(registry, CLIENT) as api:
         planner = _planner(folder, api)
-        found = planner.plan()
-        if not found.is_refused:
-            for change in found.changes:
+        changes = planner.plan()
+        if not changes.is_refused:
+            for change in changes.changes:
                 planner.apply(change)
-    show_plan(found, as_json=as_json, applied=not found.is_refused)
-    raise typer.Exit(1 if found.is_refused else 0)
+    show_plan(changes, as_json=as_json, applied=not changes.is_refused)
+    raise typer.Exit(1 if changes.is_refused else 0)
 
 
 def _planner(folder: Path, api: RegistryApi) -> Planner:
@@ -167,7 +177,7 @@ def _planner(folder: Path, api: RegistryApi) -> Planner:
 
 
 def show_plan(plan: ChangePlan, *, as_json: bool, applied: bool) -> None:
-    """The changes, and why one would be refused."""
+    """Print the changes, and why one would be refused."""
     if as_json:
         show_json(
             {
@@ -188,17 +198,17 @@ def show_plan(plan: ChangePlan, *, as_json: bool, applied: bool) -> None:
     if plan.unmanaged:
         _show_unmanaged(plan.unmanaged)
     if plan.is_refused:
-        typer.echo("\nNothing was changed: what is marked ! would be refused.")
+        typer.echo("\nNothing was changed: changes marked ! would be refused.")
     elif not plan.changes:
         typer.echo("Nothing to change.")
     else:
-        verb = "were made" if applied else "to make: penstock contract apply"
-        typer.echo(f"\n{len(plan.changes)} changes {verb}")
+        note = "applied" if applied else "to apply with `penstock contract apply`"
+        typer.echo(f"\n{len(plan.changes)} changes {note}")
 
 
 def _show_unmanaged(subjects: Sequence[str]) -> None:
-    """A line for each of the first, so that a registry with hundreds stays readable."""
-    typer.echo(f"  {len(subjects)} subjects are not in the folder and are left alone:")
+    """The first ones only, so that the output stays readable."""
+    typer.echo(f"  {len(subjects)} subjects are not in the folder and stay unchanged:")
     for subject in subjects[:UNMANAGED_SHOWN_MAX]:
         typer.echo(f"    {subject}")
     if len(subjects) > UNMANAGED_SHOWN_MAX:

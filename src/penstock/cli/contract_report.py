@@ -1,31 +1,23 @@
-"""What the commands about contracts share: the registry's address, and how they fail."""
+"""What the contract commands share: the name of their client, and how they report errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final, NoReturn
-
-import typer
+from typing import Final, NoReturn
 
 from penstock.cli import error_output
 from penstock.serde.errors import ClientError
 
 CANNOT_CHECK: Final = 2
 CLIENT: Final = "penstock contract"
-Registry = Annotated[
-    str,
-    typer.Option(
-        "--registry", "-r", envvar="PENSTOCK_REGISTRY", help="The registry: http://host:port."
-    ),
-]
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """Turn what goes wrong inside into a message and an exit status."""
+def contract_errors() -> Iterator[None]:
+    """Turn an error inside into a message and an exit status."""
     try:
         yield
-    except ClientError as wrong:
-        fail(str(wrong))
+    except ClientError as failure:
+        fail(str(failure))
 
 
 def fail(message: str, status: int = CANNOT_CHECK) -> NoReturn:

@@ -1,9 +1,8 @@
-"""`penstock doctor`: what on this machine would stand in the way, and how to mend it.
+"""`penstock doctor`: check this machine for what would prevent Penstock from running.
 
-Each check is a function from what was found to a `Finding`; only `examine` looks at the machine.
+Each check is a function from a measurement to a `Finding`; only `examine` measures.
 """
 
-import json
 import platform
 import re
 import resource
@@ -21,103 +20,107 @@ from typing import Annotated, Any, Final
 import psutil
 import typer
 
-from penstock.cli.broker_options import PORT_LAST
+from penstock.cli.options import PORT_MAX, AsJson
+from penstock.cli.output import show_json
+from penstock.node.addresses import HTTP_PORT, KAFKA_PORT, LOCALHOST
 
-PYTHON_LEAST: Final = (3, 11)
-JAVA_LEAST: Final = 17
-OPEN_FILES_LEAST: Final = 1024
-OPEN_FILES_COMFORTABLE: Final = 10_000
-DISK_LEAST_BYTES: Final = 1 << 30
-DISK_COMFORTABLE_BYTES: Final = 10 << 30
-UPKEEP_SILENT_MS: Final = 300_000  # it reports after each round, the slowest of which is shorter
+PYTHON_MIN: Final = (3, 11)
+JAVA_MIN: Final = 17
+OPEN_FILES_MIN: Final = 1024
+OPEN_FILES_RECOMMENDED: Final = 10_000
+DISK_MIN_BYTES: Final = 1 << 30
+DISK_RECOMMENDED_BYTES: Final = 10 << 30
+UPKEEP_SILENT_MS: Final = 300_000  # it reports after each round, and every round is shorter
 UPKEEP_ROWS_MAX: Final = 3
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """How much a finding matters."""
 
     OK = "ok"
-    WARNING = "warning"  # something works worse, or not at all, without it
+    WARNING = "warning"  # something works worse, or not at all
     PROBLEM = "problem"  # Penstock does not run
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     check: str
-    verdict: Verdict
-    found: str
+    severity: Severity
+    result: str
     remedy: str = ""
 
 
 def check_python(running: tuple[int, int], name: str) -> Finding:
-    """Python itself."""
-    if running >= PYTHON_LEAST:
-        return Finding("python", Verdict.OK, name)
-    least = ".".join(map(str, PYTHON_LEAST))
-    return Finding("python", Verdict.PROBLEM, name, f"install Python {least} or newer")
+    """The Python version."""
+    if running >= PYTHON_MIN:
+        return Finding("python", Severity.OK, name)
+    required = ".".join(map(str, PYTHON_MIN))
+    return Finding("python", Severity.PROBLEM, name, f"install Python {required} or newer")
 
 
 def check_java(version_text: str | None) -> Finding:
-    """Only Spark needs Java; `version_text` is what `java -version` says, None without java."""
+    """Only Spark needs Java; `version_text` is the output of `java -version`, None without java."""
     remedy = (
-        f"only Spark pipelines need it: install a Java {JAVA_LEAST}+ runtime "
+        f"only Spark pipelines need it: install Java {JAVA_MIN} or newer "
         "(Debian: apt-get install openjdk-17-jre-headless)"
     )
     if version_text is None:
-        return Finding("java", Verdict.WARNING, "not found", remedy)
+        return Finding("java", Severity.WARNING, "not found", remedy)
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     if match is None:
-        return Finding("java", Verdict.WARNING, version_text.splitlines()[0], remedy)
-    found = f"Java {match[1]}"
-    if int(match[1]) < JAVA_LEAST:
-        return Finding("java", Verdict.WARNING, found, remedy)
-    return Finding("java", Verdict.OK, found)
+        return Finding("java", Severity.WARNING, version_text.splitlines()[0], remedy)
+    version = f"Java {match[1]}"
+    if int(match[1]) < JAVA_MIN:
+        return Finding("java", Severity.WARNING, version, remedy)
+    return Finding("java", Severity.OK, version)
 
 
 def check_port(port: int, purpose: str, *, free: bool) -> Finding:
     """A default port of `penstock up`."""
     name = f"port {port}"
     if free:
-        return Finding(name, Verdict.OK, f"free for {purpose}")
+        return Finding(name, Severity.OK, f"free for {purpose}")
     option = "--kafka-port" if purpose == "Kafka" else "--http-port"
     return Finding(
         name,
-        Verdict.WARNING,
-        "somebody listens there",
-        f"stop that program, or choose another port for {purpose}: penstock up {option} N",
+        Severity.WARNING,
+        "already in use",
+        f"stop the program that uses it, or use another port for {purpose}: penstock up {option} N",
     )
 
 
 def check_disk(folder: Path, free_bytes: int) -> Finding:
-    """Room for the log."""
-    found = f"{free_bytes / (1 << 30):.1f} GiB free at {folder}"
-    if free_bytes < DISK_LEAST_BYTES:
-        return Finding("disk", Verdict.PROBLEM, found, "free some space, or give another --dir")
-    if free_bytes < DISK_COMFORTABLE_BYTES:
-        remedy = "enough to try things; for more, free some space or set retention.bytes"
-        return Finding("disk", Verdict.WARNING, found, remedy)
-    return Finding("disk", Verdict.OK, found)
+    """Disk space for the log."""
+    space = f"{free_bytes / (1 << 30):.1f} GiB free at {folder}"
+    if free_bytes < DISK_MIN_BYTES:
+        return Finding("disk", Severity.PROBLEM, space, "free some space, or use another --dir")
+    if free_bytes < DISK_RECOMMENDED_BYTES:
+        remedy = "enough for experiments; for more, free some space or set retention.bytes"
+        return Finding("disk", Severity.WARNING, space, remedy)
+    return Finding("disk", Severity.OK, space)
 
 
 def check_open_files(soft: int, hard: int) -> Finding:
-    """Descriptors: one per connection, and a bounded number for the log."""
-    found = f"limit {soft} (hard {hard})"
-    if soft < OPEN_FILES_LEAST:
-        return Finding("open files", Verdict.PROBLEM, found, f"ulimit -n {OPEN_FILES_COMFORTABLE}")
-    if soft < OPEN_FILES_COMFORTABLE:
-        remedy = f"enough for a few hundred clients; for more: ulimit -n {OPEN_FILES_COMFORTABLE}"
-        return Finding("open files", Verdict.WARNING, found, remedy)
-    return Finding("open files", Verdict.OK, found)
+    """File descriptors: one per connection, and a bounded number for the log."""
+    limits = f"limit {soft} (hard {hard})"
+    if soft < OPEN_FILES_MIN:
+        return Finding(
+            "open files", Severity.PROBLEM, limits, f"ulimit -n {OPEN_FILES_RECOMMENDED}"
+        )
+    if soft < OPEN_FILES_RECOMMENDED:
+        remedy = f"enough for a few hundred clients; for more: ulimit -n {OPEN_FILES_RECOMMENDED}"
+        return Finding("open files", Severity.WARNING, limits, remedy)
+    return Finding("open files", Severity.OK, limits)
 
 
 def check_upkeep(status: dict[str, Any] | None, *, is_running: bool, age_ms: int) -> Finding | None:
-    """Retention and compaction of the broker that runs on the folder; None when none does."""
+    """Retention and compaction of the broker that uses the folder; None if none is running."""
     if status is None or not is_running:
         return None
     stats = status["stats"]
-    troubles = [
+    problems = [
         f"{name} failed {duty['failed_in_a_row']} times in a row ({duty['last_error']})"
         for name, duty in stats["duties"].items()
         if duty["failed_in_a_row"]
@@ -126,20 +129,20 @@ def check_upkeep(status: dict[str, Any] | None, *, is_running: bool, age_ms: int
         (status["damaged_count"], status["damaged"]),
         (status["failing_count"], status["failing"]),
     ):
-        troubles += rows[:UPKEEP_ROWS_MAX]
+        problems += rows[:UPKEEP_ROWS_MAX]
         if count > UPKEEP_ROWS_MAX:
-            troubles.append(f"and {count - UPKEEP_ROWS_MAX} more")
+            problems.append(f"and {count - UPKEEP_ROWS_MAX} more")
     if age_ms > UPKEEP_SILENT_MS:
-        troubles.append(f"no report for {age_ms // 1000} s")
-    if troubles:
-        remedy = "see the broker's log; old data is not removed until this works again"
-        return Finding("upkeep", Verdict.WARNING, "; ".join(troubles), remedy)
-    found = f"{stats['deleted_segments']} segments deleted, {stats['compactions']} compactions"
-    return Finding("upkeep", Verdict.OK, found)
+        problems.append(f"no report for {age_ms // 1000} s")
+    if problems:
+        remedy = "see the broker's log; old data is not deleted until this is fixed"
+        return Finding("upkeep", Severity.WARNING, "; ".join(problems), remedy)
+    summary = f"{stats['deleted_segments']} segments deleted, {stats['compactions']} compactions"
+    return Finding("upkeep", Severity.OK, summary)
 
 
 def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
-    """Look at this machine."""
+    """Check this machine."""
     from penstock.node.upkeep_status import read_status
 
     existing = next(path for path in (folder, *folder.parents) if path.exists())
@@ -162,28 +165,26 @@ def examine(folder: Path, kafka_port: int, http_port: int) -> list[Finding]:
 
 
 def doctor(
-    folder: Annotated[
-        Path, typer.Option("--dir", help="The data folder that you use or mean to use.")
-    ] = Path("penstock-data"),
+    folder: Annotated[Path, typer.Option("--dir", help="Data folder to check.")] = Path(
+        "penstock-data"
+    ),
     kafka_port: Annotated[
-        int, typer.Option(min=1, max=PORT_LAST, help="The Kafka port you mean to use.")
-    ] = 9092,
-    http_port: Annotated[
-        int, typer.Option(min=1, max=PORT_LAST, help="The HTTP port you mean to use.")
-    ] = 8081,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+        int, typer.Option(min=1, max=PORT_MAX, help="Port for Kafka clients.")
+    ] = KAFKA_PORT,
+    http_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="Port for HTTP.")] = HTTP_PORT,
+    as_json: AsJson = False,
 ) -> None:
     """Check Python, Java, ports, disk, open files and a running broker's upkeep.
 
-    Upkeep (retention and compaction) is checked if a broker runs on the data folder. Exit 1 if
-    something must be mended.
+    Upkeep (retention and compaction) is checked if a broker uses the data folder. Exit status 1 if
+    there is a problem.
     """
     findings = examine(folder.absolute(), kafka_port, http_port)
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings]))
+        show_json([asdict(finding) for finding in findings])
     else:
         _show(findings)
-    if any(finding.verdict is Verdict.PROBLEM for finding in findings):
+    if any(finding.severity is Severity.PROBLEM for finding in findings):
         raise typer.Exit(1)
 
 
@@ -191,11 +192,11 @@ def _show(findings: Iterable[Finding]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    colour = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "red"}
+    colour = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}
     table = Table(box=None, show_header=False)
     for finding in findings:
-        verdict = f"[{colour[finding.verdict]}]{finding.verdict}[/]"
-        table.add_row(verdict, finding.check, finding.found, finding.remedy)
+        severity = f"[{colour[finding.severity]}]{finding.severity}[/]"
+        table.add_row(severity, finding.check, finding.result, finding.remedy)
     Console().print(table)
 
 
@@ -203,15 +204,15 @@ def _java_version() -> str | None:
     java = shutil.which("java")
     if java is None:
         return None
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    return done.stderr or done.stdout
+    process = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    return process.stderr or process.stdout
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOCALHOST, port))
         except OSError:
             return False
     return True

@@ -1,7 +1,7 @@
 """How a command reports an error: a line on standard error, or with --json an object on standard
 output: {"error": "...", "status": 1}. Loads no Kafka client.
 
-Exit status: 0 success, 1 refused, 2 the command was not understood, 3 no answer.
+Exit status: 0 success, 1 refused, 2 invalid command line, 3 no broker or registry was reached.
 """
 
 import json
@@ -22,7 +22,7 @@ _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
 
 def show_error(message: str, status: int) -> None:
-    """Report an error the way the caller asked for."""
+    """Report an error as text, or as JSON with --json."""
     if _as_json.get():
         _show_json(message, status)
     else:
@@ -30,7 +30,7 @@ def show_error(message: str, status: int) -> None:
 
 
 def show_server_error(command: str, message: str, status: int) -> None:
-    """Report an error of a command that serves: on standard error too, as its log is there."""
+    """Report an error of a command that serves: always on standard error, where its log is."""
     if _as_json.get():
         _show_json(message, status)
     typer.echo(f"{command}: {message}", err=True)
@@ -48,7 +48,7 @@ def fail(message: str, status: int = REFUSED) -> NoReturn:
 
 
 class RootGroup(TyperGroup):
-    """The `penstock` command: with --json, misuse is reported as JSON too."""
+    """The `penstock` command: with --json, invalid command lines are reported as JSON too."""
 
     def main(
         self,
@@ -74,20 +74,20 @@ class RootGroup(TyperGroup):
             except MissingExtraError as missing:
                 show_error(str(missing), REFUSED)
                 sys.exit(REFUSED)
-            except typer.TyperException as misuse:
+            except typer.TyperException as invalid:
                 if not as_json or not standalone_mode:
                     raise
-                show_error(misuse.format_message(), misuse.exit_code)
-                status = misuse.exit_code
+                show_error(invalid.format_message(), invalid.exit_code)
+                status = invalid.exit_code
             if not as_json or not standalone_mode:
                 return status
             sys.exit(status if isinstance(status, int) else 0)
 
 
 @contextmanager
-def _errors_as_json(wanted: bool) -> Iterator[bool]:
-    token = _as_json.set(wanted)
+def _errors_as_json(enabled: bool) -> Iterator[bool]:
+    token = _as_json.set(enabled)
     try:
-        yield wanted
+        yield enabled
     finally:
         _as_json.reset(token)

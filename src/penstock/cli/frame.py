@@ -1,4 +1,4 @@
-"""`penstock frame`: what the bytes of one record mean."""
+"""`penstock frame …`: explain the bytes of a record."""
 
 import sys
 from pathlib import Path
@@ -8,16 +8,15 @@ import typer
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from penstock.cli.connect import (
-    LOCAL,
     WAIT_S,
-    Bootstrap,
     check_reachable,
-    fail,
+    kafka_errors,
     partitions_of,
     quiet_client,
-    telling,
 )
-from penstock.cli.output import AsJson, show_json
+from penstock.cli.error_output import fail
+from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
+from penstock.cli.output import show_json
 from penstock.client.registry import Registry
 from penstock.schemas.model import SchemaType
 from penstock.serde.annotate import annotate, hexdump
@@ -25,53 +24,59 @@ from penstock.serde.errors import ClientError
 from penstock.serde.frame import BadFrame, Headers, Side, read_frame
 from penstock.serde.serializers import Deserializer
 
-app = typer.Typer(no_args_is_help=True, help="Look into the frames that events are written in.")
+app = typer.Typer(no_args_is_help=True, help="Explain the frames of events.")
 
 
 @app.callback()
-def _family() -> None:
-    """Look into the frames that events are written in."""
+def _commands() -> None:
+    """Explain the frames of events."""
 
 
 @app.command()
 def decode(
     source: Annotated[
         str,
-        typer.Argument(help="topic:partition:offset, a file, bytes in hex, or - for stdin."),
+        typer.Argument(help="topic:partition:offset, a file, hex, or - for standard input."),
     ] = "-",
     registry: Annotated[
         str | None,
         typer.Option(
-            "--registry", "-r", envvar="PENSTOCK_REGISTRY", help="Ask there what the schema is."
+            "--registry",
+            "-r",
+            envvar="PENSTOCK_REGISTRY",
+            help="Registry to look the schema up in.",
         ),
     ] = None,
-    key: Annotated[bool, typer.Option("--key", "-k", help="The key instead of the value.")] = False,
+    key: Annotated[
+        bool, typer.Option("--key", "-k", help="Decode the key instead of the value.")
+    ] = False,
     schema_type: Annotated[
-        SchemaType | None, typer.Option("--type", "-t", help="The schema's type, if known.")
+        SchemaType | None,
+        typer.Option("--type", "-t", help="Type of the schema, without --registry."),
     ] = None,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Print one record's bytes with what they mean: magic, schema, indexes, payload."""
+    """Print the bytes of a record with their meaning: magic byte, schema, indexes, payload."""
     side = Side.KEY if key else Side.VALUE
     content, headers = _read(source, side, bootstrap)
     if content is None:
         fail(f"the {side} is null: it has no frame")
-    told = _ask(registry, content, headers, side) if registry is not None else {}
-    kind = SchemaType(told["type"]) if "type" in told else schema_type
-    parts = annotate(content, headers, side, kind)
+    schema = {} if registry is None else _look_up(registry, content, headers, side)
+    language = SchemaType(schema["type"]) if "type" in schema else schema_type
+    parts = annotate(content, headers, side, language)
     if as_json:
         rows = [{**part._asdict(), "content": part.content.hex()} for part in parts]
-        show_json({"parts": rows, **told})
+        show_json({"parts": rows, **schema})
         return
     for line in hexdump(parts):
         typer.echo(line)
-    for name, said in told.items():
-        typer.echo(f"{name}: {said}")
+    for name, value in schema.items():
+        typer.echo(f"{name}: {value}")
 
 
-def _ask(url: str, content: bytes, headers: Headers, side: Side) -> dict[str, Any]:
-    """What the registry and the schema say of it."""
+def _look_up(url: str, content: bytes, headers: Headers, side: Side) -> dict[str, Any]:
+    """The schema, and the decoded value."""
     with Registry(url, client="penstock frame", attempts=1) as registry:
         try:
             known = registry.schema(read_frame(content, headers, side).schema)
@@ -79,22 +84,22 @@ def _ask(url: str, content: bytes, headers: Headers, side: Side) -> dict[str, An
             return {}
         except ClientError as failure:
             return {"schema": str(failure)}
-        told: dict[str, Any] = {"type": str(known.parsed.type), "name": known.parsed.name}
-        read = Deserializer(registry, "record", side=side, as_dicts=True)
+        schema: dict[str, Any] = {"type": str(known.parsed.type), "name": known.parsed.name}
+        deserializer = Deserializer(registry, "record", side=side, as_dicts=True)
         try:
-            told["decoded"] = _plain(read.deserialize(content, headers))
+            schema["decoded"] = _json_value(deserializer.deserialize(content, headers))
         except ClientError as failure:
-            told["undecodable"] = str(failure)
-        return told
+            schema["undecodable"] = str(failure)
+        return schema
 
 
-def _plain(value: Any) -> Any:
-    """As JSON can show it."""
+def _json_value(value: Any) -> Any:
+    """The value in types that JSON has."""
     match value:
         case dict():
-            return {str(name): _plain(inner) for name, inner in value.items()}
+            return {str(name): _json_value(inner) for name, inner in value.items()}
         case list():
-            return [_plain(inner) for inner in value]
+            return [_json_value(inner) for inner in value]
         case None | bool() | int() | float() | str():
             return value
         case bytes():
@@ -105,11 +110,11 @@ def _plain(value: Any) -> Any:
 
 def _read(source: str, side: Side, bootstrap: str) -> tuple[bytes | None, Headers]:
     if source == "-":
-        return _bytes(sys.stdin.buffer.read()), ()
+        return _from_hex(sys.stdin.buffer.read()), ()
     if source.count(":") == 2 and not Path(source).exists():
         topic, partition, offset = source.split(":")
-        numbers = partition.isdecimal() and offset.isdecimal()
-        if not numbers or max(int(partition) >> 31, int(offset) >> 63):
+        has_numbers = partition.isdecimal() and offset.isdecimal()
+        if not has_numbers or max(int(partition) >> 31, int(offset) >> 63):
             raise typer.BadParameter(f"{source!r} is not topic:partition:offset")
         return _fetch(TopicPartition(topic, int(partition), int(offset)), side, bootstrap)
     path = Path(source)
@@ -119,41 +124,41 @@ def _read(source: str, side: Side, bootstrap: str) -> tuple[bytes | None, Header
         return bytes.fromhex(source), ()
     except ValueError:
         raise typer.BadParameter(
-            f"{source!r} is no topic:partition:offset, no file and no hex"
+            f"{source!r} is neither topic:partition:offset, nor a file, nor hex"
         ) from None
 
 
-def _bytes(piped: bytes) -> bytes:
-    """What was piped in: hex if it is nothing else, raw otherwise."""
+def _from_hex(piped: bytes) -> bytes:
+    """Standard input: hex if all of it is, raw bytes otherwise."""
     try:
         return bytes.fromhex(piped.decode("ascii"))
     except ValueError:
         return piped
 
 
-def _fetch(place: TopicPartition, side: Side, bootstrap: str) -> tuple[bytes | None, Headers]:
+def _fetch(position: TopicPartition, side: Side, bootstrap: str) -> tuple[bytes | None, Headers]:
     check_reachable(bootstrap)
     consumer = Consumer(
         quiet_client(
             bootstrap,
             {
                 "group.id": "penstock-frame",
-                "enable.auto.commit": False,  # to look is not to consume
+                "enable.auto.commit": False,  # reading here is not consuming
                 "enable.partition.eof": True,
             },
         )
     )
     try:
-        with telling(bootstrap, place.topic):
-            partitions_of(consumer, place.topic, bootstrap, [place.partition])
-            consumer.assign([place])
+        with kafka_errors(bootstrap, position.topic):
+            partitions_of(consumer, position.topic, bootstrap, [position.partition])
+            consumer.assign([position])
             message = consumer.poll(WAIT_S)
     finally:
         consumer.close()
     error = None if message is None else message.error()
     is_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it
-    if message is None or is_end or (error is None and message.offset() != place.offset):
-        fail(f"there is no record at {place.topic}:{place.partition}:{place.offset}")
+    if message is None or is_end or (error is None and message.offset() != position.offset):
+        fail(f"no record at {position.topic}:{position.partition}:{position.offset}")
     if error is not None:
         fail(error.str())
     headers: Any = message.headers() or ()

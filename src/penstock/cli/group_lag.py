@@ -1,6 +1,6 @@
-"""How far a group is behind: in records, and in seconds since the first record it has not read.
+"""The lag of a group: in records, and in seconds since the first record that it has not read.
 
-Reaches the cluster as any client does. Reading one record of each partition never commits anything.
+Reads one record of each partition and never commits.
 """
 
 import time
@@ -15,15 +15,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 
 from penstock.cli.connect import WAIT_S, quiet_client
 
-Place = tuple[str, int]  # topic, partition
-NOTHING: Final = -1  # no offset committed, or no record there
+Partition = tuple[str, int]  # topic, index
+NO_OFFSET: Final = -1  # nothing committed, or no record
 EARLIEST: Final[Any] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the library has no types
 LATEST: Final[Any] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library has no types
-LOOK_S: Final = 5.0  # how long to wait for the records whose time is asked for
+READ_S: Final = 5.0  # how long to wait for the records whose timestamps are needed
 
 
-class Lag(NamedTuple):
-    """Where a group is in one partition. None: it cannot be told."""
+class PartitionLag(NamedTuple):
+    """The lag of a group in one partition. None: unknown."""
 
     topic: str
     partition: int
@@ -33,49 +33,53 @@ class Lag(NamedTuple):
     seconds: float | None
 
 
-def ends_of(client: AdminClient, places: list[Place]) -> dict[Place, int]:
+def ends_of(client: AdminClient, partitions: list[Partition]) -> dict[Partition, int]:
     """The end of each partition that exists."""
-    return offsets_of(client, dict.fromkeys(places, LATEST))
+    return offsets_of(client, dict.fromkeys(partitions, LATEST))
 
 
-def offsets_of(client: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, int]:
-    """What the cluster answers for each place; places that do not exist are left out."""
-    asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
-    if not asked:
+def offsets_of(client: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
+    """The offset for each partition; partitions that do not exist are left out."""
+    request = {TopicPartition(*partition): spec for partition, spec in specs.items()}
+    if not request:
         return {}
-    found: dict[Place, int] = {}
-    for where, future in client.list_offsets(asked, request_timeout=WAIT_S).items():
+    offsets: dict[Partition, int] = {}
+    for partition, future in client.list_offsets(request, request_timeout=WAIT_S).items():
         try:
-            found[where.topic, where.partition] = future.result(WAIT_S).offset
+            offsets[partition.topic, partition.partition] = future.result(WAIT_S).offset
         except KafkaException as failure:
             if failure.args[0].retriable():
                 raise
-    return found
+    return offsets
 
 
-def lag_of(bootstrap: str, committed: Mapping[Place, int], ends: Mapping[Place, int]) -> list[Lag]:
+def lag_of(
+    bootstrap: str, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> list[PartitionLag]:
     """The lag in every partition the group has committed in or is assigned."""
     behind = {
-        place: offset
-        for place, offset in committed.items()
-        if offset >= 0 and ends.get(place, NOTHING) > offset
+        partition: offset
+        for partition, offset in committed.items()
+        if offset >= 0 and ends.get(partition, NO_OFFSET) > offset
     }
     times = first_times(bootstrap, behind)
     now_ms = time.time() * 1000
     rows = []
-    for place in sorted(committed):
-        offset, end = committed[place], ends.get(place)
+    for partition in sorted(committed):
+        offset, end = committed[partition], ends.get(partition)
         records = None if end is None or offset < 0 else max(end - offset, 0)
         seconds = 0.0 if records == 0 else None
-        if place in times:
-            seconds = round(max(now_ms - times[place], 0) / 1000, 1)
-        rows.append(Lag(*place, offset if offset >= 0 else None, end, records, seconds))
+        if partition in times:
+            seconds = round(max(now_ms - times[partition], 0) / 1000, 1)
+        rows.append(
+            PartitionLag(*partition, offset if offset >= 0 else None, end, records, seconds)
+        )
     return rows
 
 
-def first_times(bootstrap: str, places: Mapping[Place, int]) -> dict[Place, int]:
-    """The timestamp of the first record at or after each offset, where one comes in time."""
-    if not places:
+def first_times(bootstrap: str, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The timestamp of the first record at or after each offset, if it arrives in time."""
+    if not offsets:
         return {}
     settings = quiet_client(
         bootstrap,
@@ -89,11 +93,12 @@ def first_times(bootstrap: str, places: Mapping[Place, int]) -> dict[Place, int]
         },
     )
     consumer = Consumer(settings)
-    times: dict[Place, int] = {}
+    times: dict[Partition, int] = {}
     try:
-        consumer.assign([TopicPartition(*place, offset) for place, offset in places.items()])
-        until = time.monotonic() + LOOK_S
-        while len(times) < len(places) and time.monotonic() < until:
+        positions = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        consumer.assign(positions)
+        deadline_s = time.monotonic() + READ_S
+        while len(times) < len(offsets) and time.monotonic() < deadline_s:
             message = consumer.poll(0.2)
             if message is None or message.error() is not None:
                 continue

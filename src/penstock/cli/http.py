@@ -1,52 +1,51 @@
-"""`penstock http`: the HTTP services in this very process, over any Kafka cluster."""
+"""`penstock http`: run the schema registry in this process, on any Kafka cluster."""
 
 import json
 from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.broker_options import (
-    PORT_LAST,
+from penstock.cli.error_output import REFUSED, show_server_error
+from penstock.cli.options import (
+    LOCAL_BOOTSTRAP,
     AllowedHosts,
+    Host,
+    HttpPort,
     Insecure,
     KafkaConfig,
-    Level,
     LogLevel,
+    LogLevelOption,
+    ReadyAsJson,
 )
-from penstock.cli.error_output import REFUSED, show_server_error
-from penstock.node.http_process import HTTP_PORT, LOCALHOST, HttpOptions, run
+from penstock.node.addresses import HTTP_PORT, LOCALHOST
+from penstock.node.http_process import HttpOptions, run
 
 
 def http(
     kafka: Annotated[
-        str, typer.Option("--kafka", help="The brokers: host:port[,host:port].")
-    ] = "127.0.0.1:9092",
+        str, typer.Option("--kafka", help="Brokers of the cluster: host:port[,host:port].")
+    ] = LOCAL_BOOTSTRAP,
     kafka_config: KafkaConfig = None,
-    http_port: Annotated[
-        int,
-        typer.Option("--http-port", min=0, max=PORT_LAST, help="Serve here; 0 is any free one."),
-    ] = HTTP_PORT,
-    host: Annotated[str, typer.Option(help="Listen here.")] = LOCALHOST,
+    http_port: HttpPort = None,
+    host: Host = None,
     advertise: Annotated[
-        str | None, typer.Option(help="The host at which the other nodes reach this one.")
+        str | None, typer.Option(help="Host name that the registry's other nodes connect to.")
     ] = None,
     insecure: Insecure = False,
     allowed_hosts: AllowedHosts = None,
     group: Annotated[
-        str, typer.Option(help="Nodes with the same group are one registry.")
+        str, typer.Option(help="Group of the nodes that form one registry.")
     ] = "schema-registry",
-    topic: Annotated[str, typer.Option(help="The topic schemas are kept in.")] = "_schemas",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="When ready, one line of JSON on standard output.")
-    ] = False,
-    log_level: LogLevel = Level.INFO,
+    topic: Annotated[str, typer.Option(help="Topic that stores the schemas.")] = "_schemas",
+    as_json: ReadyAsJson = False,
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
-    """Serve the schema registry over a Kafka cluster. It stops on SIGTERM and Ctrl-C."""
+    """Run the schema registry on a Kafka cluster until SIGTERM or Ctrl-C."""
     options = HttpOptions(
         kafka,
         kafka_config=None if kafka_config is None else str(kafka_config),
-        host=host,
-        http_port=http_port,
+        host=host or LOCALHOST,
+        http_port=HTTP_PORT if http_port is None else http_port,
         advertised_host=advertise,
         group=group,
         topic=topic,
@@ -55,12 +54,14 @@ def http(
         allowed_hosts=tuple(allowed_hosts or ()),
     )
 
-    def announce(told: dict[str, Any]) -> None:
-        if "error" in told:
-            show_server_error("penstock http", told["error"], REFUSED)
+    def announce(started: dict[str, Any]) -> None:
+        if "error" in started:
+            show_server_error("penstock http", started["error"], REFUSED)
         elif as_json:
-            typer.echo(json.dumps(told))
+            typer.echo(json.dumps(started))
         else:
-            typer.echo(f"Schema registry on {told['http']}, docs at {told['http']}/docs")
+            typer.echo(
+                f"Schema registry at {started['http']}, API reference at {started['http']}/docs"
+            )
 
     raise typer.Exit(run(options, announce=announce))

@@ -1,11 +1,12 @@
-"""The `penstock` command. Loads only the family of commands that is asked for.
+"""The `penstock` command. Loads only the commands that are used.
 
-Standard input, output and error as a shell hands them over: closed, broken or full.
+Standard input, output and error may be closed, broken or full.
 """
 
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 import typer
@@ -14,27 +15,27 @@ from penstock.cli.error_output import RootGroup
 
 
 def open_missing() -> None:
-    """A stream that was closed is an empty one.
+    """Open streams that are closed.
 
-    A file or socket would get its number otherwise, and be taken for it.
+    Otherwise the next file or socket would get the number of one and be used in its place.
     """
     if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115 - open to the end of the process
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - open until the process ends
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as above
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - as above
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as above
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as above
 
 
 def drop_output() -> None:
-    """Nobody takes what is written: forget what is left of it, so that no more is tried."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Discard what is left to write, because standard output is closed."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
 
 
-INTERRUPTED: Final = 130  # what a shell makes of SIGINT
-# name: (where, whether it has commands of its own)
+INTERRUPTED: Final = 130  # a shell's status for SIGINT
+# name: (module and attribute, whether it has subcommands)
 COMMANDS: Final = {
     "up": ("penstock.cli.up:up", False),
     "broker": ("penstock.cli.broker:broker", False),
@@ -54,30 +55,30 @@ COMMANDS: Final = {
 
 
 def build(names: list[str]) -> typer.Typer:
-    """The command with these families."""
+    """The command with these subcommands."""
     app = typer.Typer(
         name="penstock",
         cls=RootGroup,
         help="An event streaming platform that speaks the Kafka protocol.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # an error is a line that can be searched for, in no box
+        rich_markup_mode=None,  # an error is one line that can be searched for, without a box
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_version)
     for name in names:
-        where, has_commands = COMMANDS[name]
-        module, _, attribute = where.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
-        if has_commands:
-            app.add_typer(found, name=name)
+        location, has_subcommands = COMMANDS[name]
+        module, _, attribute = location.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if has_subcommands:
+            app.add_typer(command, name=name)
         else:
-            app.command(name)(found)
+            app.command(name)(command)
     return app
 
 
 def _version(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
         from penstock import __version__
@@ -86,15 +87,22 @@ def _version(
         raise typer.Exit
 
 
+def _needed(name: str | None) -> list[str]:
+    """The commands to load: all of them only for help and for a misspelled name."""
+    if name in COMMANDS:
+        return [name]
+    return [] if "--version" in sys.argv else list(COMMANDS)
+
+
 def main() -> None:
     """The entry point."""
     open_missing()
-    wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    name = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
         try:
-            build([wanted] if wanted in COMMANDS else list(COMMANDS))()
+            build(_needed(name))()
         finally:
-            sys.stdout.flush()  # here, where it can be told that it did not work
+            sys.stdout.flush()  # here, where a failure can be reported
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:

@@ -2,11 +2,8 @@
 
 import json
 import sys
-from typing import Annotated
 
 import typer
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def show_json(document: object) -> None:
@@ -20,3 +17,10 @@ def show_table(titles: list[str], rows: list[list[str]]) -> None:
     for row in [titles, *rows]:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+
+
+def cell(value: object) -> str:
+    """A value in a table; a list has commas."""
+    if value is None:
+        return "-"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

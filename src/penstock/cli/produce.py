@@ -1,4 +1,4 @@
-"""`penstock produce`: lines of standard input become messages."""
+"""`penstock produce`: send lines of standard input as messages."""
 
 import base64
 import binascii
@@ -13,29 +13,28 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.cli.connect import (
-    LOCAL,
-    Bootstrap,
     check_reachable,
-    fail,
+    fail_with,
+    kafka_errors,
     partitions_of,
     quiet_client,
-    tell,
-    telling,
     unescaped,
 )
-from penstock.cli.output import AsJson, show_json
+from penstock.cli.error_output import fail
+from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
+from penstock.cli.output import show_json
 from penstock.link.settings import IDEMPOTENT_PRODUCER
 
 _QUEUED_MAX = 100_000
-_MESSAGE_BYTES_MAX = 100_000_000  # about a whole request: below, the topic says how long one may be
+_MESSAGE_BYTES_MAX = 100_000_000  # about a whole request; below that the topic's limit counts
 _FLUSH_S = 60.0
-_FLUSH_STEP_S = 0.5  # so that Ctrl-C is heard meanwhile
+_FLUSH_STEP_S = 0.5  # between two checks for Ctrl-C
 _ANY_PARTITION = -1
 _TIMESTAMP_MAX = (1 << 63) - 1
 
 
-class Line(NamedTuple):
-    """One message to send."""
+class InputMessage(NamedTuple):
+    """A message to send."""
 
     key: bytes | None
     value: bytes | None
@@ -43,7 +42,7 @@ class Line(NamedTuple):
     timestamp: int | None = None  # milliseconds; None: now
 
 
-class Codec(StrEnum):
+class CompressionType(StrEnum):
     """How batches are compressed."""
 
     NONE = "none"
@@ -54,44 +53,54 @@ class Codec(StrEnum):
 
 
 class Acks(StrEnum):
-    """What a message waits for before it counts as sent."""
+    """Which replicas must have a message before it counts as sent."""
 
     ALL = "all"
-    IN_SYNC = "-1"  # the number that the protocol has for all
+    IN_SYNC = "-1"  # the protocol's number for all
     LEADER = "1"
     NONE = "0"
 
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", help="The key of every message.")
-    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Between key and value of a line.")
+        str | None,
+        typer.Option("--key-separator", "-K", help="Separator between key and value of a line."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", help="On every message: name=value.")
+        list[str] | None,
+        typer.Option(
+            "--header", "-H", help="Header of every message: name=value; may be repeated."
+        ),
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=_ANY_PARTITION, help="-1: by key, or any.")
+        int,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=_ANY_PARTITION,
+            help="Partition to write to; -1: by key, or any.",
+        ),
     ] = _ANY_PARTITION,
     null_values: Annotated[
-        bool, typer.Option("--null", "-Z", help="An empty value is a tombstone.")
+        bool, typer.Option("--null", "-Z", help="Send an empty value as a tombstone.")
     ] = False,
     compression: Annotated[
-        Codec, typer.Option("--compression", "-z", help="How batches are compressed.")
-    ] = Codec.NONE,
-    acks: Annotated[Acks, typer.Option(help="What each message waits for.")] = Acks.ALL,
+        CompressionType, typer.Option("--compression", "-z", help="Compression of batches.")
+    ] = CompressionType.NONE,
+    acks: Annotated[
+        Acks, typer.Option(help="Which replicas must acknowledge a message.")
+    ] = Acks.ALL,
     from_json: Annotated[
         bool,
         typer.Option(
             "--from-json",
-            help="Each line is JSON as `penstock consume --json` writes it: value, and optionally "
-            "key, headers and timestamp.",
+            help="Read each line as JSON, as `penstock consume --json` prints it: value, and "
+            "optionally key, headers and timestamp.",
         ),
     ] = False,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Send each line of standard input as a message. With --json: a line for each that arrived."""
@@ -100,24 +109,26 @@ def produce(
     if separator == b"":
         raise typer.BadParameter("--key-separator needs at least one character")
     fixed = None if key is None else key.encode()
-    sender = _Sender(topic, partition, bootstrap, as_json, compression=compression, acks=acks)
+    sender = _MessageSender(
+        topic, partition, bootstrap, as_json, compression=compression, acks=acks
+    )
     try:
         for number, text in enumerate(_lines(sys.stdin.buffer), start=1):
             if from_json:
-                line = _read_json(text, number)
+                message = _read_json(text, number)
             else:
                 own, value = _split(text, separator)
-                line = Line(own if own is not None else fixed, value, headers)
-            if null_values and not line.value:
-                line = line._replace(value=None)
-            sender.send(line)
-    finally:  # also what was read before a line that is wrong, and before Ctrl-C
-        sender.settle()
+                message = InputMessage(own if own is not None else fixed, value, headers)
+            if null_values and not message.value:
+                message = message._replace(value=None)
+            sender.send(message)
+    finally:  # also for messages before an invalid line, and before Ctrl-C
+        sender.flush()
     sender.check()
 
 
-class _Sender:
-    """A producer that stops at the first message that cannot be delivered."""
+class _MessageSender:
+    """Stops at the first message that cannot be delivered."""
 
     def __init__(
         self,
@@ -126,7 +137,7 @@ class _Sender:
         bootstrap: str,
         as_json: bool,
         *,
-        compression: Codec,
+        compression: CompressionType,
         acks: Acks,
     ) -> None:
         self.topic, self.partition, self.bootstrap = topic, partition, bootstrap
@@ -146,44 +157,46 @@ class _Sender:
             },
         )
         self._producer = Producer(settings)
-        with telling(bootstrap, topic):
-            wanted = () if partition == _ANY_PARTITION else (partition,)
-            partitions_of(self._producer, topic, bootstrap, wanted)
+        with kafka_errors(bootstrap, topic):
+            required = () if partition == _ANY_PARTITION else (partition,)
+            partitions_of(self._producer, topic, bootstrap, required)
 
-    def send(self, line: Line) -> None:
-        more: dict[str, Any] = {} if line.timestamp is None else {"timestamp": line.timestamp}
+    def send(self, message: InputMessage) -> None:
+        optional: dict[str, Any] = {}
+        if message.timestamp is not None:
+            optional["timestamp"] = message.timestamp
         while True:
             try:
                 self._producer.produce(
                     self.topic,
-                    value=line.value,
-                    key=line.key,
-                    headers=line.headers or None,
+                    value=message.value,
+                    key=message.key,
+                    headers=message.headers or None,
                     on_delivery=self._on_delivery,
                     partition=self.partition,
-                    **more,
+                    **optional,
                 )
                 break
-            except BufferError:  # as many are under way as may be: wait for some to arrive
+            except BufferError:  # the queue is full: wait for deliveries
                 self._producer.poll(0.1)
             except KafkaException as refusal:
-                tell(refusal.args[0], self.bootstrap, self.topic)
+                fail_with(refusal.args[0], self.bootstrap, self.topic)
         self._producer.poll(0)
         self.check()
 
-    def settle(self) -> None:
-        """Wait for what is under way, and say how many arrived."""
-        until = time.monotonic() + _FLUSH_S
-        while self._producer.flush(_FLUSH_STEP_S) and time.monotonic() < until:
+    def flush(self) -> None:
+        """Wait for messages in flight, and report how many arrived."""
+        deadline_s = time.monotonic() + _FLUSH_S
+        while self._producer.flush(_FLUSH_STEP_S) and time.monotonic() < deadline_s:
             pass
         self.left = len(self._producer)
         if not self.as_json:
             typer.echo(f"{self.sent} messages to {self.topic}", err=True)
 
     def check(self) -> None:
-        """Say what went wrong, if anything did, and leave."""
+        """Report an error, if there was one, and exit."""
         if self.error is not None:
-            tell(self.error, self.bootstrap, self.topic)
+            fail_with(self.error, self.bootstrap, self.topic)
         if self.left:
             fail(f"{self.left} messages were not acknowledged within {_FLUSH_S:g} s")
 
@@ -193,8 +206,8 @@ class _Sender:
             return
         self.sent += 1
         if self.as_json:
-            place = {"partition": message.partition(), "offset": message.offset()}
-            show_json({"topic": message.topic(), **place})
+            position = {"partition": message.partition(), "offset": message.offset()}
+            show_json({"topic": message.topic(), **position})
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -205,36 +218,36 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
     if separator is None:
         return None, line
-    key, found, value = line.partition(separator)
-    return (key, value) if found else (None, line)
+    key, is_split, value = line.partition(separator)
+    return (key, value) if is_split else (None, line)
 
 
 def _read_headers(pairs: list[str]) -> list[tuple[str, str | bytes | None]]:
     headers: list[tuple[str, str | bytes | None]] = []
     for pair in pairs:
-        name, found, value = pair.partition("=")
-        headers.append((name, value.encode() if found else None))
+        name, separator, value = pair.partition("=")
+        headers.append((name, value.encode() if separator else None))
     return headers
 
 
-def _read_json(text: bytes, number: int) -> Line:
+def _read_json(text: bytes, number: int) -> InputMessage:
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
         fail(f"line {number} is not JSON: {error.msg} at column {error.colno}")
     except UnicodeDecodeError:
-        fail(f"line {number} is not JSON: it is not text in UTF-8")
+        fail(f"line {number} is not JSON: it is not UTF-8")
     if not isinstance(fields, dict) or "value" not in fields:
         fail(f'line {number} is not {{"key": …, "value": …, "headers": [[name, value], …]}}')
     try:
-        return Line(
+        return InputMessage(
             _read_bytes(fields.get("key")),
             _read_bytes(fields["value"]),
             [(str(name), _read_bytes(value)) for name, value in fields.get("headers") or ()],
             _read_timestamp(fields.get("timestamp"), number),
         )
     except binascii.Error as error:
-        fail(f"line {number} has wrong base64: {error}")
+        fail(f"line {number} has invalid base64: {error}")
     except (ValueError, TypeError):
         fail(f"line {number} has headers that are not [[name, value], …]")
 
@@ -248,13 +261,13 @@ def _read_timestamp(field: Any, number: int) -> int | None:
 
 
 def _read_bytes(field: Any) -> bytes | None:
-    """Text as it is, bytes from `{"base64": …}`, anything else as JSON."""
+    """Text as it is, bytes from `{"base64": …}`, all else as JSON."""
     match field:
         case None:
             return None
         case str():
             return field.encode()
-        case {"base64": str(encoded), **more} if not more:
+        case {"base64": str(encoded), **others} if not others:
             return base64.b64decode(encoded, validate=True)
         case _:
             return json.dumps(field, ensure_ascii=False).encode()

@@ -6,10 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.connect import LOCAL, Bootstrap, check_reachable, login
+from penstock.cli.connect import check_reachable, login
 from penstock.cli.error_output import REFUSED, fail
-from penstock.cli.output import AsJson, show_json, show_table
-from penstock.cli.registry_connect import LOCAL_REGISTRY, RegistryUrl
+from penstock.cli.options import (
+    LOCAL_BOOTSTRAP,
+    LOCAL_REGISTRY,
+    AsJson,
+    Bootstrap,
+    RegistryUrl,
+)
+from penstock.cli.output import show_json, show_table
 from penstock.client.event import EventReader
 from penstock.client.quarantine import QuarantinedRecord
 from penstock.client.redrive import (
@@ -41,7 +47,7 @@ def list_events(
     include_redriven: Annotated[
         bool, typer.Option("--all", help="Include events that were sent back.")
     ] = False,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """List the events in quarantine, oldest first."""
@@ -74,7 +80,7 @@ def list_events(
 def show(
     topic: Topic,
     position: Annotated[str, typer.Argument(help="partition:offset in quarantine, as listed.")],
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Show one event: why it is in quarantine, and its bytes."""
@@ -130,7 +136,7 @@ def redrive_events(
         bool, typer.Option("--framed-keys", help="Keys are under a contract too.")
     ] = False,
     registry: RegistryUrl = LOCAL_REGISTRY,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Send back events that can be read now, each once. A dry run unless --apply is given."""

@@ -1,10 +1,10 @@
-"""How commands connect to a schema registry, read schema files, and report what went wrong."""
+"""How commands connect to a schema registry, read schema files, and report errors."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -15,15 +15,7 @@ from penstock.serde.contract import SUFFIXES
 from penstock.serde.errors import ClientError, RegistryUnavailableError
 from penstock.serde.schema_source import UnusableSchemaError
 
-LOCAL_REGISTRY: Final = "http://127.0.0.1:8081"
 TIMEOUT_S: Final = 30.0
-
-RegistryUrl = Annotated[
-    str,
-    typer.Option(
-        "--registry", "-r", envvar="PENSTOCK_REGISTRY", help="URL of the schema registry."
-    ),
-]
 
 
 def registry_api(url: str, client: str) -> RegistryApi:

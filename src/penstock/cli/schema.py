@@ -8,13 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.error_output import REFUSED
-from penstock.cli.output import AsJson, show_json, show_table
-from penstock.cli.registry_connect import (
-    LOCAL_REGISTRY,
-    RegistryUrl,
-    open_registry,
-    read_schema_file,
-)
+from penstock.cli.options import LOCAL_REGISTRY, AsJson, RegistryUrl
+from penstock.cli.output import cell, show_json, show_table
+from penstock.cli.registry_connect import open_registry, read_schema_file
 from penstock.cli.schema_transfer import export_schemas, import_schemas
 from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import Document, read_source, schema_body
@@ -66,7 +62,7 @@ def list_schemas(
         show_json(rows)
     elif rows:
         titles = ["SUBJECT", "TYPE", "VERSIONS", "LATEST ID", "LEVEL"]
-        show_table(titles, [[_cell(value) for value in row.values()] for row in rows])
+        show_table(titles, [[cell(value) for value in row.values()] for row in rows])
     else:
         typer.echo("No schemas. Register one with `penstock schema register SUBJECT FILE`.")
 
@@ -295,7 +291,3 @@ def _readable(document: Document) -> str:
     if document.get("schemaType") == "PROTOBUF":
         return text.rstrip()
     return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-
-
-def _cell(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from penstock.cli.error_output import fail
-from penstock.cli.output import AsJson, show_json
-from penstock.cli.registry_connect import LOCAL_REGISTRY, RegistryUrl, open_registry
+from penstock.cli.options import LOCAL_REGISTRY, AsJson, RegistryUrl
+from penstock.cli.output import show_json
+from penstock.cli.registry_connect import open_registry
 from penstock.client.registry_api import RegistryApi
 from penstock.client.registry_documents import INVALID_SCHEMA, Document
 from penstock.schemas.readers import READERS

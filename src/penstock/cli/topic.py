@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Final
 
 import typer
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exports, undeclared
     AdminClient,
     AlterConfigOpType,
@@ -15,27 +15,29 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own exp
 )
 
 from penstock.cli.connect import (
-    LOCAL,
-    REFUSED,
     WAIT_S,
-    Bootstrap,
     admin,
-    fail,
-    is_nobody,
-    read_settings,
-    telling,
+    fail_with,
+    is_unreachable,
+    kafka_errors,
+    no_topic,
+    quiet_client,
 )
-from penstock.cli.output import AsJson, show_json, show_table
+from penstock.cli.error_output import REFUSED
+from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, read_pairs
+from penstock.cli.output import cell, show_json, show_table
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Settings = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="A topic setting: key=value.")
+    list[str] | None,
+    typer.Option("--config", "-c", help="Topic setting: key=value; may be repeated."),
 ]
+Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC")]
 _INTERNAL: Final = ("__", "_schemas")
-PARTITIONS_MAX: Final = 100_000  # more are refused by the client library
-REPLICAS_MAX: Final = 10_000  # likewise
+PARTITIONS_MAX: Final = 100_000  # the client library refuses more
+REPLICAS_MAX: Final = 10_000  # as above
 
 
 @app.command()
@@ -44,32 +46,40 @@ def create(
     partitions: Annotated[
         int,
         typer.Option(
-            "--partitions", "-p", min=-1, max=PARTITIONS_MAX, help="-1: the broker's default."
+            "--partitions",
+            "-p",
+            min=-1,
+            max=PARTITIONS_MAX,
+            help="Number of partitions; -1: the broker's default.",
         ),
     ] = -1,
     replicas: Annotated[
         int,
         typer.Option(
-            "--replicas", "-r", min=-1, max=REPLICAS_MAX, help="-1: the broker's default."
+            "--replicas",
+            "-r",
+            min=-1,
+            max=REPLICAS_MAX,
+            help="Replicas of each partition; -1: the broker's default.",
         ),
     ] = -1,
     config: Settings = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there is fine.")
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Make topics."""
-    settings = read_settings(config)
+    """Create topics."""
+    settings = read_pairs(config)
     client = admin(bootstrap)
-    wanted = [
+    topics = [
         NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
         for name in names
     ]
-    fine = "TOPIC_ALREADY_EXISTS" if if_not_exists else None
-    with telling(bootstrap):
-        _report(client.create_topics(wanted), "created", as_json, fine=fine)
+    ignored = KafkaError.TOPIC_ALREADY_EXISTS if if_not_exists else None
+    with kafka_errors(bootstrap):
+        _report(client.create_topics(topics), "created", as_json, ignored=ignored)
 
 
 @app.command("list")
@@ -77,58 +87,58 @@ def list_topics(
     internal: Annotated[
         bool,
         typer.Option(
-            "--internal", help="Also topics of the brokers (__*) and the registry (_schemas*)."
+            "--internal",
+            help="Include internal topics of brokers (__*) and of the registry (_schemas*).",
         ),
     ] = False,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show the topics with their partitions and replicas."""
+    """List topics with their partitions and replicas."""
     client = admin(bootstrap)
-    with telling(bootstrap):
-        found = client.list_topics(timeout=WAIT_S).topics
+    with kafka_errors(bootstrap):
+        topics = client.list_topics(timeout=WAIT_S).topics
     rows = [
         {
             "topic": name,
-            "partitions": len(found[name].partitions),
-            "replicas": max((len(p.replicas) for p in found[name].partitions.values()), default=0),
+            "partitions": len(topics[name].partitions),
+            "replicas": max(
+                (len(partition.replicas) for partition in topics[name].partitions.values()),
+                default=0,
+            ),
         }
-        for name in sorted(found)
+        for name in sorted(topics)
         if internal or not name.startswith(_INTERNAL)
     ]
     if as_json:
         show_json(rows)
     elif rows:
         titles = ["TOPIC", "PARTITIONS", "REPLICAS"]
-        show_table(titles, [[str(value) for value in row.values()] for row in rows])
+        show_table(titles, [[cell(value) for value in row.values()] for row in rows])
     else:
-        typer.echo("There are no topics yet: `penstock topic create NAME` makes one.")
+        typer.echo("No topics. Create one with `penstock topic create NAME`.")
 
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Name,
     all_settings: Annotated[
-        bool, typer.Option("--all", "-a", help="Also settings that have their default.")
+        bool, typer.Option("--all", "-a", help="Include settings with default values.")
     ] = False,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show one topic: partitions, their leaders and offsets, and settings."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    from penstock.cli.connect import quiet_client, tell
-
+    """Show the partitions of a topic, their leaders and offsets, and the topic's settings."""
     client = admin(bootstrap)
-    with telling(bootstrap, name):
+    with kafka_errors(bootstrap, name):
         topic = client.list_topics(timeout=WAIT_S).topics.get(name)
     if topic is None:
-        fail(f"there is no topic {name!r}. `penstock topic list` shows what there is.")
+        no_topic(name)
     if topic.error is not None:
-        tell(topic.error, bootstrap, name)
+        fail_with(topic.error, bootstrap, name)
     consumer = Consumer(quiet_client(bootstrap, {"group.id": "penstock-describe"}))
     rows = []
-    with telling(bootstrap, name):
+    with kafka_errors(bootstrap, name):
         for index, partition in sorted(topic.partitions.items()):
             start, end = consumer.get_watermark_offsets(TopicPartition(name, index), timeout=WAIT_S)
             rows.append(
@@ -141,13 +151,13 @@ def describe(
                     "end_offset": end,
                 }
             )
-        settings = _settings_of(client, name, all_settings)
+        settings = _settings_of(client, name, include_defaults=all_settings)
     consumer.close()
     if as_json:
         show_json({"topic": name, "partitions": rows, "settings": settings})
         return
     titles = ["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END"]
-    show_table(titles, [[_cell(value) for value in row.values()] for row in rows])
+    show_table(titles, [[cell(value) for value in row.values()] for row in rows])
     if settings:
         typer.echo("")
         show_table(["SETTING", "VALUE"], [[key, value or ""] for key, value in settings.items()])
@@ -155,22 +165,29 @@ def describe(
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Name,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="Widen to so many."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="New, higher number of partitions.",
+        ),
     ] = None,
     config: Settings = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="Back to the default: key.")
+        list[str] | None,
+        typer.Option("--unset", help="Reset this setting to its default; may be repeated."),
     ] = None,
-    bootstrap: Bootstrap = LOCAL,
+    bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Change a topic's settings, or give it more partitions."""
-    settings = read_settings(config)
+    """Change a topic's settings, or add partitions."""
+    settings = read_pairs(config)
     if partitions is None and not settings and not unset:
-        raise typer.BadParameter("nothing to change: give --partitions, --config or --unset")
+        raise typer.BadParameter("nothing to change: pass --partitions, --config or --unset")
     client = admin(bootstrap)
     if settings or unset:
         entries = [
@@ -178,10 +195,10 @@ def alter(
             *(_entry(key, "", AlterConfigOpType.DELETE) for key in unset or ()),
         ]
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-        with telling(bootstrap, name):
+        with kafka_errors(bootstrap, name):
             client.incremental_alter_configs([resource])[resource].result(WAIT_S)
     if partitions is not None:
-        with telling(bootstrap, name):
+        with kafka_errors(bootstrap, name):
             client.create_partitions([NewPartitions(name, partitions)])[name].result(WAIT_S)
     if as_json:
         show_json({"topic": name, "altered": True})
@@ -190,15 +207,17 @@ def alter(
 
 
 @app.command()
-def delete(names: Names, bootstrap: Bootstrap = LOCAL, as_json: AsJson = False) -> None:
-    """Delete topics with all that is in them."""
-    client = admin(bootstrap)  # must outlive the futures it gives
-    with telling(bootstrap):
+def delete(names: Names, bootstrap: Bootstrap = LOCAL_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Delete topics with all their records."""
+    client = admin(bootstrap)  # must outlive its futures
+    with kafka_errors(bootstrap):
         _report(client.delete_topics(names), "deleted", as_json)
 
 
-def _report(futures: dict[str, Any], done: str, as_json: bool, *, fine: str | None = None) -> None:
-    """Say what became of each topic; the exit status is 1 if any was refused."""
+def _report(
+    futures: dict[str, Any], done: str, as_json: bool, *, ignored: int | None = None
+) -> None:
+    """Report the result for each topic; the exit status is 1 if any was refused."""
     results: list[dict[str, Any]] = []
     for name, future in futures.items():
         try:
@@ -206,40 +225,41 @@ def _report(futures: dict[str, Any], done: str, as_json: bool, *, fine: str | No
             results.append({"topic": name, done: True})
         except KafkaException as refusal:
             error = refusal.args[0]
-            if is_nobody(error):
+            if is_unreachable(error):
                 raise
-            reason = "there is no such topic" if _is_unknown(error) else error.str()
-            told = {"topic": name, done: False, "code": error.name(), "error": reason}
-            results.append(told if error.name() != fine else {"topic": name, done: False})
+            result = {"topic": name, done: False}
+            if error.code() != ignored:
+                result |= {"code": error.name(), "error": _reason(error)}
+            results.append(result)
     if as_json:
         show_json(results)
     for result in () if as_json else results:
         if "error" in result:
             typer.echo(f"{result['topic']}: {result['error']}", err=True)
         else:
-            typer.echo(f"{done if result[done] else 'there already:'} {result['topic']}")
+            typer.echo(f"{done if result[done] else 'exists:'} {result['topic']}")
     if any("error" in result for result in results):
         raise typer.Exit(REFUSED)
 
 
-def _is_unknown(error: KafkaError) -> bool:
-    return bool(error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+def _reason(error: KafkaError) -> str:
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return "the topic does not exist"
+    return str(error.str())
 
 
-def _settings_of(client: AdminClient, name: str, everything: bool) -> dict[str, str | None]:
+def _settings_of(
+    client: AdminClient, name: str, *, include_defaults: bool
+) -> dict[str, str | None]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
     entries = client.describe_configs([resource])[resource].result(WAIT_S)
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {
         key: entry.value
         for key, entry in sorted(entries.items())
-        if everything or entry.source == own
+        if include_defaults or entry.source == own
     }
 
 
 def _entry(key: str, value: str, operation: AlterConfigOpType) -> ConfigEntry:
     return ConfigEntry(key, value, incremental_operation=operation)
-
-
-def _cell(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,14 +1,15 @@
 """`penstock warm`: compile all kernels now instead of at their first use."""
 
-import json
 import time
-from typing import Annotated
 
 import typer
 
+from penstock.cli.options import AsJson
+from penstock.cli.output import show_json
+
 
 def warm(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compile the kernels for columns and compaction ahead of their first use.
 
@@ -29,7 +30,7 @@ def warm(
             "cached": cached,
             "seconds": seconds,
         }
-        typer.echo(json.dumps(document))
+        show_json(document)
         return
     typer.echo(f"{len(kernels)} kernels are ready: {compiled} compiled in {seconds} s")
     if not cached:

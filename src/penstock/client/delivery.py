@@ -167,7 +167,7 @@ class RecordSender:
         )
         return DeliveryError(topic, message, retriable=True)
 
-    def send(self, record: OutgoingRecord) -> "Future[RecordMetadata]":
+    def send(self, record: OutgoingRecord) -> Future[RecordMetadata]:
         """Send a record; the future is where it was written, or raises DeliveryError."""
         future: Future[RecordMetadata] = Future()
 

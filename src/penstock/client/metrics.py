@@ -6,7 +6,7 @@ prometheus_client.REGISTRY.register(ClientMetrics(registry, consumers=[consumer]
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -17,8 +17,10 @@ from prometheus_client.core import (
 
 from penstock.client.consumer import Consumer
 from penstock.client.registry import Registry
-from penstock.serde.errors import Reason
 from penstock.serde.serializers import LATENCY_BOUNDS_S, SerdeStats
+
+if TYPE_CHECKING:
+    from penstock.serde.errors import Reason
 
 
 class Measured(Protocol):

@@ -62,7 +62,7 @@ class PollThread:
         settings: Mapping[str, Any],
     ) -> None:
         self.flow = flow
-        self._on_revoked: OnRevoked = lambda partitions: None
+        self._on_revoked: OnRevoked = lambda _partitions: None
         self._is_cooperative = _is_cooperative(settings)
         self._bootstrap = bootstrap
         self._reports = KafkaReports(bootstrap)

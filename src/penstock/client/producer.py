@@ -56,7 +56,7 @@ class RoundRobin:
     def __init__(self, first: int = 0) -> None:
         self._numbers = itertools.count(first)
 
-    def __call__(self, key: bytes | None, partition_count: int) -> int:
+    def __call__(self, _key: bytes | None, partition_count: int) -> int:
         """The next partition."""
         return next(self._numbers) % partition_count
 
@@ -70,7 +70,7 @@ class Sticky:
         self._partition = 0
         self._random = random.Random(seed)
 
-    def __call__(self, key: bytes | None, partition_count: int) -> int:
+    def __call__(self, _key: bytes | None, partition_count: int) -> int:
         """The current partition, or another random one after its share of events."""
         if self._left == 0 or self._partition >= partition_count:
             self._left = self._events
@@ -121,7 +121,7 @@ class Producer(Closing):
         headers: RecordHeaders = (),
         partition: int | None = None,
         timestamp: int | None = None,
-    ) -> "Future[RecordMetadata]":
+    ) -> Future[RecordMetadata]:
         """Send one event; the future is where it was written, or raises DeliveryError.
 
         None as the value deletes the key in a compacted topic. `timestamp` is in milliseconds.

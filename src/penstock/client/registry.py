@@ -79,7 +79,7 @@ class Registry(Closing):
             characters_max, lambda version: len(version.source.text) + 1, clock
         )
         self._ids: SingleFlight[tuple[str, SchemaText, bool, bool], Registration] = SingleFlight(
-            ids_max, lambda registration: 1, clock
+            ids_max, lambda _registration: 1, clock
         )
         self._latest: SingleFlight[str, KnownSchema] = SingleFlight(
             characters_max,

@@ -113,16 +113,16 @@ class RegistryApi(Closing):
 
     def schemas(self, prefix: str = "", *, deleted: bool = False) -> list[Document]:
         """All versions of the subjects with a prefix, of every context unless it names one."""
-        found: list[Document] = []
+        versions: list[Document] = []
         query = {
             "subjectPrefix": prefix if prefix.startswith(":") else f":*:{prefix}",
             "deleted": _flag(deleted),
         }
         while page := self.send(
-            "GET", "schemas", about="the schemas", query=query | {"offset": str(len(found))}
+            "GET", "schemas", about="the schemas", query=query | {"offset": str(len(versions))}
         ):
-            found += page
-        return found
+            versions += page
+        return versions
 
     def versions(self, subject: str) -> list[int]:
         """The numbers of the live versions, in order; empty if the subject does not exist."""

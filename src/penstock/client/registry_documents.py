@@ -74,9 +74,9 @@ def collect_imports(source: SchemaText, documents: Documents) -> dict[str, str]:
                 raise UnusableSchemaError(
                     INVALID_SCHEMA, f"the references form a cycle: {' -> '.join(path)}"
                 )
-            found = documents(reference.subject, reference.version)
-            visit(found.references, (*path, reference.name))
-            texts[reference.name] = found.text
+            source = documents(reference.subject, reference.version)
+            visit(source.references, (*path, reference.name))
+            texts[reference.name] = source.text
 
     visit(source.references, ())
     return texts

@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from penstock.node.addresses import HTTP_PORT, LOCALHOST
 from penstock.node.listen_address import bracketed
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-HTTP_PORT: Final = 8081
-LOCALHOST: Final = "127.0.0.1"
 
 LATER: Final = "-"
 

@@ -16,11 +16,10 @@ from penstock.config.resolve import Layers, Values, view
 from penstock.coordination.controller.settings import ControllerSettings
 from penstock.errors import Refused
 from penstock.model import NodeId
+from penstock.node.addresses import KAFKA_PORT, LOCALHOST
 from penstock.node.listen_address import NotAllowed, check_exposure
 
 DEFAULT_FOLDER: Final = Path("penstock-data")  # in the directory a person stands in, to be seen
-LOCALHOST: Final = "127.0.0.1"
-KAFKA_PORT: Final = 9092
 PORT_LAST: Final = 65535
 # One node for one person: nobody waits for a second member. Kafka's sample settings say the same.
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}

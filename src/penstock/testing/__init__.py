@@ -1,1 +1,20 @@
-"""For tests, ours and yours: embedded brokers, and Apache Kafka as a peer to compare with."""
+"""For tests: a pytest plugin, and the broker and platform that its fixtures start.
+
+    from penstock.testing import EmbeddedBroker
+
+    with EmbeddedBroker() as broker:
+        print(broker.bootstrap)
+
+EmbeddedBroker    a broker in a process of its own, with faults on request
+Platform          a broker and a registry, which the fixture `penstock` returns
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from penstock.testing.embedded import EmbeddedBroker as EmbeddedBroker
+    from penstock.testing.platform import Platform as Platform
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

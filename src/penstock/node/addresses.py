@@ -1,0 +1,7 @@
+"""Where a node listens by default. Imports nothing heavy: commands load it first."""
+
+from typing import Final
+
+LOCALHOST: Final = "127.0.0.1"
+KAFKA_PORT: Final = 9092
+HTTP_PORT: Final = 8081
