@@ -34,24 +34,36 @@ _FIELD: Final = re.compile(rb"%([a-zA-Z%])")
 _LETTERS: Final = frozenset((b"t", b"p", b"o", b"T", b"k", b"v", b"s", b"h", b"%"))
 _BATCH: Final = 500
 
+StartOffset = Annotated[
+    str,
+    typer.Option(
+        "--offset",
+        "-o",
+        help="Where to start: start, end, N, -N (the last N of each partition) or @T "
+        "(milliseconds). With a group: start or end, for partitions without a commit.",
+    ),
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", "-p", help="Only this partition; may be repeated. Not with --group."
+    ),
+]
+MessageFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Format of a message: %t topic, %p partition, %o offset, %T timestamp, %k key, "
+        "%v value, %h headers.",
+    ),
+]
+
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    offset: Annotated[
-        str,
-        typer.Option(
-            "--offset",
-            "-o",
-            help="Where to start: start, end, N, -N (the last N of each partition) or @T "
-            "(milliseconds). With a group: start or end, for partitions without a commit.",
-        ),
-    ] = "start",
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", "-p", help="Only this partition; may be repeated. Not with --group."
-        ),
-    ] = None,
+    offset: StartOffset = "start",
+    partition: Partitions = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=0, help="Stop after this many messages.")
     ] = None,
@@ -61,15 +73,7 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Join this group and commit offsets.")
     ] = None,
-    format_text: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Format of a message: %t topic, %p partition, %o offset, %T timestamp, %k key, "
-            "%v value, %h headers.",
-        ),
-    ] = "%v\\n",
+    format_text: MessageFormat = "%v\\n",
     bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

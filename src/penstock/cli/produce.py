@@ -61,28 +61,39 @@ class Acks(StrEnum):
     NONE = "0"
 
 
+KeySeparator = Annotated[
+    str | None,
+    typer.Option("--key-separator", "-K", help="Separator between key and value of a line."),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Header of every message: name=value; may be repeated."),
+]
+TargetPartition = Annotated[
+    int,
+    typer.Option(
+        "--partition",
+        "-p",
+        min=_ANY_PARTITION,
+        help="Partition to write to; -1: by key, or any.",
+    ),
+]
+FromJson = Annotated[
+    bool,
+    typer.Option(
+        "--from-json",
+        help="Read each line as JSON, as `penstock consume --json` prints it: value, and "
+        "optionally key, headers and timestamp.",
+    ),
+]
+
+
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("--key-separator", "-K", help="Separator between key and value of a line."),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", "-H", help="Header of every message: name=value; may be repeated."
-        ),
-    ] = None,
-    partition: Annotated[
-        int,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=_ANY_PARTITION,
-            help="Partition to write to; -1: by key, or any.",
-        ),
-    ] = _ANY_PARTITION,
+    key_separator: KeySeparator = None,
+    header: Headers = None,
+    partition: TargetPartition = _ANY_PARTITION,
     null_values: Annotated[
         bool, typer.Option("--null", "-Z", help="Send an empty value as a tombstone.")
     ] = False,
@@ -92,14 +103,7 @@ def produce(
     acks: Annotated[
         Acks, typer.Option(help="Which replicas must acknowledge a message.")
     ] = Acks.ALL,
-    from_json: Annotated[
-        bool,
-        typer.Option(
-            "--from-json",
-            help="Read each line as JSON, as `penstock consume --json` prints it: value, and "
-            "optionally key, headers and timestamp.",
-        ),
-    ] = False,
+    from_json: FromJson = False,
     bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

@@ -22,6 +22,33 @@ if TYPE_CHECKING:
 
 _NO_REGISTRY: Final = "none"
 
+ReadSchema = Annotated[
+    str,
+    typer.Option(
+        "--schema", "-s", help="Schema to read with: latest, a version number, or a file."
+    ),
+]
+EndOffset = Annotated[
+    str, typer.Option("--to", help="End offset, exclusive: end, N, @milliseconds or a time.")
+]
+OnUnreadable = Annotated[
+    str,
+    typer.Option("--on-unreadable", help="For unreadable events: fail, skip or quarantine."),
+]
+JobName = Annotated[
+    str | None,
+    typer.Option("--job", help="Name of the replay; the same name continues one that was stopped."),
+]
+RegistryOrNone = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="PENSTOCK_REGISTRY",
+        help="URL of the schema registry, or none.",
+    ),
+]
+
 
 def replay(
     topic: Annotated[str, typer.Argument(help="Topic to read.")],
@@ -29,42 +56,19 @@ def replay(
     to_parquet: Annotated[
         str | None, typer.Option("--to-parquet", help="Folder to write Parquet files to.")
     ] = None,
-    schema: Annotated[
-        str,
-        typer.Option(
-            "--schema", "-s", help="Schema to read with: latest, a version number, or a file."
-        ),
-    ] = "latest",
+    schema: ReadSchema = "latest",
     start: Annotated[
         str,
         typer.Option("--from", help="First offset: start, N, @milliseconds or 2026-01-31T12:00."),
     ] = "start",
-    end: Annotated[
-        str, typer.Option("--to", help="End offset, exclusive: end, N, @milliseconds or a time.")
-    ] = "end",
-    on_unreadable: Annotated[
-        str,
-        typer.Option("--on-unreadable", help="For unreadable events: fail, skip or quarantine."),
-    ] = "fail",
-    job: Annotated[
-        str | None,
-        typer.Option(
-            "--job", help="Name of the replay; the same name continues one that was stopped."
-        ),
-    ] = None,
+    end: EndOffset = "end",
+    on_unreadable: OnUnreadable = "fail",
+    job: JobName = None,
     step: Annotated[int, typer.Option("--step", help="Offsets per step.", min=1)] = 250_000,
     master: Annotated[
         str | None, typer.Option("--master", help="URL of the Spark master; default: local.")
     ] = None,
-    registry: Annotated[
-        str,
-        typer.Option(
-            "--registry",
-            "-r",
-            envvar="PENSTOCK_REGISTRY",
-            help="URL of the schema registry, or none.",
-        ),
-    ] = LOCAL_REGISTRY,
+    registry: RegistryOrNone = LOCAL_REGISTRY,
     bootstrap: Bootstrap = LOCAL_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
