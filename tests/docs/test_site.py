@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from mkdocs_hooks import PACKAGES, public_names
+
 ROOT = Path(__file__).parents[2]
 LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -48,6 +50,23 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert not outside
     styles = "".join(sheet.read_text() for sheet in site.rglob("*.css"))
     assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']+", styles)
+
+
+def test_the_api_reference_has_every_public_name_once(site: Path) -> None:
+    pages = {page: page.read_text() for page in (site / "api").glob("*.html")}
+    for package in PACKAGES:
+        for name in public_names(package):
+            title = f'id="{package}.{name}"'
+            in_penstock = f'id="penstock.{name}"'
+            found = sum(title in text or in_penstock in text for text in pages.values())
+            assert found == 1, f"{package}.{name}"
+
+
+def test_code_is_highlighted_and_words_for_tests_are_removed(site: Path) -> None:
+    tutorial = (site / "tutorial.html").read_text()
+    assert 'class="highlight"' in tutorial
+    assert "```" not in tutorial
+    assert 'href="highlight.css"' in tutorial
 
 
 def test_links_between_pages_lead_somewhere() -> None:

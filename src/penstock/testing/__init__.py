@@ -1,12 +1,9 @@
-"""For tests: a pytest plugin, and the broker and platform that its fixtures start.
+"""Test with real brokers and registries that start in seconds, and inject faults.
 
     from penstock.testing import EmbeddedBroker
 
-    with EmbeddedBroker() as broker:
-        print(broker.bootstrap)
-
-EmbeddedBroker    a broker in a process of its own, with faults on request
-Platform          a broker and a registry, which the fixture `penstock` returns
+EmbeddedBroker, EmbeddedRegistry    one process each
+Platform                            a broker and a registry, or an existing cluster
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +12,7 @@ from penstock.lazy import lazy_names
 
 if TYPE_CHECKING:
     from penstock.testing.embedded import EmbeddedBroker as EmbeddedBroker
+    from penstock.testing.embedded import EmbeddedRegistry as EmbeddedRegistry
     from penstock.testing.platform import Platform as Platform
 else:
     __getattr__, __dir__ = lazy_names(__name__)
