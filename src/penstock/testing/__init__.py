@@ -1,9 +1,12 @@
-"""Test with real brokers and registries that start in seconds, and inject faults.
+"""For tests: a pytest plugin, and the broker and platform that its fixtures start.
 
     from penstock.testing import EmbeddedBroker
 
-EmbeddedBroker, EmbeddedRegistry    one process each
-Platform                            a broker and a registry, or an existing cluster
+    with EmbeddedBroker() as broker:
+        print(broker.bootstrap)
+
+EmbeddedBroker    a broker in a process of its own, with faults on request
+Platform          a broker and a registry, which the fixture `penstock` returns
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +15,6 @@ from penstock.lazy import lazy_names
 
 if TYPE_CHECKING:
     from penstock.testing.embedded import EmbeddedBroker as EmbeddedBroker
-    from penstock.testing.embedded import EmbeddedRegistry as EmbeddedRegistry
     from penstock.testing.platform import Platform as Platform
 else:
     __getattr__, __dir__ = lazy_names(__name__)
