@@ -193,7 +193,7 @@ async def measure_all(folder: Path) -> list[Figure]:
     running = RunningBroker(settings, *open_folder(settings))
     await running.start()
     try:
-        wanted = NewTopic(TOPIC, running.cluster.mint_topic_id(), PARTITIONS, 1, (), ())
+        wanted = NewTopic(TOPIC, running.cluster.new_topic_id(), PARTITIONS, 1, (), ())
         await result_of(running.cluster.submit(lambda caller: CreateTopics(caller, (wanted,))))
         return [
             await measure_produce(running, "produce 1 message of 100 B", a_batch(1, 100)),

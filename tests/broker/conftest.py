@@ -66,7 +66,7 @@ class RunningBroker:
         overrides = tuple((key.replace("_", "."), value) for key, value in config.items())
 
         async def ask() -> list[object]:
-            wanted = NewTopic(name, self.cluster.mint_topic_id(), partitions, 1, (), overrides)
+            wanted = NewTopic(name, self.cluster.new_topic_id(), partitions, 1, (), overrides)
             made = await result_of(
                 self.cluster.submit(lambda caller: CreateTopics(caller, (wanted,)))
             )

@@ -28,9 +28,9 @@ def test_a_sync_asked_for_while_the_broker_stops_is_left_to_the_closing_of_logs(
         assert isinstance(partition, Partition)
         flusher = Flusher([partition], clock=lambda: Millis(0))
         flusher.start()
-        flusher.ask_within(partition, Millis(1))
+        flusher.request_within(partition, Millis(1))
         flusher.close()
-        flusher.ask(partition)
+        flusher.request(partition)
         await asyncio.sleep(0.05)  # the timer that was set before the close fires here
         return flusher.flushes
 
@@ -95,7 +95,7 @@ def test_a_topic_deleted_during_its_sync_costs_its_neighbours_nothing(
         aside = gone.log.folder.with_name("aside")
         gone.log.folder.rename(aside)
         for partition in (first, gone, safe):  # the last two wait for the first, and go together
-            flusher.ask(partition)
+            flusher.request(partition)
         await asyncio.wait_for(synced.wait(), 10)
         flusher.close()
         aside.rename(gone.log.folder)

@@ -10,29 +10,29 @@ from penstock.broker.receive_buffer import (
     SPARE_BYTES_MAX,
     SPARE_BYTES_MIN,
     SPARES_MAX,
-    Receiver,
-    Rooms,
+    BufferPool,
+    RequestReceiver,
 )
 from penstock.errors import Malformed
 
 SHARED_BYTES = 64
 
 
-def feed(receiver: Receiver, stream: bytes, sizes: list[int]) -> list[bytes]:
+def feed(receiver: RequestReceiver, stream: bytes, sizes: list[int]) -> list[bytes]:
     frames = []
     position = 0
     turn = 0
     while position < len(stream):
-        room = receiver.room()
-        assert len(room) > 0
-        size = min(len(room), sizes[turn % len(sizes)], len(stream) - position)
+        buffer = receiver.buffer()
+        assert len(buffer) > 0
+        size = min(len(buffer), sizes[turn % len(sizes)], len(stream) - position)
         turn += 1
-        room[:size] = stream[position : position + size]
+        buffer[:size] = stream[position : position + size]
         position += size
         receiver.on_received(size)
         while (frame := receiver.next_frame()) is not None:
             frames.append(bytes(frame))
-        receiver.settle()
+        receiver.finish_turn()
     return frames
 
 
@@ -42,37 +42,37 @@ def feed(receiver: Receiver, stream: bytes, sizes: list[int]) -> list[bytes]:
     sizes=st.lists(st.integers(1, 100), min_size=1, max_size=5),
 )
 def test_every_frame_comes_out_whole_and_in_order(contents: list[bytes], sizes: list[int]) -> None:
-    receiver = Receiver(Rooms(SHARED_BYTES), 1 << 20)
+    receiver = RequestReceiver(BufferPool(SHARED_BYTES), 1 << 20)
     stream = b"".join(struct.pack(">i", len(content)) + content for content in contents)
     assert feed(receiver, stream, sizes) == contents
     assert receiver.pending_bytes == 0
 
 
 def test_between_frames_a_connection_owns_no_buffer() -> None:
-    rooms = Rooms(SHARED_BYTES)
-    receiver = Receiver(rooms, 1 << 20)
+    pool = BufferPool(SHARED_BYTES)
+    receiver = RequestReceiver(pool, 1 << 20)
     feed(receiver, struct.pack(">i", 200) + bytes(200), [64])
-    assert receiver.room().obj is rooms.shared.obj
+    assert receiver.buffer().obj is pool.shared.obj
 
 
-def test_the_room_of_a_large_frame_serves_the_next_one() -> None:
-    rooms = Rooms(SHARED_BYTES)
+def test_the_buffer_of_a_large_frame_serves_the_next_one() -> None:
+    pool = BufferPool(SHARED_BYTES)
     large = struct.pack(">i", 100_000) + bytes(100_000)
-    first, second = Receiver(rooms, 1 << 20), Receiver(rooms, 1 << 20)
+    first, second = RequestReceiver(pool, 1 << 20), RequestReceiver(pool, 1 << 20)
     feed(first, large, [50_000])
-    (spare,) = rooms.spares
+    (spare,) = pool.spares
     feed(second, large[:90_000], [50_000])
-    assert second.room().obj is spare.obj
-    assert rooms.spares == []
-    second.leave()
-    assert rooms.spares == [spare]
+    assert second.buffer().obj is spare.obj
+    assert pool.spares == []
+    second.reset()
+    assert pool.spares == [spare]
 
 
 def test_few_spare_rooms_are_kept_and_none_that_is_huge() -> None:
-    rooms = Rooms(SHARED_BYTES)
+    pool = BufferPool(SHARED_BYTES)
     for size_bytes in (1000, SPARE_BYTES_MAX + 1, *[SPARE_BYTES_MIN] * 10):
-        rooms.give_back(memoryview(bytearray(size_bytes)))
-    assert [len(spare) for spare in rooms.spares] == [SPARE_BYTES_MIN] * SPARES_MAX
+        pool.give_back(memoryview(bytearray(size_bytes)))
+    assert [len(spare) for spare in pool.spares] == [SPARE_BYTES_MIN] * SPARES_MAX
 
 
 @settings(deadline=None, max_examples=50)
@@ -83,8 +83,8 @@ def test_few_spare_rooms_are_kept_and_none_that_is_huge() -> None:
 def test_frames_of_two_connections_do_not_mix_in_rooms_that_are_used_again(
     sizes: list[int], reads: list[int]
 ) -> None:
-    rooms = Rooms(1 << 10)
-    receivers = [Receiver(rooms, 1 << 20) for _ in range(2)]
+    pool = BufferPool(1 << 10)
+    receivers = [RequestReceiver(pool, 1 << 20) for _ in range(2)]
     streams = [
         b"".join(struct.pack(">i", size) + fill * size for size in sizes) for fill in (b"a", b"b")
     ]
@@ -101,13 +101,13 @@ def test_frames_of_two_connections_do_not_mix_in_rooms_that_are_used_again(
 
 
 def test_a_claimed_size_is_not_allocated_before_its_bytes_come() -> None:
-    receiver = Receiver(Rooms(SHARED_BYTES), 100 << 20)
+    receiver = RequestReceiver(BufferPool(SHARED_BYTES), 100 << 20)
     feed(receiver, struct.pack(">i", 90 << 20) + bytes(20), [64])
-    assert len(receiver.room()) < 8192
+    assert len(receiver.buffer()) < 8192
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1025, 2**31 - 1])
 def test_a_size_that_cannot_be_is_malformed(size: int) -> None:
-    receiver = Receiver(Rooms(SHARED_BYTES), 1024)
+    receiver = RequestReceiver(BufferPool(SHARED_BYTES), 1024)
     with pytest.raises(Malformed):
         feed(receiver, struct.pack(">i", size), [4])

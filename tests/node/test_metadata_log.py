@@ -33,11 +33,11 @@ def picture(state: ClusterState) -> tuple[object, ...]:
 def make_history(running: RunningBroker) -> None:
     """Hundreds of changes of which little is left in the end."""
     cluster = running.cluster
-    kept = NewTopic("kept", cluster.mint_topic_id())
+    kept = NewTopic("kept", cluster.new_topic_id())
     cluster.submit(lambda caller: CreateTopics(caller, (kept,)))
     for number in range(CHANGES):
         name = f"passing-{number % 5}"
-        topic = NewTopic(name, cluster.mint_topic_id())
+        topic = NewTopic(name, cluster.new_topic_id())
         cluster.submit(lambda caller, topic=topic: CreateTopics(caller, (topic,)))  # type: ignore[misc]  # bound now
         change = ConfigChange("retention.ms", ChangeKind.SET, str(number))
         resource = ResourceChange(ConfigScope.TOPIC, "kept", (change,))

@@ -42,7 +42,7 @@ def test_both_ways_find_the_same(
     }
     plain, vector = PlainInspector().inspect(batch, **bounds), Inspector().inspect(batch, **bounds)
     assert list(plain.unkeyed) == list(vector.unkeyed)
-    assert list(plain.outside) == list(vector.outside)
+    assert list(plain.out_of_range) == list(vector.out_of_range)
 
 
 def test_bytes_that_lie_are_malformed_either_way() -> None:

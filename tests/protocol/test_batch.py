@@ -143,7 +143,7 @@ def test_bits_that_are_the_brokers_are_refused_from_clients(
 ) -> None:
     batch = changed(batches["NONE"], attributes=bit)
     check_stored_batch(batch)
-    with pytest.raises(Malformed, match="not for clients"):
+    with pytest.raises(Malformed, match="cannot be set by clients"):
         check_client_batch(batch)
 
 

@@ -44,10 +44,10 @@ def test_a_marker_has_the_bytes_that_kafka_gives_it() -> None:
     ("record", "reason"),
     [
         (Record(key=bytes.fromhex("00000002"), value=bytes(6)), "type 2"),
-        (Record(key=bytes(3), value=bytes(6)), "cut short"),
-        (Record(key=bytes(4), value=bytes(5)), "cut short"),
-        (Record(key=None, value=bytes(6)), "cut short"),
-        (Record(key=bytes(4), value=None), "cut short"),
+        (Record(key=bytes(3), value=bytes(6)), "truncated"),
+        (Record(key=bytes(4), value=bytes(5)), "truncated"),
+        (Record(key=None, value=bytes(6)), "truncated"),
+        (Record(key=bytes(4), value=None), "truncated"),
     ],
 )
 def test_other_control_records_end_no_transaction(record: Record, reason: str) -> None:
@@ -67,5 +67,5 @@ def test_two_records_are_no_marker() -> None:
 
 def test_an_ordinary_batch_is_no_marker(batches: dict[str, bytes]) -> None:
     for name in ("NONE", "transactional"):
-        with pytest.raises(Malformed, match="no transaction marker"):
+        with pytest.raises(Malformed, match="not a transaction marker"):
             read_marker(batches[name])

@@ -17,7 +17,7 @@ from penstock.protocol.api import (
     request_schema,
 )
 from penstock.protocol.framing import (
-    Frame,
+    FrameSpan,
     frame_end,
     next_frame,
     read_request_header,
@@ -144,7 +144,7 @@ def test_frames_are_whole_and_in_order(contents: list[bytes], cut: int) -> None:
 def test_the_end_of_a_frame_is_known_before_it_has_arrived() -> None:
     assert frame_end(b"..." + sized(bytes(100)), 3, 7, bytes_max=100) == 107
     assert frame_end(b"\0\0\0", 0, 3, bytes_max=100) is None
-    assert next_frame(sized(bytes(100)), 0, 104, bytes_max=100) == Frame(4, 104)
+    assert next_frame(sized(bytes(100)), 0, 104, bytes_max=100) == FrameSpan(4, 104)
     assert next_frame(sized(bytes(100)), 0, 103, bytes_max=100) is None
 
 

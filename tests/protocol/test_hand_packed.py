@@ -18,15 +18,15 @@ from penstock.protocol.fields import LeaderAndEpoch, NodeEndpoint
 from penstock.protocol.message import Message
 from penstock.protocol.messages.fetch import (
     FETCH,
-    AbortedTransaction,
-    EpochEnd,
+    DivergingEpoch,
+    FetchedAbort,
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ForgottenTopic,
+    RemovedTopic,
 )
 from penstock.protocol.messages.offsets import (
     OFFSET_COMMIT,
@@ -182,7 +182,7 @@ def test_a_fetch_request_is_read_as_the_schema_says(version: int, data: st.DataO
             int32,
             int32,
             few(built(FetchTopic, topics, few(rows))),
-            few(built(ForgottenTopic, topics, few(int32))),
+            few(built(RemovedTopic, topics, few(int32))),
             texts,
         )
     )
@@ -205,9 +205,9 @@ def test_a_fetch_response_is_written_as_the_schema_says(
         int64,
         int64,
         st.none() | records,
-        st.none() | few(built(AbortedTransaction, int64, int64)),
+        st.none() | few(built(FetchedAbort, int64, int64)),
         int32,
-        st.none() | built(EpochEnd, small, small),
+        st.none() | built(DivergingEpoch, small, small),
         st.none() | built(LeaderAndEpoch, small, small),
         st.none() | built(SnapshotId, small, small),
     )
@@ -290,7 +290,7 @@ def common_request(message: Message[Any, Any], version: int) -> Any:
         return ProduceRequest(None, 1, 1000, [ProduceTopic(topic, [row])])
     if message.api is Api.FETCH:
         rows = [FetchPartition(0, 1, 2, 3, 4, 5)] * 2
-        removed = [ForgottenTopic(topic, [1])]
+        removed = [RemovedTopic(topic, [1])]
         return FetchRequest(1, 2, 3, 0, 5, 6, [FetchTopic(topic, rows)], removed, "rack")
     committed = OffsetCommitPartition(0, 42, 1)
     return OffsetCommitRequest("g", 3, "m", topics=[OffsetCommitTopic(topic, [committed])])

@@ -14,7 +14,7 @@ from penstock.protocol.batch import (
     write_leader_fields,
 )
 from penstock.protocol.compression import Codec
-from penstock.protocol.key_values import build_one, build_pairs, read_pairs, read_plain_pairs
+from penstock.protocol.key_values import build_one, build_pairs, read_pairs, read_simple_pairs
 from penstock.protocol.records import Record, build_batch, read_records
 
 content = st.none() | st.binary(max_size=300)
@@ -104,8 +104,8 @@ def test_plain_batches_in_a_row_are_read_at_once_up_to_the_first_that_is_not() -
     raw = b"".join(batches)
     plain = sum(map(len, batches[:3]))
     expected = [pair for pairs in rows for pair in pairs]
-    assert read_plain_pairs(raw, 0, Offset(10)) == (expected, plain, 14)
-    assert read_plain_pairs(raw[: plain - 1], 0, Offset(10))[2] == 13, "one is not whole"
-    assert read_plain_pairs(raw, 0, Offset(11)) == ([], 0, 11), "one starts before"
+    assert read_simple_pairs(raw, 0, Offset(10)) == (expected, plain, 14)
+    assert read_simple_pairs(raw[: plain - 1], 0, Offset(10))[2] == 13, "one is not whole"
+    assert read_simple_pairs(raw, 0, Offset(11)) == ([], 0, 11), "one starts before"
     with pytest.raises(CorruptBatch):
-        read_plain_pairs(raw[: plain - 1] + b"!", 0, Offset(10))
+        read_simple_pairs(raw[: plain - 1] + b"!", 0, Offset(10))

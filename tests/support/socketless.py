@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from penstock.broker.client_connection import Connection
-from penstock.broker.listener import Server
+from penstock.broker.client_connection import ClientConnection
+from penstock.broker.listener import Listener
 
 
 class Transport:
@@ -46,9 +46,9 @@ class Transport:
 class SocketlessConnection:
     """A client's connection and the one way to give it bytes."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, listener: Listener) -> None:
         self.transport = Transport()
-        self.connection = Connection(server)
+        self.connection = ClientConnection(listener)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
 
     def receive(self, content: bytes) -> None:

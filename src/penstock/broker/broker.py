@@ -1,7 +1,6 @@
-"""One broker: the parts that handlers work with, brought together by the node.
+"""One broker: the parts that handlers work with, composed by the node.
 
-Holds no rule of its own. `ClusterView` is what the data plane must know of the cluster; the
-controller's state stands behind it.
+Has no rules of its own. `ClusterView` is what the data plane needs to know about the cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a broker."""
+    """The address at which clients connect to a broker."""
 
     node_id: NodeId
     host: str
@@ -35,7 +34,7 @@ class Endpoint(NamedTuple):
 
 
 class TopicView(Protocol):
-    """A topic as the cluster knows it."""
+    """A topic of the cluster."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +46,7 @@ class TopicView(Protocol):
 
 
 class ClusterView(Protocol):
-    """What the cluster is, as far as this broker has heard."""
+    """The cluster, as far as this broker knows."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -57,7 +56,7 @@ class ClusterView(Protocol):
         """The live brokers."""
 
     def topics(self) -> Iterable[TopicView]:
-        """All topics, in no order."""
+        """All topics, in no particular order."""
 
     def topic(self, name: str) -> TopicView | None:
         """A topic by name."""
@@ -71,7 +70,7 @@ class ClusterView(Protocol):
 
 @dataclass(slots=True)
 class Broker:
-    """The composition that every handler is given."""
+    """The parts of a broker; every handler gets them."""
 
     settings: BrokerSettings
     clock: Callable[[], Millis]  # the time of day, for what is stored or shown

@@ -1,7 +1,7 @@
-"""How far a partition is committed: one committer per leadership, replaced with it. Pure.
+"""How far a partition is committed: one committer per leadership. Pure.
 
-Each method returns the high watermark that follows from what happened, or NO_NEWS. It may be lower
-than the partition's: a high watermark never moves back, and the partition sees to that.
+Each method returns the resulting high watermark, or UNCHANGED. It may be lower than the
+partition's own, which never moves back: the partition ignores it then.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from penstock.model import NodeId, Offset
 
-NO_NEWS: Final = Offset(-1)
+UNCHANGED: Final = Offset(-1)
 
 
 class Committer(Protocol):
@@ -17,7 +17,7 @@ class Committer(Protocol):
 
     @property
     def waits_for_flush(self) -> bool:
-        """Whether so much is unflushed that nothing more is committed before a flush."""
+        """Whether nothing more is committed before a flush."""
 
     def on_appended(self, end_offset: Offset) -> Offset:
         """The leader's log ends at `end_offset` now."""
@@ -37,20 +37,20 @@ class LocalCommitter:
     waits_for_flush = False
 
     def on_appended(self, end_offset: Offset) -> Offset:
-        """At once."""
+        """All of it."""
         return end_offset
 
     def on_flushed(self, flushed_offset: Offset) -> Offset:
-        """Commits nothing that was not committed."""
-        return NO_NEWS
+        """Commits nothing: everything is committed."""
+        return UNCHANGED
 
     def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """Others are not asked."""
-        return NO_NEWS
+        """There are no followers."""
+        return UNCHANGED
 
 
 class FlushCommitter:
-    """The only in-sync replica, under `flush.messages`: committed while fewer are unflushed."""
+    """The only in-sync replica, under `flush.messages`: commits while fewer are unflushed."""
 
     __slots__ = ("_end_offset", "_flush_messages", "_flushed_offset")
 
@@ -66,48 +66,48 @@ class FlushCommitter:
     def on_appended(self, end_offset: Offset) -> Offset:
         """All of it, unless a flush is due first."""
         self._end_offset = end_offset
-        return NO_NEWS if self.waits_for_flush else end_offset
+        return UNCHANGED if self.waits_for_flush else end_offset
 
     def on_flushed(self, flushed_offset: Offset) -> Offset:
-        """What was appended meanwhile may be due for the next flush."""
+        """What was appended meanwhile may need the next flush."""
         self._flushed_offset = max(self._flushed_offset, flushed_offset)
         return flushed_offset if self.waits_for_flush else self._end_offset
 
     def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """Others are not asked."""
-        return NO_NEWS
+        """There are no followers."""
+        return UNCHANGED
 
 
 class InSyncCommitter:
-    """A leader with followers in sync: committed is what each of them has, and the leader too."""
+    """A leader with followers in sync: commits what the leader and each of them have."""
 
     __slots__ = ("_end_offsets", "_leader", "_leader_offset")
 
     def __init__(self, leader: Committer, followers: Iterable[NodeId]) -> None:
         self._leader = leader
-        self._leader_offset = NO_NEWS
-        self._end_offsets = dict.fromkeys(followers, NO_NEWS)
+        self._leader_offset = UNCHANGED
+        self._end_offsets = dict.fromkeys(followers, UNCHANGED)
 
     @property
     def waits_for_flush(self) -> bool:
-        """Whether the leader's own disk is waited for."""
+        """Whether the leader waits for its own disk."""
         return self._leader.waits_for_flush
 
     def on_appended(self, end_offset: Offset) -> Offset:
-        """The followers have still to fetch it."""
-        return self._leader_moved(self._leader.on_appended(end_offset))
+        """The followers have yet to fetch it."""
+        return self._on_leader(self._leader.on_appended(end_offset))
 
     def on_flushed(self, flushed_offset: Offset) -> Offset:
-        """The leader's part may have been the last."""
-        return self._leader_moved(self._leader.on_flushed(flushed_offset))
+        """The leader may have been the last."""
+        return self._on_leader(self._leader.on_flushed(flushed_offset))
 
     def on_replica_fetch(self, replica: NodeId, end_offset: Offset) -> Offset:
-        """A fetch at an offset says that everything below has arrived."""
+        """A fetch at an offset means that the follower has everything below."""
         if replica in self._end_offsets:
             self._end_offsets[replica] = max(self._end_offsets[replica], end_offset)
         return self._committed()
 
-    def _leader_moved(self, offset: Offset) -> Offset:
+    def _on_leader(self, offset: Offset) -> Offset:
         self._leader_offset = max(self._leader_offset, offset)
         return self._committed()
 

@@ -1,6 +1,6 @@
 """Fetch sessions: the partitions that a consumer fetches, so that it need not repeat them.
 
-Whoever sends the id of a session uses it. Its partitions are in the order in which they are served:
+A client with the id of a session uses it. Its partitions are in the order in which they are served:
 one that returned records goes to the end, so that none starves behind a busy one. The number of
 sessions is limited: a new one replaces one that has been idle for long, or is not given, and the
 client is served without a session.

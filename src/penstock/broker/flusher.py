@@ -1,9 +1,9 @@
-"""Flushing by policy: what must last through a power cut is synced in groups, off the event loop.
+"""Flushing by policy: logs that must survive a power failure are synced in groups, in a thread.
 
-One thread syncs; what is asked for while it works is its next group, so many writers share one
-sync. A partition with `flush.messages` commits nothing that its policy wants on disk first; one
-with `flush.ms` is synced that long after a write. Everybody else leaves it to the operating system,
-and only their closed segments are synced, so that recovery after a crash stays short.
+One thread syncs; what is requested while it works is its next group, so that many writers share one
+sync. A partition with `flush.messages` commits nothing before its policy has it on disk; one with
+`flush.ms` is synced that long after a write. For all others the operating system writes, and only
+their closed segments are synced, so that recovery after a crash stays short.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from penstock.model import Millis
 logger = logging.getLogger(__name__)
 
 SWEEP_S: Final = 0.5
-SWEPT_MAX: Final = 500  # partitions looked at in one go: a fraction of a millisecond
+SWEEP_PARTITIONS_MAX: Final = 500  # in one turn of the loop: a fraction of a millisecond
 
 
 class Flusher:
-    """The one that syncs logs. Implements `partitions.FlushPort`."""
+    """Syncs logs. Implements `partition.FlushPort`."""
 
     def __init__(self, partitions: Iterable[Partition], *, clock: Callable[[], Millis]) -> None:
         self._partitions = partitions
         self._clock = clock
-        self._asked: dict[Partition, None] = {}
+        self._requested: dict[Partition, None] = {}
         self._timed: set[Partition] = set()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flush")
         self._working = False
@@ -41,38 +41,38 @@ class Flusher:
         self.flushes = 0
 
     def start(self) -> None:
-        """Look after closed segments from now on; needs the running event loop."""
+        """Sync closed segments from now on; needs the running event loop."""
         self._sweep()
 
-    def ask(self, partition: Partition) -> None:
-        """Sync what the partition holds now, as soon as the thread is free."""
+    def request(self, partition: Partition) -> None:
+        """Sync what the partition has now, as soon as the thread is free."""
         if self._closed:
             return  # the logs are being closed, which syncs them
-        self._asked[partition] = None
+        self._requested[partition] = None
         if not self._working:
             self._work()
 
-    def ask_within(self, partition: Partition, wait_ms: Millis) -> None:
-        """Sync at the latest after so long."""
+    def request_within(self, partition: Partition, wait_ms: Millis) -> None:
+        """Sync after this long at the latest."""
         if partition not in self._timed:
             self._timed.add(partition)
             asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_time, partition)
 
     def close(self) -> None:
-        """Wait for the sync that runs; closing the logs does the rest."""
+        """Wait for the running sync; closing the logs syncs the rest."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._asked.clear()
+        self._requested.clear()
         self._thread.shutdown(wait=True)
 
     def _on_time(self, partition: Partition) -> None:
         self._timed.discard(partition)
-        self.ask(partition)
+        self.request(partition)
 
     def _work(self) -> None:
-        asked, self._asked = self._asked, {}
-        group = [(partition, partition.log.pending_flush()) for partition in asked]
+        requested, self._requested = self._requested, {}
+        group = [(partition, partition.log.pending_flush()) for partition in requested]
         self._working = True
         done = asyncio.get_running_loop().run_in_executor(
             self._thread, _run, [work for _, work in group]
@@ -88,24 +88,24 @@ class Flusher:
             if error is None:
                 partition.on_flushed(work.end_offset, self._clock())
             else:
-                logger.error("%s is not on disk: %s", partition.topic_partition, error)
+                logger.error("%s could not be synced to disk: %s", partition.topic_partition, error)
                 partition.on_flush_failed(error)
-        if self._asked:
+        if self._requested:
             self._work()
 
     def _sweep(self) -> None:
         now = self._clock()
-        batch = list(islice(self._rest, SWEPT_MAX))
-        if len(batch) < SWEPT_MAX:
+        batch = list(islice(self._rest, SWEEP_PARTITIONS_MAX))
+        if len(batch) < SWEEP_PARTITIONS_MAX:
             self._rest = iter(tuple(self._partitions))
         for partition in batch:
             if partition.log.flush_due(now):
-                self.ask(partition)
+                self.request(partition)
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
 
 def _run(group: list[FlushWork]) -> list[OSError | None]:
-    """What went wrong with each: one partition's trouble is not its neighbours'."""
+    """The error of each: a failure of one partition does not affect the others."""
     return [_outcome(work) for work in group]
 
 

@@ -1,4 +1,4 @@
-"""A listener and its connections: how many there may be, and how long each may idle."""
+"""A listener and its connections: limits their number, and closes those that are idle or late."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from penstock.broker.client_connection import Connection
+from penstock.broker.client_connection import ClientConnection
 from penstock.broker.dispatch import Dispatcher
-from penstock.broker.receive_buffer import Rooms
+from penstock.broker.receive_buffer import BufferPool
 from penstock.broker.settings import NetworkSettings
 
 logger = logging.getLogger(__name__)
 
-SHARED_BYTES: Final = 256 << 10  # one read takes at most this much of one client's pipeline
+SHARED_BYTES: Final = 256 << 10  # one read takes at most this much from a client
 SWEEP_S: Final = 1.0
 
 
 class NetworkStats:
-    """Counters for whoever scrapes."""
+    """Counters of one listener."""
 
     __slots__ = ("accepted", "refused", "requests", "sent_bytes")
 
@@ -29,33 +29,33 @@ class NetworkStats:
         self.accepted = self.refused = self.requests = self.sent_bytes = 0
 
 
-class Server:
-    """A listener and its connections."""
+class Listener:
+    """Accepts connections on one port, from `listen` to `close`."""
 
     def __init__(
-        self, dispatcher: Dispatcher, settings: NetworkSettings, *, listener: str = "PLAINTEXT"
+        self, dispatcher: Dispatcher, settings: NetworkSettings, *, name: str = "PLAINTEXT"
     ) -> None:
         self.dispatcher = dispatcher
         self.settings = settings
-        self.listener = listener
+        self.name = name
         self.loop = asyncio.get_running_loop()
-        self.rooms = Rooms(SHARED_BYTES)
+        self.buffers = BufferPool(SHARED_BYTES)
         self.stats = NetworkStats()
-        self.connections: set[Connection] = set()
+        self.connections: set[ClientConnection] = set()
         self._by_host: Counter[str] = Counter()
         self._listening: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Accept clients from now on; the port, also when 0 asked for any."""
+        """Accept connections; returns the port, which is chosen if 0 was given."""
         self._listening = await self.loop.create_server(
-            partial(Connection, self), host, port, backlog=self.settings.backlog
+            partial(ClientConnection, self), host, port, backlog=self.settings.backlog
         )
         self._sweep()
         return int(self._listening.sockets[0].getsockname()[1])
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, unless that is one too many."""
+    def admit(self, connection: ClientConnection) -> bool:
+        """Add a new connection; False if there are too many."""
         host = connection.client.host
         if (
             len(self.connections) >= self.settings.connections_max
@@ -69,8 +69,8 @@ class Server:
         self.connections.add(connection)
         return True
 
-    def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
+    def remove(self, connection: ClientConnection) -> None:
+        """A connection was closed."""
         if connection not in self.connections:
             return
         self.connections.discard(connection)
@@ -80,18 +80,21 @@ class Server:
             del self._by_host[host]
 
     def stop_accepting(self) -> None:
-        """No new connection and no new request; what has started goes on."""
+        """Accept no connections and start no requests; those that have started continue."""
         if self._listening is not None:
             self._listening.close()
         for connection in self.connections:
             connection.stop()
 
-    async def close(self, wait_s: float, answer_waiting: Callable[[], None]) -> None:
-        """Answer what is pending, for so long at most; then close every connection."""
+    async def close(self, wait_s: float, release_waiting: Callable[[], None]) -> None:
+        """Wait this long at most for pending responses, then close every connection.
+
+        `release_waiting` ends what waits for more records or replicas.
+        """
         self.stop_accepting()
-        answer_waiting()
-        give_up_at = self.loop.time() + wait_s
-        while self.loop.time() < give_up_at:
+        release_waiting()
+        deadline = self.loop.time() + wait_s
+        while self.loop.time() < deadline:
             if all(connection.is_quiet for connection in self.connections):
                 break
             await asyncio.sleep(0.01)

@@ -2,8 +2,8 @@
 
 Every command goes to the machine over `__cluster_metadata`, which decides on its own, speculative
 state. This broker acts on the *image*: the state made of committed events only, whole batches at a
-time. Partitions are opened, led, reconfigured and deleted so that it holds exactly what the image
-says it should. Following is repeatable: it compares with the image, never with the event.
+time. Partitions are opened, led, reconfigured and deleted so that this broker has exactly those of
+the image. Following may be repeated: it compares with the image, never with the event.
 """
 
 from __future__ import annotations
@@ -59,20 +59,21 @@ from penstock.protocol.messages.metadata import MetadataTopic
 logger = logging.getLogger(__name__)
 
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
-METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))  # Kafka's own reserved id for it
+METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))  # reserved by Kafka
+RESERVED_IDS_MAX: Final = 100  # ids of topics are larger numbers
 _INTERNAL_VIEWS: Final[Mapping[str, type[OffsetsTopicSettings | TransactionTopicSettings]]] = {
     "__consumer_offsets": OffsetsTopicSettings,
     "__transaction_state": TransactionTopicSettings,
 }
 INTERNAL_TOPICS: Final = frozenset(_INTERNAL_VIEWS)
-REOPEN_AFTER_S: Final = 1.0  # a disk that refuses is asked again at this pace
-REOPEN_DAMAGED_AFTER_S: Final = 60.0  # one whose bytes are wrong or missing needs a person first
+REOPEN_AFTER_S: Final = 1.0  # a failed disk is tried again at this interval
+REOPEN_DAMAGED_AFTER_S: Final = 60.0  # a damaged log needs an operator first
 GROUP_CONFIGS_MAX: Final = 10_000
-LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are no longer one object
+LEADERSHIPS_MAX: Final = 10_000  # beyond, equal ones are separate objects
 
 
 class KnownTopic(NamedTuple):
-    """A topic with the holders of its partitions. Implements `broker.TopicView`."""
+    """A topic with leader and replicas of its partitions. Implements `broker.TopicView`."""
 
     name: str
     topic_id: TopicId
@@ -80,7 +81,7 @@ class KnownTopic(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether brokers keep their own state in it."""
+        """Whether brokers store their own state in it."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -96,14 +97,14 @@ class ClusterController:
         rules: ControllerSettings,
         features: Mapping[str, int],
         clock: Callable[[], Moment],
-        mint_id: Callable[[], UUID] = uuid4,
+        new_id: Callable[[], UUID] = uuid4,
     ) -> None:
         self.node_id = rules.node_id
         self.metadata = metadata
         self.static = rules.static
         self._partitions = partitions
         self._quotas = quotas
-        self._mint_id = mint_id
+        self._new_id = new_id
         self._machine = ControllerMachine(rules, dict(features))
         self._hosted: HostedMachine[ClusterState, Command, Event] = HostedMachine(
             self._machine, metadata, clock=clock, on_events=self._on_committed
@@ -111,18 +112,20 @@ class ClusterController:
         self._hosted.load()
         self._image = self._hosted.state.copy()
         self._is_following = False
-        self.group_configs: dict[str, GroupConfig] = {}  # of groups used lately; bounded
+        self.group_configs: dict[str, GroupConfig] = {}  # of groups used recently; limited
         self._topics: dict[str, KnownTopic] = {}
         self._topics_by_id: dict[TopicId, KnownTopic] = {}
-        self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions look alike
+        self._leaderships: dict[PartitionState, Leadership] = {}  # most partitions have equal ones
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
-        # Metadata's answer for each topic, by version and by whether operations were asked for
+        # Rows of Metadata responses, by whether authorized operations were requested.
         self.described_topics: dict[bool, dict[str, WrittenOnce[MetadataTopic]]] = {
             False: {},
             True: {},
         }
-        self.topic_listeners: list[Callable[[str], None]] = []  # a topic came, changed or went
-        # Partitions that the disk refused to open, and the loop's time of the next attempt
+        self.topic_listeners: list[
+            Callable[[str], None]
+        ] = []  # called with a topic that was created, changed or deleted
+        # Partitions that could not be opened, and the loop's time of the next attempt.
         self._offline: dict[TopicPartition, float] = {}
         self._reopening: asyncio.TimerHandle | None = None
 
@@ -136,8 +139,8 @@ class ClusterController:
     ) -> object:
         """Register this broker and open its partitions. Needs the running event loop.
 
-        `cluster_id` is taken by a cluster that has none yet; None generates one. The reply is there
-        when the registration is on disk.
+        `cluster_id` is for a cluster that has none yet; None generates one. The reply comes when
+        the registration is on disk.
         """
         self._hosted.start()
         registered = self.submit(
@@ -148,7 +151,7 @@ class ClusterController:
                 endpoint.port,
                 endpoint.rack,
                 stopped_cleanly=stopped_cleanly,
-                new_cluster_id=cluster_id or kafka_id(self._mint_id()),
+                new_cluster_id=cluster_id or kafka_id(self._new_id()),
             )
         )
         # No other broker can undo what is in this log, so all of it counts from the start.
@@ -160,7 +163,7 @@ class ClusterController:
         return registered
 
     def close(self) -> None:
-        """Refuse what still waits."""
+        """Refuse all commands that still wait."""
         self._is_following = False
         if self._reopening is not None:
             self._reopening.cancel()
@@ -170,25 +173,25 @@ class ClusterController:
         """Let the controller decide: its reply, a Refused, or a Deferred of that."""
         return self._hosted.submit(command)
 
-    # What the cluster is
+    # The cluster.
 
     @property
     def cluster_id(self) -> str:
-        """The id the cluster was born with."""
+        """The id of the cluster, which never changes."""
         return self.state.cluster_id
 
     @property
     def controller_id(self) -> NodeId:
-        """Whom administrative requests go to."""
+        """The broker that administrative requests are sent to."""
         return self.node_id
 
     def brokers(self) -> Iterable[Endpoint]:
-        """The live brokers, by number."""
+        """The live brokers, by node id."""
         registered = self.state.brokers
         return [Endpoint(*registered[node_id]) for node_id in sorted(registered)]
 
     def topics(self) -> Iterable[KnownTopic]:
-        """All topics, in no order."""
+        """All topics, in no particular order."""
         return self._topics.values()
 
     def topic(self, name: str) -> KnownTopic | None:
@@ -199,11 +202,11 @@ class ClusterController:
         """A topic by its id."""
         return self._topics_by_id.get(topic_id)
 
-    # Settings
+    # Settings.
 
     @property
     def layers(self) -> Layers:
-        """This broker's settings, by who set them."""
+        """This broker's settings, by their source."""
         return self.state.layers(self.node_id, self.static)
 
     def topic_settings(self, name: str) -> TopicSettings:
@@ -224,21 +227,21 @@ class ClusterController:
         self.group_configs[group] = config
         return config
 
-    # What other services of this broker need made
+    # New ids and topics.
 
-    def mint_topic_id(self) -> TopicId:
-        """An id for a new topic. Tools that take it as an argument trip over a leading dash."""
+    def new_topic_id(self) -> TopicId:
+        """An id for a new topic; without a leading dash, because tools take it as an argument."""
         while True:
-            fresh = self._mint_id()
-            if fresh.int > 100 and not kafka_id(fresh).startswith("-"):
-                return TopicId(fresh)
+            topic_id = self._new_id()
+            if topic_id.int > RESERVED_IDS_MAX and not kafka_id(topic_id).startswith("-"):
+                return TopicId(topic_id)
 
     def allocate_producer_ids(self, count: int) -> object:
-        """The first of `count` producer ids that are given to no other producer, ever."""
+        """The first of `count` producer ids that no other producer ever gets."""
         return self.submit(lambda caller: AllocateProducerIds(caller, count))
 
-    def make_internal_topic(self, name: str) -> object:
-        """Make a topic that brokers keep their own state in, when it is first needed.
+    def create_internal_topic(self, name: str) -> object:
+        """Create a topic for state of brokers, when it is first needed.
 
         None if it exists; else the reply to its creation, or a Deferred of that.
         """
@@ -249,15 +252,15 @@ class ClusterController:
         reply = self.submit(lambda caller: CreateTopics(caller, (topic,)))
         if not isinstance(reply, Deferred):
             return _log_if_refused(name, reply)
-        made: Deferred[object] = Deferred(reply.cancel)
-        reply.listen(lambda result: made.resolve(_log_if_refused(name, result)))
-        return made
+        created: Deferred[object] = Deferred(reply.cancel)
+        reply.listen(lambda result: created.resolve(_log_if_refused(name, result)))
+        return created
 
     def new_topic(self, name: str) -> NewTopic:
-        """What is made when a client asks for a topic that is not there."""
+        """The topic to create when a client requests one that does not exist."""
         if name in INTERNAL_TOPICS:
             return self._internal(name)
-        return NewTopic(name, self.mint_topic_id())
+        return NewTopic(name, self.new_topic_id())
 
     def _internal(self, name: str) -> NewTopic:
         settings = view(_INTERNAL_VIEWS[name], broker_values(self.layers))
@@ -270,13 +273,13 @@ class ClusterController:
             overrides["min.insync.replicas"] = str(settings.min_insync_replicas)
         factor = min(settings.replication_factor, len(self.state.brokers))
         count = settings.partition_count
-        topic_id = self.mint_topic_id()
+        topic_id = self.new_topic_id()
         return NewTopic(name, topic_id, count, factor, (), tuple(overrides.items()))
 
-    # Following
+    # Following.
 
     def _on_committed(self, events: Sequence[Event]) -> None:
-        """Take one batch into the image, then follow each thing that it changed once."""
+        """Apply one batch to the image, then follow each thing that it changed once."""
         for event in events:
             self._machine.apply(self._image, event)
         if not self._is_following:
@@ -311,22 +314,22 @@ class ClusterController:
         if known is not None:
             del self._topics_by_id[known.topic_id]
             if topic is None or topic.topic_id != known.topic_id:
-                self._let_go(name)
+                self._remove(name)
         if topic is not None:
             leaderships = tuple(self._leadership(partition) for partition in topic.partitions)
             known = KnownTopic(name, topic.topic_id, leaderships)
             self._topics[name] = self._topics_by_id[topic.topic_id] = known
-            self._hold(known)
+            self._open_all(known)
         for listener in self.topic_listeners:
             listener(name)
 
-    def _let_go(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         try:
             self._partitions.delete(name)
-        except OSError:  # the next start sets aside what no topic knows
-            logger.exception("the files of %s could not be taken away", name)
+        except OSError:  # the next start sets aside folders of unknown topics
+            logger.exception("the files of %s could not be deleted", name)
 
-    def _hold(self, topic: KnownTopic) -> None:
+    def _open_all(self, topic: KnownTopic) -> None:
         settings = self.topic_settings(topic.name)
         for index, leadership in enumerate(topic.partitions):
             if self.node_id in leadership.replicas:
@@ -341,7 +344,7 @@ class ClusterController:
     ) -> None:
         try:
             self._partitions.create(topic_partition, topic_id, leadership, settings)
-        except OSError as error:  # the partition is offline; the others serve
+        except OSError as error:  # only this partition is offline
             if topic_partition not in self._offline:
                 logger.error("%s could not be opened and is offline: %s", topic_partition, error)
             is_damaged = isinstance(error, DamagedLog)
@@ -354,7 +357,7 @@ class ClusterController:
             self._offline.pop(topic_partition, None)
 
     def _reopen(self) -> None:
-        """A disk that refused may have room by now."""
+        """Try partitions again that could not be opened: the disk may have space by now."""
         self._reopening = None
         loop = asyncio.get_running_loop()
         for topic_partition, at in tuple(self._offline.items()):
@@ -392,7 +395,7 @@ class ClusterController:
                 quota_entity(dict(entity)): Rates(
                     limits.get("producer_byte_rate"),
                     limits.get("consumer_byte_rate"),
-                    # a percentage of one event loop, of which 10 ms a second are one
+                    # a percentage of one event loop: 10 ms in each second
                     None if (share := limits.get("request_percentage")) is None else share * 10,
                 )
                 for entity, limits in self.state.quotas.items()
@@ -417,23 +420,22 @@ def _topics_in(events: Sequence[Event]) -> Iterable[str]:
 
 def _log_if_refused(name: str, reply: object) -> object:
     result = reply[0] if isinstance(reply, list) else reply
-    is_there = isinstance(result, Refused) and result.code is ErrorCode.topic_already_exists
-    if isinstance(result, Exception) and not is_there:
+    exists = isinstance(result, Refused) and result.code is ErrorCode.topic_already_exists
+    if isinstance(result, Exception) and not exists:
         logger.error("%s could not be created: %s", name, result)
     return result
 
 
 def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:
     """An entity of the controller as the quotas know it."""
-    found = {
+    parts = {
         kind: DEFAULT if names[kind] is None else names[kind]
         for kind in ("user", "client-id")
         if kind in names
     }
-    return QuotaEntity(found.get("user"), found.get("client-id"))
+    return QuotaEntity(parts.get("user"), parts.get("client-id"))
 
 
 def kafka_id(identifier: UUID) -> str:
     """A UUID as Kafka writes it: url-safe base64 without padding."""
-
     return base64.urlsafe_b64encode(identifier.bytes).rstrip(b"=").decode()

@@ -1,8 +1,8 @@
 """Opens batches in threads, within a budget of memory that all requests share.
 
-A request waits here until the budget has what its batch can take, in the order of arrival. Small
-batches have a part of the budget to themselves, so they never wait behind large ones. A batch that
-can take more than the whole of its part is opened alone.
+A request waits until the budget has the memory that its batch can need, in the order of arrival.
+Small batches have a part of the budget to themselves, so they never wait for large ones. A batch
+that can need more than its whole part is opened alone.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Final, TypeVar
 
 from penstock.errors import Malformed
 from penstock.protocol.batch import HEADER_BYTES, BatchHeader
-from penstock.protocol.compression import opened_size_limit
+from penstock.protocol.compression import decompressed_size_limit
 
-SMALL_BATCH_BYTES_MAX: Final = 4 << 20  # of estimated memory; a larger batch is a large one
+SMALL_BATCH_BYTES_MAX: Final = 4 << 20  # of estimated memory; others are large batches
 SMALL_BUDGET_BYTES: Final = 64 << 20
 LARGE_BUDGET_BYTES: Final = 192 << 20
-LARGE_AT_A_TIME_MAX: Final = 4  # the event loop's pool has five threads or more: one is left
+LARGE_AT_A_TIME_MAX: Final = 4  # the event loop's pool has at least five threads: one remains
 
-COPIES: Final = 3  # of the opened bytes at most: the codec's window, the output, one copy of it
-RECORD_FACTS_BYTES: Final = 96  # where a record and its fields are, and what its header says
+COPIES_MAX: Final = 3  # of the decompressed bytes: the codec's window, the output, one copy of it
+RECORD_FACTS_BYTES: Final = 96  # positions and sizes of a record and its fields
 RECORD_BYTES_MIN: Final = 7  # a byte for each field, no key, no value, no header
 
 ResultT = TypeVar("ResultT")
 
 
 def memory_to_open(batch: bytearray | memoryview, header: BatchHeader, max_bytes: int) -> int:
-    """What opening the batch can take at most, by its headers; Malformed if it cannot be opened."""
+    """The memory that opening a batch can need, by its headers; Malformed if it is impossible."""
     packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
-    size = opened_size_limit(header.codec, packed, max_bytes=max_bytes)
+    size = decompressed_size_limit(header.codec, packed, max_bytes=max_bytes)
     if header.record_count * RECORD_BYTES_MIN > size:
-        raise Malformed(f"{header.record_count} records cannot be in {size} bytes", HEADER_BYTES)
-    return COPIES * size + RECORD_FACTS_BYTES * header.record_count
+        raise Malformed(f"{header.record_count} records do not fit {size} bytes", HEADER_BYTES)
+    return COPIES_MAX * size + RECORD_FACTS_BYTES * header.record_count
 
 
 class Opening:
@@ -45,11 +45,11 @@ class Opening:
 
     @property
     def borrowed_bytes(self) -> int:
-        """What is being used now, as estimated."""
+        """The estimated memory in use."""
         return self._small.borrowed_bytes + self._large.borrowed_bytes
 
     async def run(self, memory_bytes: int, work: Callable[[], ResultT]) -> ResultT:
-        """Do the work in a thread as soon as the budget has that much memory left."""
+        """Run the work in a thread as soon as the budget has this much memory left."""
         if memory_bytes <= SMALL_BATCH_BYTES_MAX:
             budget = self._small
         else:
@@ -61,18 +61,18 @@ class Opening:
         def give_back(done: asyncio.Future[ResultT]) -> None:
             budget.give_back(borrowed_bytes)
             if not done.cancelled():
-                done.exception()  # seen, also when the client has left
+                done.exception()  # retrieved, even if the client has disconnected
 
         done.add_done_callback(give_back)
         try:
-            # Shielded: a thread cannot be stopped, and what it uses stays borrowed until it ends.
+            # Shielded: a thread cannot be stopped, and its memory stays borrowed until it ends.
             return await asyncio.shield(done)
         finally:
-            del done  # an exception in it holds this frame: together they would keep its buffers
+            del done  # its exception refers to this frame: together they would keep the buffers
 
 
 class _Budget:
-    """Bytes that may be borrowed at a time; who finds too few waits for its turn."""
+    """Bytes that may be borrowed at the same time; others wait in the order of arrival."""
 
     def __init__(self, total_bytes: int) -> None:
         self.borrowed_bytes = 0
@@ -80,7 +80,7 @@ class _Budget:
         self._waiting: dict[asyncio.Future[None], int] = {}  # in the order of arrival
 
     async def borrow(self, size_bytes: int) -> int:
-        """Wait for so many bytes, or for all there are; what was taken."""
+        """Wait for this many bytes, or for all; returns what was taken."""
         size_bytes = min(size_bytes, self._total_bytes)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = size_bytes
@@ -88,14 +88,14 @@ class _Budget:
         try:
             await turn
         except asyncio.CancelledError:
-            if self._waiting.pop(turn, None) is None:  # it had its turn
+            if self._waiting.pop(turn, None) is None:  # it was admitted
                 self.borrowed_bytes -= size_bytes
             self._admit()
             raise
         return size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Let the next ones have it."""
+        """Return borrowed bytes."""
         self.borrowed_bytes -= size_bytes
         self._admit()
 
@@ -106,5 +106,5 @@ class _Budget:
                 return
             del self._waiting[turn]
             self.borrowed_bytes += size_bytes
-            if not turn.done():  # cancelled: its task gives it back when it runs
+            if not turn.done():  # cancelled: its task returns the bytes when it runs
                 turn.set_result(None)

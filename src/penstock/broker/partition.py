@@ -1,4 +1,4 @@
-"""One partition of this broker: its log, its leader, how far it is committed, what waits for it.
+"""One partition of this broker: its log, leader and committed offset, and what waits for it.
 
 Only this process appends, on its event loop. The high watermark moves in one place, `_advance`, and
 that releases what waits for it: produce responses, journals, fetches.
@@ -53,16 +53,16 @@ class Poll(Protocol):
         """This many more bytes may be read from the partition."""
 
     def on_unavailable(self) -> None:
-        """A partition was deleted or has another leader: respond now, with what is known."""
+        """A partition was deleted or has another leader: respond with what there is."""
 
 
 class FlushPort(Protocol):
     """Syncs logs to disk, off the event loop."""
 
-    def ask(self, partition: Partition) -> None:
+    def request(self, partition: Partition) -> None:
         """Sync what the log has now; then call `on_flushed` or `on_flush_failed`."""
 
-    def ask_within(self, partition: Partition, wait_ms: Millis) -> None:
+    def request_within(self, partition: Partition, wait_ms: Millis) -> None:
         """Sync after this long at the latest."""
 
 
@@ -108,7 +108,7 @@ class Partition:
         self.is_leader = False
         self.polls: set[Poll] = set()
         self.marker_listeners: list[Callable[[Marker], None]] = []  # a transaction ended here
-        self.markers_written = 0  # a verified transaction may have ended since: compare
+        self.markers_written = 0  # to detect that a verified transaction has ended since
         self._waiting: deque[tuple[Offset, OnCommitted]] = deque()  # in the order of the log
         self._uncommitted_bytes = 0  # appended since the high watermark moved
         self._flush_port = flush
@@ -120,7 +120,7 @@ class Partition:
     # Leadership and settings.
 
     def lead(self, leadership: Leadership) -> None:
-        """Follow the controller's decision on leader, epoch and in-sync replicas."""
+        """Follow the controller's decision about leader, epoch and in-sync replicas."""
         was_leader = self.is_leader
         self.leadership = leadership
         self.leader_epoch = leadership.leader_epoch
@@ -139,7 +139,7 @@ class Partition:
         self._apply_settings()
 
     def _apply_settings(self) -> None:
-        """Work out once what every write needs. Never are more replicas needed than exist."""
+        """Derive what every write needs. No more in-sync replicas are needed than exist."""
         leadership, accept = self.leadership, self.settings.admission
         needed = min(accept.min_insync_replicas, len(leadership.replicas))
         self.has_min_insync = self.is_leader and len(leadership.isr) >= needed
@@ -162,7 +162,7 @@ class Partition:
         return InSyncCommitter(local, followers) if followers else local
 
     def check_leader(self, current_leader_epoch: int) -> None:
-        """Refuse a request that was meant for another leader, or made under another epoch."""
+        """Refuse a request for another leader, or for another leader epoch."""
         if not self.is_leader:
             raise self._not_leader(
                 f"this broker does not lead {self.topic_partition}; refresh the metadata"
@@ -272,24 +272,24 @@ class Partition:
 
     @property
     def waits_for_flush(self) -> bool:
-        """Whether the topic wants what was appended on disk before it is committed."""
+        """Whether the topic requires a flush before it is committed."""
         return self._committer.waits_for_flush
 
     def _flush_by_policy(self, flush: FlushPort) -> None:
         if self._committer.waits_for_flush:
-            flush.ask(self)
+            flush.request(self)
         elif self.settings.log.flush_ms is not None and self.log.unflushed_messages:
-            flush.ask_within(self, self.settings.log.flush_ms)
+            flush.request_within(self, self.settings.log.flush_ms)
 
     def on_flushed(self, offset: Offset, now: Millis) -> None:
         """Everything below `offset` is on disk."""
         self.log.flushed(offset, now)
         self._advance(self._committer.on_flushed(self.log.recovery_point))
         if self._flush is not None and self._committer.waits_for_flush:
-            self._flush.ask(self)  # more was appended while it was synced
+            self._flush.request(self)  # more was appended while it was synced
 
     def on_flush_failed(self, error: OSError) -> None:
-        """The disk did not take it: refuse what waited, and everything that is written next."""
+        """The disk failed: refuse what waits, and all later writes."""
         if isinstance(error, NotSynced):
             self.log.stop_writing(error)
         self._refuse_waiting(_disk_failed())

@@ -28,7 +28,7 @@ from penstock.protocol.batch import (
     read_header,
 )
 from penstock.protocol.control_records import Marker, read_marker
-from penstock.protocol.key_values import Pair, build_one, build_pairs, read_pairs, read_plain_pairs
+from penstock.protocol.key_values import Pair, build_one, build_pairs, read_pairs, read_simple_pairs
 from penstock.protocol.records import read_records
 
 READ_BYTES: Final = 1 << 20  # of the log at a time while replaying
@@ -150,7 +150,7 @@ def _read_chunk(raw: bytes, start: Offset) -> Iterator[tuple[StoredBatch | Marke
     """
     position, offset = 0, start
     while True:
-        pairs, position, offset = read_plain_pairs(raw, position, offset)
+        pairs, position, offset = read_simple_pairs(raw, position, offset)
         yield StoredBatch(pairs, None) if pairs else None, offset
         header = next((each for _, each in iterate_headers(raw, position)), None)
         if header is None:

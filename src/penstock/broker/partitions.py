@@ -17,7 +17,7 @@ from penstock.protocol.fields import TopicKey
 
 
 class HostedTopic:
-    """A topic and those of its partitions that this broker holds."""
+    """A topic, and those of its partitions that this broker has."""
 
     __slots__ = ("name", "partitions", "settings", "topic_id")
 
@@ -29,18 +29,18 @@ class HostedTopic:
 
 
 class LogStore(Protocol):
-    """Where logs live on disk."""
+    """The logs on disk."""
 
     def open(
         self, topic_partition: TopicPartition, topic_id: TopicId, settings: LogSettings
     ) -> PartitionLog:
-        """The log of that partition, made if absent, recovered if need be."""
+        """The log of a partition: created if absent, recovered if needed."""
 
     def delete(self, log: PartitionLog) -> None:
-        """Take the log out of sight now and off the disk later."""
+        """Rename the log now and delete its files later."""
 
     def close(self, logs: Sequence[PartitionLog]) -> None:
-        """Close all logs, and leave the mark of a clean stop."""
+        """Close all logs, and write the marker of a clean stop."""
 
 
 class Partitions:
@@ -49,7 +49,7 @@ class Partitions:
     def __init__(self, node_id: NodeId, store: LogStore) -> None:
         self.node_id = node_id
         self.flush: FlushPort | None = None  # for partitions created from then on
-        self.generation = 0  # changes with the table: whoever keeps a partition looks again then
+        self.generation = 0  # changes with the table: a cached partition must be looked up again
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[bytes, HostedTopic] = {}  # by the id's 16 bytes, as on the wire
         self._store = store
@@ -63,13 +63,8 @@ class Partitions:
         return self.topics.get(key) if isinstance(key, str) else self.topics_by_id.get(key)
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The partition by name, if this broker holds it."""
+        """The partition by name, if this broker has it."""
         hosted = self.topics.get(topic)
-        return None if hosted is None else hosted.partitions.get(index)
-
-    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The partition by its topic's id, if this broker holds it."""
-        hosted = self.topics_by_id.get(topic_id)
         return None if hosted is None else hosted.partitions.get(index)
 
     def create(
@@ -79,16 +74,16 @@ class Partitions:
         leadership: Leadership,
         settings: TopicSettings,
     ) -> Partition:
-        """Hold a partition from now on; finds its log on disk if there is one. Repeatable."""
+        """Have a partition from now on, with its log on disk if there is one. May be repeated."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None:
             topic = HostedTopic(topic_partition.topic, topic_id, settings)
             self.topics[topic.name] = self.topics_by_id[topic_id.bytes] = topic
         assert topic.topic_id == topic_id, "a topic is deleted before its name is used again"
-        held = topic.partitions.get(topic_partition.partition)
-        if held is not None:
-            held.lead(leadership)
-            return held
+        known = topic.partitions.get(topic_partition.partition)
+        if known is not None:
+            known.lead(leadership)
+            return known
         partition = Partition(
             self._store.open(topic_partition, topic_id, settings.log),
             topic_id=topic_id,
@@ -102,24 +97,24 @@ class Partitions:
         return partition
 
     def delete(self, topic: str) -> None:
-        """Let go of a topic with all it holds; its files vanish after a delay.
+        """Remove a topic and its partitions; the files are deleted after a delay.
 
-        OSError, once all are let go of, when the disk kept the files of one.
+        OSError, after all partitions are removed, if the files of one could not be.
         """
         hosted = self.topics.pop(topic, None)
         if hosted is None:
             return
         self.topics_by_id.pop(hosted.topic_id.bytes, None)
         self.generation += 1
-        kept: OSError | None = None
+        failure: OSError | None = None
         for partition in hosted.partitions.values():
             partition.abandon()
             try:
                 self._store.delete(partition.log)
             except OSError as error:
-                kept = error
-        if kept is not None:
-            raise kept
+                failure = error
+        if failure is not None:
+            raise failure
 
     def replace_settings(self, topic: str, settings: TopicSettings) -> None:
         """A topic was reconfigured."""
@@ -131,7 +126,7 @@ class Partitions:
             partition.replace_settings(settings)
 
     def abandon(self) -> None:
-        """Answer all who wait: the broker stops."""
+        """Respond to everything that waits: the broker stops."""
         for partition in self:
             partition.abandon()
 

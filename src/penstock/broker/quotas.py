@@ -1,8 +1,8 @@
-"""How fast a client may go: byte and time rates by user and client id, resolved as Kafka does.
+"""Client quotas: byte and time rates by user and client id, resolved as Kafka does.
 
-A quota is a token bucket that holds one second's worth. A request is never refused: it takes its
-tokens, the bucket may go below zero, and the time until it is full to zero again is the throttle
-time, during which the connection reads nothing. Entities, most specific first:
+A quota is a token bucket with tokens for one second. A request is never refused: it takes its
+tokens, the bucket may go below zero, and the time until it is back at zero is the throttle time,
+during which the connection reads nothing. Entities, most specific first:
 
     user + client id, user + default client, user, default user + client id, default user + default
     client, default user, client id, default client
@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-BURST_S: Final = 1.0  # what a client may save up
+BURST_S: Final = 1.0  # unused time that a client may use later
 THROTTLE_MS_MAX: Final = 60_000
-REQUEST_THROTTLE_MS_MAX: Final = 1000  # one slow request must not silence a client for minutes
-BUCKETS_MAX: Final = 20_000  # beyond, the oldest is forgotten: its client starts with a full bucket
+REQUEST_THROTTLE_MS_MAX: Final = 1000  # one slow request must not block a client for minutes
+BUCKETS_MAX: Final = 20_000  # beyond, the oldest is evicted: its client starts with a full bucket
 
 
 class QuotaKind(IntEnum):
-    """What is limited."""
+    """What a quota limits."""
 
     PRODUCE_BYTES = 0
     FETCH_BYTES = 1
@@ -29,7 +29,7 @@ class QuotaKind(IntEnum):
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for. None does not look; DEFAULT is whoever has no quota of its own."""
+    """The subject of a quota. None: any; DEFAULT: any without a quota of its own."""
 
     user: str | None = None
     client_id: str | None = None
@@ -39,7 +39,7 @@ DEFAULT: Final = "<default>"
 
 
 class Rates(NamedTuple):
-    """Limits per second; None sets none."""
+    """Limits per second; None: no limit."""
 
     produce_bytes: float | None = None
     fetch_bytes: float | None = None
@@ -66,7 +66,7 @@ class _Bucket:
         throttle_ms = int(-self.tokens / self.rate * 1000) + 1
         if throttle_ms <= self.throttle_ms_max:
             return throttle_ms
-        self.tokens = -self.rate * self.throttle_ms_max / 1000  # what is waited for is paid
+        self.tokens = -self.rate * self.throttle_ms_max / 1000  # the wait pays for it
         return self.throttle_ms_max
 
 
@@ -74,28 +74,28 @@ _BucketKey = tuple[QuotaKind, str | None, str | None]
 
 
 class Quotas:
-    """All quotas of the cluster, and the buckets of the clients that have met one."""
+    """All quotas of the cluster, and the buckets of the clients that they apply to."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
         self._rates: dict[QuotaEntity, Rates] = {}
         self._buckets: dict[_BucketKey, _Bucket] = {}
-        self.limits_requests = False  # whether handlers' time must be measured at all
-        self.limits_bytes = False  # whether there is anything to charge bytes to
+        self.limits_requests = False  # whether the time of handlers is measured
+        self.limits_bytes = False  # whether any quota is in bytes
 
     def replace(self, rates: Mapping[QuotaEntity, Rates]) -> None:
-        """The cluster's quotas changed: buckets whose rate is the same keep their level."""
+        """The cluster's quotas changed: buckets with the same rate keep their level."""
         self._rates = dict(rates)
         self.limits_requests = any(rate.request_ms is not None for rate in rates.values())
         self.limits_bytes = any(rate[:2] != (None, None) for rate in rates.values())
         for key, bucket in tuple(self._buckets.items()):
             kind, user, client_id = key
-            found = self._resolve(kind, user or "", client_id or "")
-            if found is None or found[0] != bucket.rate:
+            resolved = self._resolve(kind, user or "", client_id or "")
+            if resolved is None or resolved[0] != bucket.rate:
                 del self._buckets[key]
 
     def charge(self, kind: QuotaKind, principal: str, client_id: str | None, amount: float) -> int:
-        """Take tokens; the milliseconds for which the client is to be muted."""
+        """Take tokens; returns the throttle time in milliseconds."""
         if not self._rates:
             return 0
         bucket = self._bucket(kind, principal, client_id)
@@ -109,10 +109,10 @@ class Quotas:
         return None if bucket is None else max(int(bucket.rate * BURST_S), 1)
 
     def _bucket(self, kind: QuotaKind, principal: str, client_id: str | None) -> _Bucket | None:
-        found = self._resolve(kind, principal.removeprefix("User:"), client_id or "")
-        if found is None:
+        resolved = self._resolve(kind, principal.removeprefix("User:"), client_id or "")
+        if resolved is None:
             return None
-        rate, key = found
+        rate, key = resolved
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
@@ -123,7 +123,7 @@ class Quotas:
     def _resolve(
         self, kind: QuotaKind, user: str, client_id: str
     ) -> tuple[float, _BucketKey] | None:
-        """The rate that holds, and the bucket it is shared in."""
+        """The rate that applies, and the bucket that it is shared in."""
         for entity in (
             QuotaEntity(user, client_id),
             QuotaEntity(user, DEFAULT),

@@ -28,7 +28,7 @@ from penstock.protocol.messages.fetch import (
     FETCH,
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
-    AbortedTransaction,
+    FetchedAbort,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -59,7 +59,7 @@ class Chunk:
     """Whole batches, and the state of the partition when the leader sent them."""
 
     records: memoryview
-    aborted: tuple[AbortedTransaction, ...]  # transactions whose records are to be skipped
+    aborted: tuple[FetchedAbort, ...]  # transactions whose records are to be skipped
     start_offset: Offset  # as requested
     end_offset: Offset  # the next to request
     high_watermark: Offset

@@ -41,7 +41,7 @@ class PlainInspector:
         records = read_records(batch, max_bytes=opened_bytes_max)
         return RecordFacts(
             unkeyed=[index for index, record in enumerate(records) if record.key is None],
-            outside=[
+            out_of_range=[
                 index
                 for index, record in enumerate(records)
                 if (earliest is not None and record.timestamp < earliest)
@@ -123,7 +123,7 @@ class Inspector(PlainInspector):
             outside |= timestamps > latest
         return RecordFacts(
             unkeyed=() if valid is None else (~valid).nonzero()[0],
-            outside=outside.nonzero()[0],
+            out_of_range=outside.nonzero()[0],
         )
 
 

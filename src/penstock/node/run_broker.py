@@ -28,7 +28,7 @@ from penstock.broker.group_coordinators import GroupCoordinators
 from penstock.broker.handler import result_of
 from penstock.broker.handlers import API_TABLE
 from penstock.broker.handlers.api_versions import FEATURES
-from penstock.broker.listener import Server
+from penstock.broker.listener import Listener
 from penstock.broker.metadata_image import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
@@ -127,7 +127,7 @@ class RunningBroker:
             clock=moment,
         )
         self.cluster.topic_listeners += (self.transactions.follow, self.groups.follow)
-        self.server = Server(Dispatcher(self.broker), views.network)
+        self.server = Listener(Dispatcher(self.broker), views.network)
         self._worker = WorkerProcess()
         self.upkeep = Upkeep(
             self._kept,
@@ -152,7 +152,7 @@ class RunningBroker:
             settings.node_id, settings.shown_host, settings.shown_port(port), settings.rack
         )
         where = f"{bracketed(settings.host)}:{port}"
-        self.cluster.static["listeners"] = f"{self.server.listener}://{where}"
+        self.cluster.static["listeners"] = f"{self.server.name}://{where}"
         if not self.folder.was_clean:  # a stop in good order leaves none
             _set_strays_aside(self.folder, self.cluster.state)
             _report_recovery(self.folder)

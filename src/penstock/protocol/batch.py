@@ -1,10 +1,10 @@
-"""The record batch, format v2: a 61-byte header and records that are not opened here.
+"""The record batch, format v2: a 61-byte header, and records that are not opened here.
 
-Reads, checks and changes headers in place. Never decompresses, never copies a batch. What cannot
-be a batch raises Malformed with its position in the buffer.
+Reads, checks and changes headers in place. Never decompresses and never copies a batch. Bytes that
+cannot be a batch raise Malformed with their position in the buffer.
 
-`check_client_batch` is for what a client sends: one record per offset. `check_stored_batch` is for
-what is in a log, where compaction may have removed records and left the offsets.
+`check_client_batch` is for batches of clients: one record per offset. `check_stored_batch` is for
+batches of a log, where compaction may have removed records and kept the offsets.
 """
 
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ from penstock.protocol.varint import Buffer, WritableBuffer
 
 _HEADER: Final = Struct(
     ">"
-    "q"  # base_offset        ours to write: outside the CRC
+    "q"  # base_offset        written by the leader: outside the CRC
     "i"  # length             of everything after this field
-    "i"  # leader_epoch       ours to write: outside the CRC
+    "i"  # leader_epoch       written by the leader: outside the CRC
     "b"  # magic              always 2
     "I"  # crc                CRC-32C from CRC_FROM to the end
     "h"  # attributes         codec, timestamp type, transactional, control, delete horizon
-    "i"  # last_offset_delta  of the last record there was, also when compaction removed it
+    "i"  # last_offset_delta  of the last record, even if compaction removed it
     "q"  # base_timestamp     the records' timestamps are deltas to it
-    "q"  # max_timestamp      the append time when attributes say so
+    "q"  # max_timestamp      the append time under LogAppendTime
     "q"  # producer_id        -1: none
     "h"  # producer_epoch
-    "i"  # base_sequence      of the first record; the rest follow without gaps
+    "i"  # base_sequence      of the first record; the others follow without gaps
     "i"  # record_count
 )
 HEADER_BYTES: Final = 61
-LOG_OVERHEAD_BYTES: Final = 12  # base_offset and length: what `length` does not count
+LOG_OVERHEAD_BYTES: Final = 12  # base_offset and length, which `length` does not count
 CRC_FROM: Final = 21
 MAGIC: Final = 2
 assert _HEADER.size == HEADER_BYTES
@@ -43,7 +43,9 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40  # base_timestamp is when tombstones and markers here may go
+DELETE_HORIZON: Final = (
+    0x40  # base_timestamp is when tombstones and markers of this batch may be removed
+)
 _CLIENT_ATTRIBUTES: Final = CODEC_MASK | TRANSACTIONAL
 
 _LEADER_FIELDS: Final = Struct(
@@ -68,7 +70,7 @@ _SEQUENCE_MASK: Final = (1 << 31) - 1
 
 
 class CorruptBatch(Malformed):
-    """The checksum does not match: the bytes were a batch once."""
+    """The checksum does not match the bytes."""
 
 
 class BatchHeader(NamedTuple):
@@ -129,37 +131,39 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header, if it can be one: all there, magic 2, a length that holds at least a header."""
+    """The header; Malformed if it is truncated, has another magic, or its length is too small."""
     if position < 0 or len(buffer) - position < HEADER_BYTES:
-        raise Malformed("a batch header is cut short", position)
+        raise Malformed("a batch header is truncated", position)
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise Malformed(f"batch magic is {header.magic}, not {MAGIC}", position)
     if header.length < _LENGTH_MIN:
-        raise Malformed(f"batch length {header.length} is below a header's", position)
+        raise Malformed(f"batch length {header.length} is less than a header", position)
     return header
 
 
 def write_header(buffer: WritableBuffer, position: int, header: BatchHeader) -> None:
-    """All 61 bytes as they are given; `seal` makes the checksum true."""
+    """All 61 bytes as given; `seal` writes the checksum."""
     _HEADER.pack_into(buffer, position, *header)
 
 
 def check_client_batch(records: Buffer) -> BatchHeader:
-    """The header of what a client sent for one partition: exactly one batch that it may write.
+    """The header of a client's records for one partition: exactly one batch that it may write.
 
     Runs for every produced batch, so the fields are checked before they become a BatchHeader.
     """
     size_bytes = len(records)
     if size_bytes < HEADER_BYTES:
-        raise Malformed("a batch header is cut short", 0)
+        raise Malformed("a batch header is truncated", 0)
     fields = _HEADER.unpack_from(records, 0)
     base, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
     if magic != MAGIC:
         raise Malformed(f"batch magic is {magic}, not {MAGIC}", 0)
     if length + LOG_OVERHEAD_BYTES != size_bytes:
-        claimed_bytes = length + LOG_OVERHEAD_BYTES
-        raise Malformed(f"one batch of {size_bytes} bytes was expected, it says {claimed_bytes}", 0)
+        stated_bytes = length + LOG_OVERHEAD_BYTES
+        raise Malformed(
+            f"expected one batch of {size_bytes} bytes, its length is {stated_bytes}", 0
+        )
     if crc32c(memoryview(records)[CRC_FROM:]) != crc:
         raise CorruptBatch("the batch's checksum does not match its bytes", 0)
     if base != 0:
@@ -172,14 +176,14 @@ def check_client_batch(records: Buffer) -> BatchHeader:
 
 def _check_client_producer(attributes: int, producer_id: int, sequence: int) -> None:
     if attributes & ~_CLIENT_ATTRIBUTES:
-        raise Malformed(f"attributes {attributes:#x} are not for clients to set", 0)
+        raise Malformed(f"attributes {attributes:#x} cannot be set by clients", 0)
     if attributes & CODEC_MASK > _CODEC_LAST:
         raise Malformed(f"codec {attributes & CODEC_MASK} is unknown", 0)
     if producer_id < 0:
         if attributes & TRANSACTIONAL:
             raise Malformed("a transactional batch has no producer id", 0)
     elif sequence < 0:
-        raise Malformed(f"producer {producer_id} gave no sequence", 0)
+        raise Malformed(f"producer {producer_id} sent no sequence number", 0)
 
 
 def check_stored_batch(
@@ -190,7 +194,7 @@ def check_stored_batch(
         header = read_header(buffer, position)
     end = position + header.length + LOG_OVERHEAD_BYTES
     if end > len(buffer):
-        raise Malformed(f"a batch of {header.size_bytes} bytes is cut short", position)
+        raise Malformed(f"a batch of {header.size_bytes} bytes is truncated", position)
     if crc32c(memoryview(buffer)[position + CRC_FROM : end]) != header.crc:
         raise CorruptBatch("the batch's checksum does not match its bytes", position)
     _check_fields(header, position)
@@ -217,10 +221,7 @@ def _check_fields(header: BatchHeader, position: int) -> None:
 def iterate_headers(
     buffer: Buffer, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch's position and header.
-
-    Stops at the first that is incomplete; checks no checksum.
-    """
+    """Position and header of each whole batch. Stops at an incomplete one; checks no checksum."""
     if end is None:
         end = len(buffer)
     while end - position >= HEADER_BYTES:
@@ -233,7 +234,7 @@ def iterate_headers(
 
 
 def set_append_time(batch: WritableBuffer, header: BatchHeader, now: Millis) -> BatchHeader:
-    """LogAppendTime in place: every record of the batch has this time. The header as it is now."""
+    """Set LogAppendTime in place: the time of every record of the batch. Returns the new header."""
     attributes = header.attributes | LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now)
@@ -243,7 +244,7 @@ def set_append_time(batch: WritableBuffer, header: BatchHeader, now: Millis) -> 
 
 
 def seal(buffer: WritableBuffer, position: int = 0) -> None:
-    """Write the checksum of the batch as it stands."""
+    """Write the checksum of the batch."""
     end = position + read_header(buffer, position).size_bytes
     checksum = crc32c(memoryview(buffer)[position + CRC_FROM : end])
     _CRC.pack_into(buffer, position + _CRC_AT, checksum)

@@ -1,6 +1,6 @@
 """Control records: the markers that end a producer's transaction in a partition.
 
-A marker is a batch of its own, one record, bytes as Apache Kafka writes them.
+A marker is a batch with one record, in the bytes that Apache Kafka writes.
 """
 
 from struct import Struct
@@ -20,7 +20,7 @@ _KEY: Final = Struct(
 _VALUE: Final = Struct(
     ">"
     "h"  # version            0
-    "i"  # coordinator_epoch  fences a coordinator that has been replaced
+    "i"  # coordinator_epoch  fences a coordinator that was replaced
 )
 _ABORT: Final = 0
 _COMMIT: Final = 1
@@ -63,22 +63,19 @@ def build_marker(
 
 
 def read_marker(buffer: Buffer, position: int = 0) -> Marker:
-    """The marker that the control batch at `position` holds.
-
-    Malformed when it holds anything else.
-    """
+    """The marker in the control batch at `position`; Malformed if it is anything else."""
     header = read_header(buffer, position)
     if not (header.is_control and header.is_transactional):
-        raise Malformed("the batch is no transaction marker", position)
+        raise Malformed("the batch is not a transaction marker", position)
     records = read_records(buffer, position, max_bytes=_MARKER_BYTES_MAX)
     if len(records) != 1:
         raise Malformed(f"a transaction marker with {len(records)} records", position)
     key, value = records[0].key, records[0].value
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
-        raise Malformed("a transaction marker is cut short", position)
+        raise Malformed("a transaction marker is truncated", position)
     _, kind = _KEY.unpack_from(key)
     if kind not in (_ABORT, _COMMIT):
-        raise Malformed(f"control record type {kind} ends no transaction", position)
+        raise Malformed(f"control record type {kind} is not a transaction marker", position)
     _, coordinator_epoch = _VALUE.unpack_from(value)
     return Marker(
         ProducerId(header.producer_id),

@@ -23,7 +23,7 @@ REQUEST_BYTES_MIN: Final = 8  # key, version, correlation id
 RESPONSE_BYTES_MIN: Final = 4  # correlation id
 
 
-class Frame(NamedTuple):
+class FrameSpan(NamedTuple):
     """The position of a frame in a buffer, without its size field."""
 
     start: int
@@ -32,12 +32,12 @@ class Frame(NamedTuple):
 
 def next_frame(
     buffer: Buffer, start: int, end: int, *, bytes_min: int = REQUEST_BYTES_MIN, bytes_max: int
-) -> Frame | None:
+) -> FrameSpan | None:
     """The frame whose size field is at `start`, if all of it has arrived before `end`."""
     following = frame_end(buffer, start, end, bytes_min=bytes_min, bytes_max=bytes_max)
     if following is None or following > end:
         return None
-    return Frame(start + SIZE_BYTES, following)
+    return FrameSpan(start + SIZE_BYTES, following)
 
 
 def frame_end(

@@ -1,8 +1,7 @@
-"""Batches that are only keys and values, built and read in one loop: for logs of our own.
+"""Batches of keys and values only, built and read in one loop: for internal topics.
 
-What is built is what `records.build_batch` builds. When reading, offsets, timestamps and headers
-are stepped over; the batch is checked as a whole first, and a record that lies about its lengths is
-Malformed, as everywhere.
+Builds the same bytes as `records.build_batch`. When reading, offsets, timestamps and headers are
+skipped; the checksum of the batch is checked first, and a record with invalid lengths is Malformed.
 """
 
 from collections.abc import Sequence
@@ -31,9 +30,9 @@ from penstock.protocol.varint import Buffer, varint
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 
 _NULL = varint(-1)
-_size = lru_cache(maxsize=1024)(varint)  # of records, keys and values: the same few
-_SPECIAL = v2.CODEC_MASK | v2.TRANSACTIONAL | v2.CONTROL
-_PLAIN = Struct(
+_size = lru_cache(maxsize=1024)(varint)  # records, keys and values have few different sizes
+_NOT_SIMPLE = v2.CODEC_MASK | v2.TRANSACTIONAL | v2.CONTROL
+_SIMPLE_HEADER = Struct(
     ">"
     "q"  # base_offset
     "i"  # length
@@ -70,16 +69,16 @@ _TIMES = Struct(
     "q"  # base_timestamp
     "q"  # max_timestamp
 )
-_NOBODYS = Struct(
+_NO_PRODUCER_ONE_RECORD = Struct(
     ">"
     "q"  # producer_id
     "h"  # producer_epoch
     "i"  # base_sequence
     "i"  # record_count
 ).pack(NO_PRODUCER, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1)
-_KEPT_KEY_BYTES_MAX = 512  # what is sent must not fill our memory
-assert _PLAIN.size == v2.HEADER_BYTES
-assert _TIMES.size + len(_NOBODYS) == _CHECKED.size
+_CACHED_KEY_BYTES_MAX = 512  # so that clients cannot fill the memory
+assert _SIMPLE_HEADER.size == v2.HEADER_BYTES
+assert _TIMES.size + len(_NO_PRODUCER_ONE_RECORD) == _CHECKED.size
 assert _UNCHECKED.size == v2.CRC_FROM
 assert _UNCHECKED.size + _CHECKED.size == v2.HEADER_BYTES
 
@@ -92,18 +91,18 @@ def build_pairs(
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     transactional: bool = False,
 ) -> bytearray:
-    """A sealed batch without compression, every record of the same time."""
+    """A sealed, uncompressed batch; all records have the same timestamp."""
     count = len(pairs)
-    assert count, "a batch has a record"
+    assert count, "a batch has at least one record"
     attributes = v2.TRANSACTIONAL if transactional else 0
-    who = (producer_id, producer_epoch, NO_SEQUENCE)
-    parts = [_CHECKED.pack(attributes, count - 1, timestamp, timestamp, *who, count)]
+    producer = (producer_id, producer_epoch, NO_SEQUENCE)
+    parts = [_CHECKED.pack(attributes, count - 1, timestamp, timestamp, *producer, count)]
     for delta, (key, value) in enumerate(pairs):
         packed_delta = _size(delta)
         packed_key = _NULL if key is None else _size(len(key)) + key
         packed_value = _NULL if value is None else _size(len(value)) + value
         size = 3 + len(packed_delta) + len(packed_key) + len(packed_value)
-        # In front no attributes and no later a time than the batch's; behind no headers.
+        # Before the fields no attributes and no timestamp delta; after them no headers.
         parts += (_size(size), b"\0\0", packed_delta, packed_key, packed_value, b"\0")
     checked = b"".join(parts)
     length = v2.CRC_FROM - v2.LOG_OVERHEAD_BYTES + len(checked)
@@ -113,13 +112,14 @@ def build_pairs(
 def build_one(
     key: bytes, value: bytes | None, timestamp: Millis
 ) -> tuple[bytearray, v2.BatchHeader]:
-    """As `build_pairs`, of a single record that belongs to no producer; with the batch's header.
+    """As `build_pairs`, for a single record without a producer; with the header of the batch.
 
-    In a straight line: a coordinator writes little else, and most of it under the same few keys.
+    Coordinators write little else, mostly with the same few keys: the bytes before the value are
+    cached.
     """
     value_bytes = -1 if value is None else len(value)
-    start_of = _kept_start if len(key) <= _KEPT_KEY_BYTES_MAX else _start_of_one
-    start, length = start_of(key, value_bytes)
+    build_start = _cached_start if len(key) <= _CACHED_KEY_BYTES_MAX else _start_of_one
+    start, length = build_start(key, value_bytes)
     checked = b"".join((_TIMES.pack(timestamp, timestamp), start, value or b"", b"\0"))
     crc = crc32c(checked)
     front = (0, length, NO_EPOCH, v2.MAGIC, crc)
@@ -129,17 +129,17 @@ def build_one(
 
 
 def _start_of_one(key: bytes, value_bytes: int) -> tuple[bytes, int]:
-    """What lies between the times of a batch of one record and its value; the batch's length."""
+    """The bytes between the batch's timestamps and the value of its one record; its length."""
     packed_key = varint(len(key)) + key
     value_size = varint(value_bytes)
     record_bytes = 4 + len(packed_key) + len(value_size) + max(value_bytes, 0)
-    parts = (_NOBODYS, varint(record_bytes), b"\0\0\0", packed_key, value_size)
+    parts = (_NO_PRODUCER_ONE_RECORD, varint(record_bytes), b"\0\0\0", packed_key, value_size)
     start = b"".join(parts)
     checked_bytes = _TIMES.size + len(start) + max(value_bytes, 0) + 1
     return start, v2.CRC_FROM - v2.LOG_OVERHEAD_BYTES + checked_bytes
 
 
-_kept_start = lru_cache(maxsize=10_000)(_start_of_one)
+_cached_start = lru_cache(maxsize=10_000)(_start_of_one)
 
 
 def read_pairs(
@@ -161,21 +161,21 @@ def read_pairs(
     return pairs
 
 
-def read_plain_pairs(
+def read_simple_pairs(
     raw: bytes, position: int, from_offset: Offset
 ) -> tuple[list[Pair], int, Offset]:
-    """The records of all plain batches in a row at `position`; where they end, and at what offset.
+    """The records of consecutive simple batches from `position` on; their end, and the next offset.
 
-    Plain is neither compressed nor transactional nor control. Stops at the first that is not, is
-    not whole, or starts before `from_offset`: whoever opens single batches knows what to do there.
+    A simple batch is neither compressed nor transactional nor control. Stops at a batch that is not
+    simple, is not whole, or starts before `from_offset`: the caller reads that one.
     """
     pairs: list[Pair] = []
-    view, size, unpack = memoryview(raw), len(raw), _PLAIN.unpack_from
+    view, size, unpack = memoryview(raw), len(raw), _SIMPLE_HEADER.unpack_from
     while size - position >= v2.HEADER_BYTES:
         base, length, magic, crc, attributes, last_delta, count = unpack(raw, position)
         end = position + v2.LOG_OVERHEAD_BYTES + length
         is_whole = magic == v2.MAGIC and end - position >= v2.HEADER_BYTES and end <= size
-        if attributes & _SPECIAL or base < from_offset or not is_whole:
+        if attributes & _NOT_SIMPLE or base < from_offset or not is_whole:
             break
         if crc32c(view[position + v2.CRC_FROM : end]) != crc:
             raise v2.CorruptBatch("the batch's checksum does not match its bytes", position)
@@ -189,7 +189,7 @@ def read_plain_pairs(
 def _read_pairs(  # noqa: C901 - one loop without calls
     opened: bytes, position: int, batch_end: int, count: int, pairs: list[Pair]
 ) -> None:
-    """Append what the records hold. Short lengths, which most are, are read without a call."""
+    """Append key and value of each record. Short lengths, as most are, are read without a call."""
     try:
         for _ in range(count):
             size, high = opened[position], opened[position + 1]
@@ -222,7 +222,7 @@ def _read_pairs(  # noqa: C901 - one loop without calls
             if not size & 1:
                 value = opened[position : position + (size >> 1)]
                 position += size >> 1
-            if position >= end:  # the number of headers is still to come
+            if position >= end:  # the number of headers follows
                 raise Malformed("a record is shorter than its fields", position)
             position = end
             pairs.append((key, value))
@@ -233,7 +233,7 @@ def _read_pairs(  # noqa: C901 - one loop without calls
 
 
 def _longer(opened: bytes, position: int, low: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte was not its last, still zigzag."""
+    """The rest of a varint whose first byte was not its last, zigzag encoded."""
     value, shift = low & 0x7F, 7
     while True:
         group = opened[position]
@@ -243,4 +243,4 @@ def _longer(opened: bytes, position: int, low: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift > 28:
-            raise Malformed("a length of a record does not end", position)
+            raise Malformed("a length in a record is too long", position)

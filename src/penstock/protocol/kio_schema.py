@@ -1,4 +1,4 @@
-"""What kio's generated dataclasses say of their fields: the one place that reads their types.
+"""The schemas of kio's generated dataclasses: the only place that reads their annotations.
 
 A message is a dataclass per version; a field is a primitive, a structure, or an array of either.
 """
@@ -15,16 +15,16 @@ EntityType: TypeAlias = type[Entity]
 
 @dataclass(frozen=True, slots=True)
 class FieldShape:
-    """One field of a message, as its version has it."""
+    """One field of a message in one version."""
 
     name: str
-    primitive: str | None  # Kafka's name of the type, also of an array's items; None: a structure
-    structure: EntityType | None  # the dataclass, also of an array's items; None: a primitive
+    primitive: str | None  # Kafka's type, or that of an array's items; None: a structure
+    structure: EntityType | None  # the dataclass, or that of an array's items; None: a primitive
     is_array: bool
     nullable: bool  # of the field itself; an array's items are never null
-    tag: int | None  # set: sent only when it differs from the default
+    tag: int | None  # not None: sent only when it differs from the default
     has_default: bool
-    default: object  # None when the schema gives none
+    default: object  # None if the schema has none
 
 
 @cache

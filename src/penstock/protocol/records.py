@@ -1,8 +1,8 @@
-"""Single records, in plain Python: for control records, small internal topics and tests.
+"""Single records: for control records, small internal topics and tests.
 
-Never on the produce or fetch path, and never for many records: `columns` opens batches as vectors.
-Reading checks everything (lengths, counts, text, what is left over) and raises Malformed; offsets
-come out absolute and rising.
+Never on the produce or fetch path, and never for many records: `columns` opens batches as columns.
+Reading checks everything (lengths, counts, text, bytes after the last record) and raises Malformed;
+offsets are absolute and rising.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,15 +27,15 @@ from penstock.protocol import batch as v2
 from penstock.protocol.compression import Codec, compress, decompress
 from penstock.protocol.varint import Buffer, read_varint, read_varlong, varint, varlong
 
-OPENED_BYTES_MAX: Final = 64 << 20  # of one batch's records; a larger batch is not for this module
+OPENED_BYTES_MAX: Final = 64 << 20  # of one batch's records; larger batches are not for this module
 _COPIED_BYTES_MAX: Final = 1 << 20
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record. When building, a missing offset is the next one and a missing timestamp the
-    batch's.
+    """One record. When a batch is built, a missing offset is the next one, and a missing timestamp
+    is that of the batch.
     """
 
     offset: int = NO_OFFSET
@@ -65,12 +65,12 @@ def build_batch(
     leader_epoch: LeaderEpoch = NO_EPOCH,
     last_offset: Offset | None = None,
 ) -> bytearray:
-    """A sealed batch. Records that carry offsets may leave gaps, and `last_offset` may lie beyond
-    the last.
+    """A sealed batch. Records with offsets may leave gaps, and `last_offset` may be beyond the last
+    record.
     """
     filled = _fill_in(records, base_offset, timestamp)
     if last_offset is None:
-        assert filled, "an empty batch must say its last offset"
+        assert filled, "an empty batch needs a last offset"
         last_offset = Offset(filled[-1].offset)
     times = [record.timestamp for record in filled] or [timestamp]
     base_timestamp = times[0] if delete_horizon is None else delete_horizon
@@ -110,8 +110,8 @@ def _fill_in(
 ) -> list[Record]:
     filled: list[Record] = []
     following = int(base_offset)
-    for given in records:
-        record = given if isinstance(given, Record) else Record(key=given[0], value=given[1])
+    for item in records:
+        record = item if isinstance(item, Record) else Record(key=item[0], value=item[1])
         if record.offset == NO_OFFSET:
             record = record._replace(offset=following)
         if record.timestamp == NO_TIMESTAMP:
@@ -123,7 +123,7 @@ def _fill_in(
 
 
 def write_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    """One record with its length in front, as deltas to its batch."""
+    """The length of a record, then its fields, as deltas to its batch."""
     parts = [
         b"\0",  # attributes: none are defined
         varlong(record.timestamp - base_timestamp),
@@ -157,7 +157,7 @@ def iterate_records(
     packed = memoryview(buffer)[position + v2.HEADER_BYTES : position + header.size_bytes]
     if header.record_count:
         opened = decompress(header.codec, packed, max_bytes=max_bytes)
-        # To read single bytes is quicker from `bytes`, but a large copy is not worth it.
+        # Single bytes are read faster from `bytes`, but a large copy costs more than it saves.
         small = len(opened) <= _COPIED_BYTES_MAX
         yield from _iterate(bytes(opened) if small else memoryview(opened), header)
 
@@ -168,7 +168,7 @@ def _iterate(opened: Buffer, header: v2.BatchHeader) -> Iterator[Record]:
     for _ in range(header.record_count):
         size, start = read_varint(opened, position, len(opened))
         if not 0 <= size <= len(opened) - start:
-            raise Malformed(f"a record says {size} bytes", position)
+            raise Malformed(f"a record of {size} bytes runs past its batch", position)
         record = _read_record(opened, start, start + size, header)
         delta = record.offset - header.base_offset
         if not last_delta < delta <= header.last_offset_delta:
@@ -202,7 +202,7 @@ def _read_sized(opened: Buffer, position: int, end: int) -> tuple[bytes | None, 
     if size == -1:
         return None, start
     if not 0 <= size <= end - start:
-        raise Malformed(f"a field of a record says {size} bytes", position)
+        raise Malformed(f"a field of {size} bytes runs past its record", position)
     return bytes(opened[start : start + size]), start + size
 
 
@@ -211,7 +211,7 @@ def _read_headers(opened: Buffer, position: int, end: int) -> tuple[Headers, int
     if count == 0:
         return (), position
     if not 0 <= count <= end - position:
-        raise Malformed(f"a record says it has {count} headers", position)
+        raise Malformed(f"{count} headers in a record", position)
     headers = []
     for _ in range(count):
         name, following = _read_sized(opened, position, end)

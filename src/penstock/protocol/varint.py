@@ -1,9 +1,9 @@
-"""Kafka's variable-length numbers, and the names for buffers that every codec here shares.
+"""Kafka's variable-length numbers, and the types of buffers that all codecs share.
 
-Three numbers look alike and are not: an unsigned varint (lengths and counts of flexible messages),
-a zigzag varint (lengths inside a record) and a zigzag varlong (timestamps inside a record). Readers
-take a buffer, a position and the end they may not pass, and give back the value and the next
-position; bytes that lie raise Malformed.
+There are three: an unsigned varint (lengths and counts of flexible messages), a zigzag varint
+(lengths inside a record) and a zigzag varlong (timestamps inside a record). Readers take a buffer,
+a position and an end that they do not pass, and return the value and the next position; invalid
+bytes raise Malformed.
 """
 
 from typing import Final, TypeAlias
@@ -30,14 +30,14 @@ def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """A signed number of 32 bits, zigzag."""
     if position < end and (low := buffer[position]) < 0x80:
         return (low >> 1) ^ -(low & 1), position + 1
-    folded, position = _read_groups(buffer, position, end, _VARINT_BYTES_MAX, 32)
-    return (folded >> 1) ^ -(folded & 1), position
+    zigzag, position = _read_groups(buffer, position, end, _VARINT_BYTES_MAX, 32)
+    return (zigzag >> 1) ^ -(zigzag & 1), position
 
 
 def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """A signed number of 64 bits, zigzag."""
-    folded, position = _read_groups(buffer, position, end, _VARLONG_BYTES_MAX, 64)
-    return (folded >> 1) ^ -(folded & 1), position
+    zigzag, position = _read_groups(buffer, position, end, _VARLONG_BYTES_MAX, 64)
+    return (zigzag >> 1) ^ -(zigzag & 1), position
 
 
 def _read_groups(

@@ -221,7 +221,7 @@ class Running(Protocol):
 @pytest.fixture
 def prepared(broker: Running) -> Running:
     """A broker that coordinates transactions, with the topic `a` of three partitions."""
-    broker.call(lambda: broker.cluster.make_internal_topic("__transaction_state"))
+    broker.call(lambda: broker.cluster.create_internal_topic("__transaction_state"))
     broker.create_topic("a", 3)
     return broker
 

@@ -36,7 +36,7 @@ from penstock.protocol.messages.classic_groups import (
 )
 
 _KNOWN_ID_FROM: Final = 4  # JoinGroup: the first join only gets a member id
-_SKIP_FROM: Final = 9  # JoinGroup: a returning leader may be told to skip the assignment
+_SKIP_FROM: Final = 9  # JoinGroup: a returning leader may skip the assignment
 
 
 def join_group(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:

@@ -62,12 +62,12 @@ from penstock.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 from penstock.protocol.messages.offsets import PartitionError
 from penstock.protocol.messages.quorum import (
     DESCRIBE_QUORUM,
+    DescribedQuorumNode,
     DescribedQuorumPartition,
     DescribedQuorumTopic,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     ListenerEndpoint,
-    QuorumNode,
     QuorumReplica,
 )
 
@@ -259,7 +259,7 @@ def describe_quorum(context: Context, request: DescribeQuorumRequest) -> Describ
     listener = ListenerEndpoint(context.client.listener, endpoint.host, endpoint.port)
     return DescribeQuorumResponse(
         topics=[DescribedQuorumTopic(topic, [partition])],
-        nodes=[QuorumNode(cluster.node_id, [listener])],
+        nodes=[DescribedQuorumNode(cluster.node_id, [listener])],
     )
 
 

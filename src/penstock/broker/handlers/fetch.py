@@ -27,8 +27,8 @@ from penstock.protocol.messages.fetch import (
     READ_COMMITTED,
     SESSIONS_FROM,
     TOPIC_IDS_FROM,
-    AbortedTransaction,
-    EpochEnd,
+    DivergingEpoch,
+    FetchedAbort,
     FetchedPartition,
     FetchedTopic,
     FetchRequest,
@@ -37,7 +37,7 @@ from penstock.protocol.messages.fetch import (
 
 WAIT_S_MAX: Final = 600.0
 NO_RECORDS: Final = memoryview(b"")
-_NONE_ABORTED: Final[Sequence[AbortedTransaction]] = ()
+_NONE_ABORTED: Final[Sequence[FetchedAbort]] = ()
 
 
 def fetch(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
@@ -53,7 +53,7 @@ def fetch(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
                 request.session_id,
                 request.session_epoch,
                 positions,
-                [(topic, index) for topic, rows in request.forgotten_topics for index in rows],
+                [(topic, index) for topic, rows in request.removed_topics for index in rows],
                 by_id=context.api_version >= TOPIC_IDS_FROM,
                 now=context.broker.steady_clock(),
             )
@@ -188,7 +188,7 @@ class _Attempt:
 
     def _read_log(
         self, log: PartitionLog, position: FetchPosition, end_offset: Offset
-    ) -> tuple[memoryview, Sequence[AbortedTransaction] | None]:
+    ) -> tuple[memoryview, Sequence[FetchedAbort] | None]:
         """As much as fits, and the aborted transactions in it, which the client skips."""
         is_first = self.size_bytes == 0
         max_bytes = min(position.max_bytes, self._max_bytes - self.size_bytes)
@@ -202,7 +202,7 @@ class _Attempt:
         if not self.committed_only:
             return chunk.view, None
         return chunk.view, [
-            AbortedTransaction(aborted.producer_id, aborted.first_offset)
+            FetchedAbort(aborted.producer_id, aborted.first_offset)
             for aborted in log.aborted_in(chunk, offset, end_offset)
         ]
 
@@ -254,14 +254,14 @@ def _max_bytes(context: Context, requested: int) -> int:
     return max_bytes if burst is None else min(max_bytes, burst)
 
 
-def _diverging(partition: Partition, position: FetchPosition) -> EpochEnd | None:
+def _diverging(partition: Partition, position: FetchPosition) -> DivergingEpoch | None:
     """Where the client's log parts from this one, if it says what it fetched last and it does."""
     log = partition.log
     end = log.epochs.end_offset_for(LeaderEpoch(position.last_fetched_epoch), log.end_offset)
     if end.end_offset < 0:
         raise Refused(ErrorCode.offset_out_of_range, "that leader epoch is unknown")
     if end.epoch < position.last_fetched_epoch or end.end_offset < position.fetch_offset:
-        return EpochEnd(end.epoch, end.end_offset)
+        return DivergingEpoch(end.epoch, end.end_offset)
     return None
 
 

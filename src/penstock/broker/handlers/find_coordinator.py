@@ -37,7 +37,7 @@ def find_coordinator(
         return FindCoordinatorResponse(coordinators)
 
     topic = _TOPICS.get(request.key_type)
-    created = None if topic is None else controller_of(context).make_internal_topic(topic)
+    created = None if topic is None else controller_of(context).create_internal_topic(topic)
     return when_replied(created, respond)
 
 

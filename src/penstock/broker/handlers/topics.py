@@ -52,7 +52,7 @@ SETTINGS_FROM: Final = 5  # CreateTopics: the response has the settings of each 
 def create_topics(context: Context, request: CreateTopicsRequest) -> Answer[CreateTopicsResponse]:
     """Create topics; each is created or refused on its own."""
     cluster = controller_of(context)
-    requested = tuple(_new_topic(topic, cluster.mint_topic_id()) for topic in request.topics)
+    requested = tuple(_new_topic(topic, cluster.new_topic_id()) for topic in request.topics)
     decided = cluster.submit(
         lambda caller: CreateTopics(caller, requested, validate_only=request.validate_only)
     )

@@ -194,7 +194,7 @@ def add_offsets_to_txn(
     context: Context, request: AddOffsetsToTxnRequest
 ) -> Answer[AddOffsetsToTxnResponse]:
     """Add the partition with a group's offsets to the transaction."""
-    created = controller_of(context).make_internal_topic(OFFSETS_TOPIC)
+    created = controller_of(context).create_internal_topic(OFFSETS_TOPIC)
     offsets = context.broker.cluster.topic(OFFSETS_TOPIC)
     if created is not None or offsets is None:
         raise Refused(ErrorCode.coordinator_not_available, "its topic is being created; retry")

@@ -61,7 +61,7 @@ class FetchTopic(NamedTuple):
     partitions: Sequence[FetchPartition]
 
 
-class ForgottenTopic(NamedTuple):
+class RemovedTopic(NamedTuple):
     """Partitions that leave the session."""
 
     topic: Annotated[TopicKey, WireName("topic_id", "topic")]
@@ -83,7 +83,7 @@ class FetchRequest(NamedTuple):
     session_id: int = 0
     session_epoch: int = -1  # no session
     topics: Sequence[FetchTopic] = ()
-    forgotten_topics: Annotated[Sequence[ForgottenTopic], WireName("forgotten_topics_data")] = ()
+    removed_topics: Annotated[Sequence[RemovedTopic], WireName("forgotten_topics_data")] = ()
     rack_id: str = ""
     cluster_id: str | None = None
     replica: Annotated[FetchingReplica, WireName("replica_state")] = FetchingReplica()
@@ -99,7 +99,7 @@ class _OlderFetchRequest(NamedTuple):
     session_id: int = 0
     session_epoch: int = -1
     topics: Sequence[FetchTopic] = ()
-    forgotten_topics: Annotated[Sequence[ForgottenTopic], WireName("forgotten_topics_data")] = ()
+    removed_topics: Annotated[Sequence[RemovedTopic], WireName("forgotten_topics_data")] = ()
     rack_id: str = ""
     cluster_id: str | None = None
     replica_id: int = CONSUMER
@@ -108,14 +108,14 @@ class _OlderFetchRequest(NamedTuple):
 # Responses.
 
 
-class AbortedTransaction(NamedTuple):
+class FetchedAbort(NamedTuple):
     """A transaction whose records in the fetched range do not count."""
 
     producer_id: ProducerId
     first_offset: Offset
 
 
-class EpochEnd(NamedTuple):
+class DivergingEpoch(NamedTuple):
     """Where a leader epoch ends in the leader's log: a replica that diverged truncates to there."""
 
     epoch: int  # the largest that both logs may share
@@ -132,9 +132,9 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int = -1
     records: Buffer | None = b""
     # None unless the client reads committed records only.
-    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    aborted_transactions: Sequence[FetchedAbort] | None = None
     preferred_read_replica: int = -1  # -1: fetch from this broker
-    diverging_epoch: EpochEnd | None = None
+    diverging_epoch: DivergingEpoch | None = None
     current_leader: LeaderAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
 
@@ -222,10 +222,10 @@ def _read_consumer_request(frame: memoryview, position: int, version: int) -> Fe
         position += _REPLICA.size
     start = _START.unpack_from(frame, position)
     topics, position = _read_topics(frame, position + _START.size, by_id)
-    forgotten, position = _read_forgotten(frame, position, by_id)
+    removed, position = _read_removed(frame, position, by_id)
     rack_id, position = FLEXIBLE.read_string(frame, position)
     _skip_no_tags(frame, position)
-    return tuple.__new__(FetchRequest, (*start, topics, forgotten, rack_id, None, replica))
+    return tuple.__new__(FetchRequest, (*start, topics, removed, rack_id, None, replica))
 
 
 def _read_topics(
@@ -248,16 +248,16 @@ def _read_topics(
     return tuple(topics), position
 
 
-def _read_forgotten(
+def _read_removed(
     frame: memoryview, position: int, by_id: bool
-) -> tuple[tuple[ForgottenTopic, ...], int]:
+) -> tuple[tuple[RemovedTopic, ...], int]:
     count, position = FLEXIBLE.read_count(frame, position)
     topics = []
     for _ in range(count):
         topic, position = FLEXIBLE.read_topic(frame, position, by_id)
         partition_count, position = FLEXIBLE.read_count(frame, position)
         layout = Struct(f">{partition_count}i")
-        topics.append(ForgottenTopic(topic, layout.unpack_from(frame, position)))
+        topics.append(RemovedTopic(topic, layout.unpack_from(frame, position)))
         position = _skip_no_tags(frame, position + layout.size)
     return tuple(topics), position
 
@@ -375,7 +375,7 @@ def _write_partition(version: int, encoding: Encoding, row: FetchedPartition) ->
     return fixed + listed + _PREFERRED_REPLICA.pack(row.preferred_read_replica)
 
 
-def _write_aborted(encoding: Encoding, aborted: Sequence[AbortedTransaction]) -> bytes:
+def _write_aborted(encoding: Encoding, aborted: Sequence[FetchedAbort]) -> bytes:
     tags = encoding.no_tags
     return encoding.count(len(aborted)) + b"".join(
         [_ABORTED.pack(producer_id, first_offset) + tags for producer_id, first_offset in aborted]

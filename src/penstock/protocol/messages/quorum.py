@@ -209,7 +209,7 @@ class DescribedQuorumTopic(NamedTuple):
     partitions: Sequence[DescribedQuorumPartition]
 
 
-class QuorumNode(NamedTuple):
+class DescribedQuorumNode(NamedTuple):
     node_id: int
     listeners: Sequence[ListenerEndpoint]
 
@@ -218,7 +218,7 @@ class DescribeQuorumResponse(NamedTuple):
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
     topics: Sequence[DescribedQuorumTopic] = ()
-    nodes: Sequence[QuorumNode] = ()
+    nodes: Sequence[DescribedQuorumNode] = ()
 
 
 DESCRIBE_QUORUM: Final = bind(Api.DESCRIBE_QUORUM, DescribeQuorumRequest, DescribeQuorumResponse)
