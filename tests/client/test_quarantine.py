@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import COMMANDS, build
 from penstock.client.consumer import Consumer
-from penstock.client.event import Event, EventReader
+from penstock.client.event import Event, RecordReader
 from penstock.client.producer import Producer
 from penstock.client.quarantine import (
     PREFIX,
@@ -372,7 +372,7 @@ def test_quarantine_is_created_and_written_with_the_consumers_login(
 def test_events_sent_back_by_a_concurrent_run_are_not_sent_again(
     bootstrap: str, registry: Registry, unreadable: Unreadable
 ) -> None:
-    class Overtaken(EventReader):
+    class Overtaken(RecordReader):
         """Another run sends everything back after this one has listed quarantine."""
 
         has_run = False

@@ -1,17 +1,16 @@
-"""For tests of what is beside the package: its benches, examples and pages.
+"""For tests of the benches, the examples and the documentation.
 
-Runs a page of the docs: its commands in order, as a reader would, and compares what they say.
+Runs a page of the documentation: its commands in order, and compares their output with the page.
 
     ```sh                                run by bash, in one folder; must end with status 0
-    ```sh status 1                       must end with this one
-    ```sh needs Java                     the same; left out where there is no Java
-    ```sh in a checkout                  left out: run by the page's own test
-    ```sh in a terminal of its own       goes on until the page is done; waited for until it is up
-    ```text                              what the block before must have said: these lines, in this
-                                         order, others between them; … stands for anything
+    ```sh status 1                       must end with this status
+    ```sh needs Java                     skipped where there is no Java
+    ```sh in a checkout                  skipped: run by the page's own test
+    ```sh in a terminal of its own       runs to the end of the page; started when it is up
+    ```text                              expected output of the block before: these lines, in this
+                                         order, with others between; … stands for anything
 
-Blocks in other languages are for reading. The addresses that a page names are replaced by free
-ones.
+Blocks in other languages are not run. The addresses of a page are replaced by free ones.
 """
 
 import os
@@ -49,7 +48,7 @@ class Block(NamedTuple):
     text: str
 
 
-class Unlike(AssertionError):
+class PageError(AssertionError):
     """A command did not do what the page says."""
 
 
@@ -58,54 +57,54 @@ def blocks_of(text: str) -> list[Block]:
     return [Block(language, note.strip(), inside) for language, note, inside in FENCE.findall(text)]
 
 
-class Reader:
-    """Somebody who does what a page says, in a folder, with terminals for what goes on."""
+class PageRunner:
+    """Runs the commands of a page in a folder, with terminals for those that keep running."""
 
-    def __init__(self, folder: Path, places: dict[str, str]) -> None:
+    def __init__(self, folder: Path, addresses: dict[str, str]) -> None:
         self._folder = folder
-        self._places = places
+        self._addresses = addresses
         self._terminals: list[subprocess.Popen[str]] = []
         self.commands = 0
 
-    def follow(self, text: str) -> None:
-        """Every block of a page; Unlike at the first that is not as it says."""
-        said: str | None = ""
+    def run(self, text: str) -> None:
+        """Run every block of a page; raises PageError at the first difference."""
+        output: str | None = ""
         for block in blocks_of(text):
             if block.language == "text":
-                if said is not None:
-                    check_said(self._placed(block.text), said)
+                if output is not None:
+                    check_output(self._with_addresses(block.text), output)
             elif block.note == NEEDS_JAVA and shutil.which("java") is None:
-                said = None
+                output = None
             elif block.note == OWN_TERMINAL:
-                said = self._start(block)
+                output = self._start(block)
             elif block.language == "sh" and block.note != IN_CHECKOUT:
-                said = self._run(block)
+                output = self._run(block)
 
     def _run(self, block: Block) -> str:
         self.commands += 1
         is_status = block.note.startswith("status ")
-        wanted = int(block.note.removeprefix("status ")) if is_status else 0
+        expected = int(block.note.removeprefix("status ")) if is_status else 0
         with subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", self._placed(block.text)],
+            ["bash", "-euo", "pipefail", "-c", self._with_addresses(block.text)],
             cwd=self._folder,
             env=self._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,  # so that what it left behind ends with it
+            start_new_session=True,  # so that processes it leaves behind can be ended
         ) as process:
             try:
-                said, _ = process.communicate(timeout=SECONDS_MAX)
+                output, _ = process.communicate(timeout=SECONDS_MAX)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode != wanted:
-            raise Unlike(f"status {process.returncode} of\n{block.text}\n{said}")
-        return said
+        if process.returncode != expected:
+            raise PageError(f"status {process.returncode} of\n{block.text}\n{output}")
+        return output
 
     def _start(self, block: Block) -> str:
         self.commands += 1
-        ports = [self._places[one].rpartition(":")[2] for one in (KAFKA, REGISTRY)]
+        ports = [self._addresses[one].rpartition(":")[2] for one in (KAFKA, REGISTRY)]
         here = f"penstock up --kafka-port {ports[0]} --http-port {ports[1]}"
         process = subprocess.Popen(
             ["bash", "-c", f"exec {block.text.strip().replace('penstock up', here)}"],
@@ -116,30 +115,30 @@ class Reader:
         )
         self._terminals.append(process)
         assert process.stdout is not None
-        said = ""
-        while UP not in said:
+        output = ""
+        while UP not in output:
             line = process.stdout.readline()
             if not line:
-                raise Unlike(f"it ended:\n{block.text}\n{said}")
-            said += line
-        return said
+                raise PageError(f"it ended:\n{block.text}\n{output}")
+            output += line
+        return output
 
     def close(self) -> None:
         """Ctrl-C in each terminal."""
         for process in self._terminals:
             process.send_signal(signal.SIGINT)
         for process in self._terminals:
-            assert process.wait(60) == 0, "it did not stop in good order"
+            assert process.wait(60) == 0, "it did not stop cleanly"
             assert process.stdout is not None
             process.stdout.close()
 
-    def _placed(self, text: str) -> str:
-        for named, real in self._places.items():
+    def _with_addresses(self, text: str) -> str:
+        for named, real in self._addresses.items():
             text = text.replace(named, real)
         return text
 
     def _environment(self) -> dict[str, str]:
-        kafka, registry = self._places[KAFKA], self._places[REGISTRY]
+        kafka, registry = self._addresses[KAFKA], self._addresses[REGISTRY]
         return {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -149,17 +148,17 @@ class Reader:
         }
 
 
-def check_said(wanted: str, said: str) -> None:
-    """Every line that is wanted was said, in this order."""
-    rest = iter(said.splitlines())
-    for line in wanted.splitlines():
+def check_output(expected: str, output: str) -> None:
+    """All expected lines were printed, in this order."""
+    rest = iter(output.splitlines())
+    for line in expected.splitlines():
         pattern = _pattern(line)
         if not any(pattern.fullmatch(one.rstrip()) for one in rest):
-            raise Unlike(f"the page says\n{line}\nand the command said\n{said}")
+            raise PageError(f"the page has\n{line}\nand the command printed\n{output}")
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    """Columns are as wide as their longest cell: any number of blanks will do."""
+    """Any number of blanks matches: columns are as wide as their longest cell."""
     parts = [re.escape(part) for part in line.rstrip().split("…")]
     return re.compile(re.sub(r"(\\ )+", r"\\s+", ".*".join(parts)))
 
@@ -168,8 +167,8 @@ Follow: TypeAlias = Callable[[str], int]
 
 
 @pytest.fixture
-def places() -> dict[str, str]:
-    """The addresses that pages name, and the free ones that they are replaced by."""
+def addresses() -> dict[str, str]:
+    """The addresses in pages, and the free ones that replace them."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     real = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
     for probe in probes:
@@ -178,21 +177,21 @@ def places() -> dict[str, str]:
 
 
 @pytest.fixture
-def follow(tmp_path: Path, places: dict[str, str]) -> Iterator[Follow]:
-    """Follows a page; how many blocks of commands it had."""
-    reader = Reader(tmp_path, places)
+def follow(tmp_path: Path, addresses: dict[str, str]) -> Iterator[Follow]:
+    """Run a page; returns how many blocks of commands it has."""
+    runner = PageRunner(tmp_path, addresses)
 
     def follow_page(text: str) -> int:
-        reader.follow(text)
-        return reader.commands
+        runner.run(text)
+        return runner.commands
 
     yield follow_page
-    reader.close()
+    runner.close()
 
 
 @pytest.fixture(scope="session")
-def unlike() -> type[Unlike]:
-    return Unlike
+def page_error() -> type[PageError]:
+    return PageError
 
 
 @pytest.fixture(scope="session")

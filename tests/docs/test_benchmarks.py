@@ -1,4 +1,4 @@
-"""`make bench`: what it writes of what the benches found."""
+"""`make bench`: the files that it writes."""
 
 import json
 import socket
@@ -22,11 +22,11 @@ ALONE = Figure("start", 12_345.6, None, "s")
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Runs benches that find what they are told to find, into a folder of the test's own."""
+    """Runs benches with given results, into a folder of the test."""
     (tmp_path / "docs").mkdir()
 
-    def run_benches(found: dict[str, list[Figure] | None], *arguments: str) -> int:
-        monkeypatch.setattr(benches, "run", lambda name: found.get(name))
+    def run_benches(results: dict[str, list[Figure] | None], *arguments: str) -> int:
+        monkeypatch.setattr(benches, "run", lambda name: results.get(name))
         return benches.main(arguments, root=tmp_path)
 
     return run_benches
@@ -47,7 +47,7 @@ def test_a_run_leaves_results_tables_and_charts(run: Callable[..., int], tmp_pat
     assert drawn == {"log.svg", "overview.svg"}  # nothing to compare: nothing to draw
 
 
-def test_a_run_of_one_bench_keeps_what_the_others_found(
+def test_a_run_of_one_bench_keeps_the_results_of_the_others(
     run: Callable[..., int], tmp_path: Path
 ) -> None:
     run({"log": [FASTER]}, "log")
@@ -71,7 +71,7 @@ def test_every_bench_is_known_and_the_quick_ones_start_no_java() -> None:
     assert not known["log"]
 
 
-def test_a_bench_nobody_wrote_is_refused() -> None:
+def test_an_unknown_bench_is_refused() -> None:
     with pytest.raises(SystemExit):
         benches.main(["nope"])
 

@@ -38,7 +38,7 @@ def revenue(bootstrap: str, registry_url: str) -> dict[tuple[int, str], tuple[in
 
 def test_every_command_from_a_laptop_to_a_cluster_does_what_the_page_says(
     follow: Callable[[str], int],
-    places: dict[str, str],
+    addresses: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if shutil.which("java") is None:
@@ -48,11 +48,11 @@ def test_every_command_from_a_laptop_to_a_cluster_does_what_the_page_says(
     monkeypatch.setenv("SPARK_MASTER_WEBUI_PORT", "0")
     monkeypatch.setenv("SPARK_WORKER_WEBUI_PORT", "0")
     monkeypatch.setenv("PYTHONPATH", f"{PAGE.parents[2]}{os.pathsep}")  # as a checkout would be
-    places["127.0.0.1:7077"] = f"127.0.0.1:{free_port()}"
-    port = places["127.0.0.1:7077"].rpartition(":")[2]
-    places["--port 7077"] = f"--port {port}"
+    addresses["127.0.0.1:7077"] = f"127.0.0.1:{free_port()}"
+    port = addresses["127.0.0.1:7077"].rpartition(":")[2]
+    addresses["--port 7077"] = f"--port {port}"
     assert follow(PAGE.read_text()) == 3
     orders = importlib.import_module("examples.orders")
     wanted = orders.expected(orders.generate(seed=7, orders=600)).revenue
-    found = revenue(places["127.0.0.1:9092"], f"http://{places['127.0.0.1:8081']}")
+    found = revenue(addresses["127.0.0.1:9092"], f"http://{addresses['127.0.0.1:8081']}")
     assert found == {key: tuple(total) for key, total in wanted.items()}

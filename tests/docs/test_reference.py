@@ -1,4 +1,4 @@
-"""docs/cli.md says what the commands say."""
+"""docs/cli.md is generated from the commands."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_the_page_has_every_command_and_its_options() -> None:
     assert "\n### `penstock topic create`\n" in page
 
 
-def test_the_page_is_the_same_whatever_the_terminal() -> None:
+def test_the_page_does_not_depend_on_the_terminal() -> None:
     code = "from penstock.cli.commands_page import commands_page; print(commands_page(), end='')"
     narrow = subprocess.run(
         [sys.executable, "-c", code], env={"COLUMNS": "40"}, capture_output=True, text=True,

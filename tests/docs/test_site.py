@@ -1,4 +1,4 @@
-"""The site that `make docs` builds, and the pages that are read where they are."""
+"""The site that `make docs` builds, and the pages in the repository."""
 
 import re
 import subprocess
@@ -16,16 +16,16 @@ LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sour
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-class Loads(HTMLParser):
-    """What a page makes the browser load."""
+class LoadedAddresses(HTMLParser):
+    """The addresses that a page makes the browser load."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        wanted = LOADING.get(tag)
-        self.found += [value for name, value in attrs if name == wanted and value]
+        attribute = LOADING.get(tag)
+        self.addresses += [value for name, value in attrs if name == attribute and value]
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +37,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 10
     outside = {}
     for page in pages:
-        loads = Loads()
+        loads = LoadedAddresses()
         loads.feed(page.read_text())
-        strangers = [one for one in loads.found if one.startswith(("http:", "https:", "//"))]
-        if strangers:
-            outside[page.name] = strangers
+        external = [one for one in loads.addresses if one.startswith(("http:", "https:", "//"))]
+        if external:
+            outside[page.name] = external
     assert not outside
     styles = "".join(sheet.read_text() for sheet in site.rglob("*.css"))
     assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']+", styles)
@@ -69,19 +69,19 @@ def test_code_is_highlighted_and_words_for_tests_are_removed(site: Path) -> None
     assert 'href="highlight.css"' in tutorial
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    lost = []
+def test_links_between_pages_have_targets() -> None:
+    broken = []
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
-        lost += [
+        broken += [
             f"{page.relative_to(ROOT)}: {target}"
             for target in targets
             if not (page.parent / target).exists()
         ]
-    assert not lost
+    assert not broken
 
 
-def test_pictures_are_pictures_that_load_nothing() -> None:
+def test_pictures_load_nothing() -> None:
     pictures = sorted((ROOT / "docs").rglob("*.svg"))
     assert pictures
     for picture in pictures:

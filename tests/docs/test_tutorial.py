@@ -1,4 +1,4 @@
-"""The tutorial and the README are run, command by command, against a real platform."""
+"""The commands of the tutorial and the README run against a real platform."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,14 +9,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(600)
-def test_every_command_of_the_tutorial_does_what_the_page_says(
+def test_every_command_of_the_tutorial_has_the_output_on_the_page(
     follow: Callable[[str], int],
 ) -> None:
     assert follow((ROOT / "docs" / "tutorial.md").read_text()) > 10
 
 
 @pytest.mark.timeout(600)
-def test_every_command_of_the_readme_does_what_it_says(follow: Callable[[str], int]) -> None:
+def test_every_command_of_the_readme_has_the_output_on_the_page(
+    follow: Callable[[str], int],
+) -> None:
     assert follow((ROOT / "README.md").read_text()) >= 4
 
 
@@ -32,13 +34,13 @@ def test_every_command_of_the_readme_does_what_it_says(follow: Callable[[str], i
         "```sh in a terminal of its own\ntrue\n```\n",
     ],
 )
-def test_a_page_that_says_otherwise_is_caught(
-    follow: Callable[[str], int], unlike: type[Exception], page: str
+def test_a_page_with_other_output_fails(
+    follow: Callable[[str], int], page_error: type[Exception], page: str
 ) -> None:
-    with pytest.raises((unlike, AssertionError)):
+    with pytest.raises((page_error, AssertionError)):
         follow(page)
 
 
-def test_what_varies_may_be_left_open(follow: Callable[[str], int]) -> None:
+def test_an_ellipsis_matches_anything(follow: Callable[[str], int]) -> None:
     page = "```sh\necho 'a   12 s'; exit 1\n```\n\n```text\na … s\n```\n"
     assert follow(page.replace("```sh", "```sh status 1")) == 1

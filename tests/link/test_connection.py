@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ErrorCode, Malformed, Refused
-from penstock.link.connection import Connection, Response
+from penstock.link.connection import LinkConnection, Response
 from penstock.link.operation import request_of
 from penstock.link.settings import Address, LinkSettings, read_bootstrap
 from penstock.protocol.api import Api, is_flexible_version
@@ -54,7 +54,7 @@ def heartbeat_bytes(number: int, code: ErrorCode = ErrorCode.none) -> bytes:
     return response_bytes(HEARTBEAT, 2, number, HeartbeatResponse(code))
 
 
-def deliver(connection: Connection, content: bytes, piece: int = 1 << 30) -> list[Response]:
+def deliver(connection: LinkConnection, content: bytes, piece: int = 1 << 30) -> list[Response]:
     """As a socket would: as much as the buffer takes, at most a piece at a time."""
     responses = []
     while content:
@@ -73,8 +73,8 @@ OFFERED = [
 ]
 
 
-def opened() -> Connection:
-    connection = Connection(ADDRESS, LinkSettings(client_id="me", response_bytes_max=1 << 20))
+def opened() -> LinkConnection:
+    connection = LinkConnection(ADDRESS, LinkSettings(client_id="me", response_bytes_max=1 << 20))
     steps = connection.open()
     connection.write(next(steps))
     handshake = response_bytes(API_VERSIONS, 4, 0, ApiVersionsResponse(api_keys=OFFERED))
@@ -84,7 +84,9 @@ def opened() -> Connection:
     return connection
 
 
-def sent(connection: Connection, message: Message[Any, Any] = HEARTBEAT, body: Any = ALIVE) -> Any:
+def sent(
+    connection: LinkConnection, message: Message[Any, Any] = HEARTBEAT, body: Any = ALIVE
+) -> Any:
     """The header and the body of a request as a broker reads them."""
     outgoing = connection.write(request_of(message, body))
     frame = b"".join(outgoing.parts)
@@ -113,7 +115,7 @@ def test_a_request_without_a_common_version_is_refused_with_both_ranges() -> Non
 
 
 def test_a_broker_that_knows_only_older_api_versions_gets_its_newest() -> None:
-    connection = Connection(ADDRESS, LinkSettings())
+    connection = LinkConnection(ADDRESS, LinkSettings())
     steps = connection.open()
     connection.write(next(steps))
     too_new = ApiVersionsResponse(
@@ -198,7 +200,7 @@ def test_a_response_without_a_request_is_malformed() -> None:
     ],
 )
 def test_a_server_that_is_not_a_broker_is_reported(content: bytes) -> None:
-    connection = Connection(ADDRESS, LinkSettings())
+    connection = LinkConnection(ADDRESS, LinkSettings())
     connection.write(next(connection.open()))
     with pytest.raises(Malformed, match=r"does not speak the Kafka protocol.*check the port.*TLS"):
         deliver(connection, content)

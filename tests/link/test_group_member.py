@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.link.aio import AsyncCluster
-from penstock.link.group_member import GroupGeneration, GroupMember, GroupSettings
+from penstock.link.group_member import GroupGeneration, GroupMember, MemberSettings
 from penstock.testing.embedded import EmbeddedBroker
 
 
@@ -27,7 +27,7 @@ class Node:
         self.cluster = AsyncCluster(bootstrap)
         self.member = GroupMember(
             self.cluster,
-            GroupSettings(
+            MemberSettings(
                 group,
                 protocol_type="sr",
                 protocol="v0",

@@ -11,7 +11,7 @@ from penstock.link.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
-    CommittedOffset,
+    GroupOffset,
     commit_offsets,
     committed_offsets,
     end_offsets,
@@ -80,6 +80,6 @@ def test_a_group_without_members_has_the_offsets_committed_for_it(
     assert shell.run(committed_offsets(group)) == {}
     shell.run(commit_offsets(group, {first: Offset(3), second: Offset(0)}, metadata="batch 7"))
     assert shell.run(committed_offsets(group, [first])) == {
-        first: CommittedOffset(Offset(3), "batch 7")
+        first: GroupOffset(Offset(3), "batch 7")
     }
     assert set(shell.run(committed_offsets(group))) == {first, second}

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import ErrorCode, Refused
 from penstock.link import aio, blocking
-from penstock.link.connection import Connection
+from penstock.link.connection import LinkConnection
 from penstock.link.offsets import end_offsets
 from penstock.link.operation import request_of
 from penstock.link.sasl import Login, converse
@@ -165,7 +165,7 @@ def test_a_link_uses_tls_and_checks_the_certificate(
 
 
 def test_an_unsupported_mechanism_is_refused_with_those_the_broker_supports() -> None:
-    connection = Connection(Address("b", 1), LinkSettings(login=PENCIL))
+    connection = LinkConnection(Address("b", 1), LinkSettings(login=PENCIL))
     steps = connection.open("nonce")
     next(steps)
     handshake = steps.send(_Response(api_keys=[], finalized_features=[]))

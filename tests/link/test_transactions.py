@@ -15,7 +15,7 @@ from penstock.columns.arrow_records import bytes_to_arrow
 from penstock.columns.open_batches import open_batches
 from penstock.errors import ErrorCode, Refused
 from penstock.link.fetch_range import FetchSettings, fetch_range
-from penstock.link.offsets import CommittedOffset, Isolation, committed_offsets, end_offsets
+from penstock.link.offsets import GroupOffset, Isolation, committed_offsets, end_offsets
 from penstock.link.operation import request_of
 from penstock.link.routing import CoordinatorKind
 from penstock.link.send_batches import send_batches
@@ -149,7 +149,7 @@ def test_offsets_in_a_transaction_are_visible_when_it_commits(
         handle = shell.run(end_transaction(handle, commit=commit))
         committed = shell.run(committed_offsets(group, [place]))[place]
         kept = batch_id if commit else 0
-        assert committed == CommittedOffset(Offset(kept + 1), f"batch {kept}")
+        assert committed == GroupOffset(Offset(kept + 1), f"batch {kept}")
     wait_until_marked(shell, handle, place)
     assert committed_values(shell, place) == [b"0", b"2"]
 

@@ -16,7 +16,7 @@ from penstock.cli.options import (
     RegistryUrl,
 )
 from penstock.cli.output import show_json, show_table
-from penstock.client.event import EventReader
+from penstock.client.event import RecordReader
 from penstock.client.quarantine import QuarantinedRecord
 from penstock.client.redrive import (
     QuarantinedEvent,
@@ -161,8 +161,8 @@ def redrive_events(
         raise typer.Exit(REFUSED)
 
 
-def _reader(schemas: Registry, schema: Path | None, *, framed_keys: bool) -> EventReader:
-    return EventReader(
+def _reader(schemas: Registry, schema: Path | None, *, framed_keys: bool) -> RecordReader:
+    return RecordReader(
         schemas,
         value=None if schema is None else Contract(schema, auto_register=False),
         key=None,

@@ -18,7 +18,7 @@ from confluent_kafka import Message
 
 from penstock.client.commit_tracker import CommitMode, CommitTracker, HandledOffsets
 from penstock.client.decode_filter import DecodeFilter, OnDecodeError
-from penstock.client.event import Event, EventReader
+from penstock.client.event import Event, RecordReader
 from penstock.client.flow_control import FlowControl, FlowLimits, FlowStats
 from penstock.client.poll_thread import BATCH_MAX, PollThread, TakenRecords
 from penstock.client.quarantine_writer import QuarantineWriter
@@ -81,7 +81,7 @@ class Consumer(Closing):
         names = _topic_names(topics)
         if reader is not None:
             _required(registry, "a reader")
-        events = EventReader(
+        events = RecordReader(
             registry, value=value, key=key, framed_keys=framed_keys or key is not None,
             as_dicts=as_dicts, plain_indexes=plain_indexes, validate=validate,
         )  # fmt: skip

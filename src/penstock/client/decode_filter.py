@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, assert_never
 from confluent_kafka import Message
 
 from penstock.client.delivery import OutgoingRecord
-from penstock.client.event import Event, EventReader, SideDecodeError, original_record
+from penstock.client.event import Event, RecordReader, SideDecodeError, original_record
 from penstock.client.quarantine import OriginalRecord, failure_of, quarantine_topic
 from penstock.client.quarantine_writer import QuarantineWriter
 from penstock.client.rate_limited_log import RateLimitedLog
@@ -61,7 +61,7 @@ class DecodeFilter:
 
     def __init__(
         self,
-        reader: EventReader,
+        reader: RecordReader,
         quarantine: QuarantineWriter,
         on_decode_error: OnDecodeError,
         *,

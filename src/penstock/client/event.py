@@ -43,7 +43,7 @@ class SideDecodeError(Exception):
         self.error = error
 
 
-class EventReader:
+class RecordReader:
     """How one program reads: its reader schemas, and whether keys are under a contract too."""
 
     def __init__(

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.delivery import OutgoingRecord, RecordSender
-from penstock.client.event import EventReader, SideDecodeError
+from penstock.client.event import RecordReader, SideDecodeError
 from penstock.client.kafka_errors import BrokerError, connect_client
 from penstock.client.poll_thread import offset_of, partition_of
 from penstock.client.quarantine import (
@@ -114,7 +114,7 @@ def list_quarantined(
 def redrive(
     bootstrap: str,
     topic: str,
-    reader: EventReader,
+    reader: RecordReader,
     selection: RedriveSelection,
     *,
     dry_run: bool,

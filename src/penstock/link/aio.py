@@ -11,7 +11,7 @@ from penstock.clock import monotonic_ms
 from penstock.closing import AsyncClosing
 from penstock.errors import Malformed
 from penstock.link.connection import (
-    Connection,
+    LinkConnection,
     Response,
     cannot_connect,
     connect_timeout,
@@ -54,7 +54,7 @@ class AsyncLink(asyncio.BufferedProtocol):
     def __init__(self, address: Address, settings: LinkSettings = DEFAULTS) -> None:
         self.address = address
         self._settings = settings
-        self._connection = Connection(address, settings)
+        self._connection = LinkConnection(address, settings)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[Any]] = {}

@@ -19,7 +19,7 @@ from penstock.clock import monotonic_ms
 from penstock.closing import Closing
 from penstock.errors import Malformed
 from penstock.link.connection import (
-    Connection,
+    LinkConnection,
     cannot_connect,
     connect_timeout,
     response_timeout,
@@ -65,7 +65,7 @@ class BlockingLink:
     def __init__(self, address: Address, settings: LinkSettings = DEFAULTS) -> None:
         self.address = address
         self._settings = settings
-        self._connection = Connection(address, settings)
+        self._connection = LinkConnection(address, settings)
         self._failure: Exception | None = None
         self._responses: dict[int, Any] = {}  # came while another was waited for
         self._abandoned: set[int] = set()  # dropped when they come

@@ -121,7 +121,7 @@ class _Pending(NamedTuple):
     version: int
 
 
-class Connection:
+class LinkConnection:
     """The state of a connection: which versions the broker offers, which responses are due."""
 
     def __init__(self, address: Address, settings: LinkSettings) -> None:

@@ -48,7 +48,7 @@ _MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSettings:
+class MemberSettings:
     """Which group, and its timeouts."""
 
     group: str
@@ -89,7 +89,7 @@ class GroupMember:
     def __init__(
         self,
         cluster: AsyncCluster,
-        settings: GroupSettings,
+        settings: MemberSettings,
         *,
         metadata: Callable[[], bytes],
         assign: Assign,

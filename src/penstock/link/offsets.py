@@ -55,7 +55,7 @@ class OffsetAt(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-class CommittedOffset(NamedTuple):
+class GroupOffset(NamedTuple):
     """What a group has committed for a partition."""
 
     offset: Offset
@@ -146,7 +146,7 @@ def committed_offsets(
     partitions: Iterable[TopicPartition] | None = None,
     *,
     require_stable: bool = True,
-) -> Steps[dict[TopicPartition, CommittedOffset]]:
+) -> Steps[dict[TopicPartition, GroupOffset]]:
     """What a group has committed, for these partitions or for all; absent: nothing.
 
     `require_stable` waits for open transactions that commit offsets.
@@ -160,7 +160,7 @@ def committed_offsets(
         version_max=9,  # later ones name topics by id
     )
 
-    def attempt() -> Steps[dict[TopicPartition, CommittedOffset]]:
+    def attempt() -> Steps[dict[TopicPartition, GroupOffset]]:
         response = yield from routes.send_to_coordinator(CoordinatorKind.GROUP, group, request)
         (row,) = response.groups
         _accept(row.error_code, f"offsets of group {group}")
@@ -218,7 +218,7 @@ def _accept(code: ErrorCode, what: str) -> None:
         raise Refused(code, f"{what}: {code.name}")
 
 
-def _committed(result: OffsetFetchGroupResult, group: str) -> dict[TopicPartition, CommittedOffset]:
+def _committed(result: OffsetFetchGroupResult, group: str) -> dict[TopicPartition, GroupOffset]:
     committed = {}
     for topic in result.topics:
         for row in topic.partitions:
@@ -226,7 +226,7 @@ def _committed(result: OffsetFetchGroupResult, group: str) -> dict[TopicPartitio
             _accept(row.error_code, f"offset of group {group} for {partition}")
             if row.committed_offset >= 0:
                 offset = Offset(row.committed_offset)
-                committed[partition] = CommittedOffset(offset, row.metadata or "")
+                committed[partition] = GroupOffset(offset, row.metadata or "")
     return committed
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from penstock.link.aio import AsyncCluster
-from penstock.link.group_member import GroupGeneration, GroupMember, GroupSettings
+from penstock.link.group_member import GroupGeneration, GroupMember, MemberSettings
 from penstock.link.settings import link_settings
 from penstock.registry.kafka_journal import OutcomeUnknown
 from penstock.registry.node import Registry
@@ -115,7 +115,7 @@ class Election:
         self._known = asyncio.Event()
         self._membership = GroupMember(
             AsyncCluster(kafka["bootstrap.servers"], link_settings(kafka)),
-            GroupSettings(
+            MemberSettings(
                 group,
                 PROTOCOL_TYPE,
                 PROTOCOL,
