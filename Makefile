@@ -52,12 +52,14 @@ java:
 
 # What some tests need beside Python: real peers. Without them these tests are skipped, and the run says so.
 tools: java
-	@command -v kcat >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -q && apt-get install -y -q kcat; \
-	else \
-		echo "kcat is not installed (Debian: apt-get install kcat)"; \
-	fi
+	@for tool in kcat:kcat systemd-analyze:systemd; do \
+		package=$${tool#*:}; command -v $${tool%:*} >/dev/null || \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && apt-get install -y -q $$package; \
+		else \
+			echo "$${tool%:*} is not installed (Debian: apt-get install $$package)"; \
+		fi; \
+	done
 
 # Every bench beside its peers; `make bench BENCH=--quick` leaves out those that start Java, `BENCH="serde log"` runs these.
 bench: $(READY) java
