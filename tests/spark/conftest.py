@@ -12,10 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.registry import Registry
-from penstock.spark import activate, session
+from penstock.link.blocking import BlockingCluster
+from penstock.spark import WriteRequest, activate, session
+from penstock.spark.connections import cluster_for
 from penstock.testing.embedded import EmbeddedBroker
 from penstock.testing.platform import Platform
 from tests.support.source_topic import SourceTopic
+from tests.support.task_sink import TaskSink
 
 MakeTopic: TypeAlias = Callable[..., str]
 _TEST_S = 400  # the first test of a worker starts Spark, on a machine that may be busy
@@ -33,22 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def broker(penstock: Platform) -> EmbeddedBroker:
     """For tests that break it."""
     return penstock.broker
-
-
-@pytest.fixture(scope="session")
-def bootstrap(penstock: Platform) -> str:
-    return penstock.bootstrap
-
-
-@pytest.fixture(scope="session")
-def registry_url(penstock: Platform) -> str:
-    return penstock.registry_url
-
-
-@pytest.fixture
-def registry(registry_url: str) -> Iterator[Registry]:
-    with Registry(registry_url, client="tests") as registry:
-        yield registry
 
 
 @pytest.fixture(scope="session")
@@ -79,15 +66,15 @@ def _active_session(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def make_topic(penstock: Platform) -> MakeTopic:
-    """Creates a topic with a number of partitions."""
-
-    def make(partitions: int = 1, **settings: str) -> str:
-        return penstock.make_topic(partitions=partitions, settings=settings)
-
-    return make
+def topic(make_topic: MakeTopic, bootstrap: str, registry: Registry) -> SourceTopic:
+    return SourceTopic(make_topic(), bootstrap, registry)
 
 
 @pytest.fixture
-def topic(make_topic: MakeTopic, bootstrap: str, registry: Registry) -> SourceTopic:
-    return SourceTopic(make_topic(), bootstrap, registry)
+def cluster(bootstrap: str) -> BlockingCluster:
+    return cluster_for(WriteRequest(bootstrap=bootstrap).properties)
+
+
+@pytest.fixture
+def sink(bootstrap: str, make_topic: MakeTopic) -> TaskSink:
+    return TaskSink(bootstrap, make_topic(2))

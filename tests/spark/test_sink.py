@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.registry import Registry
-from penstock.errors import Refused
+from penstock.errors import ErrorCode, Refused
 from penstock.serde.serializers import Deserializer
-from penstock.spark import WriteRequest, exactly_once, record_batches
+from penstock.spark import WriteError, WriteRequest, exactly_once, record_batches
 from tests.support.spark_connect import ConnectServer
 
 MakeTopic: TypeAlias = Callable[..., str]
@@ -178,6 +178,24 @@ def test_a_query_that_runs_twice_continues_as_its_younger_instance(
         older.stop()
         younger.stop()
     assert sorted(message.value() for message in committed(bootstrap, topic)) == [b"a", b"b", b"c"]
+
+
+def test_a_failure_of_a_task_reaches_the_driver_with_its_code(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(1, **{"max.message.bytes": "1000"})
+    sink = exactly_once(WriteRequest(topic, bootstrap=bootstrap))
+    failures: list[WriteError] = []
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        try:
+            sink(batch.selectExpr("repeat('x', 5000) AS value"), batch_id)
+        except WriteError as failure:
+            failures.append(failure)
+
+    run(stream(spark, tmp_path, rows=1), write, tmp_path / "checkpoint")
+    assert {failure.code for failure in failures} == {ErrorCode.message_too_large}
+    assert committed(bootstrap, topic) == []
 
 
 def test_a_batch_job_is_one_transaction_and_a_layout_with_two_writers_is_refused(

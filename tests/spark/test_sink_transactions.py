@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -16,6 +16,7 @@ from penstock.link.transactions import (
     init_producer_id,
 )
 from penstock.model import Offset, TopicPartition
+from penstock.spark import batch_transaction
 from penstock.spark.batch_transaction import (
     OVERLAP,
     BatchName,
@@ -23,25 +24,14 @@ from penstock.spark.batch_transaction import (
     OpenTransaction,
     SupersededError,
     TaskWrite,
+    complete_markers,
     write_transaction,
 )
-from penstock.spark.connections import cluster_for
 from penstock.spark.exactly_once_sink import TransactionalBatch, in_transaction
-from penstock.spark.write_options import WriteRequest
 from tests.support.task_sink import TaskSink, batch, rows, visible, written
 
 MakeTopic: TypeAlias = Callable[..., str]
 SHORT_MS = 1_000
-
-
-@pytest.fixture
-def cluster(bootstrap: str) -> BlockingCluster:
-    return cluster_for(WriteRequest(bootstrap=bootstrap).properties)
-
-
-@pytest.fixture
-def sink(bootstrap: str, make_topic: MakeTopic) -> TaskSink:
-    return TaskSink(bootstrap, make_topic(2))
 
 
 def test_a_batch_is_visible_as_a_whole_and_written_once(
@@ -178,6 +168,31 @@ def test_an_instance_continues_after_batches_that_failed_or_were_empty(
         again = write_batch(sink, of_run(2 * batch_id + 1), 0, 10)
         assert again is BatchOutcome.WRITTEN_BEFORE
     assert visible(cluster, sink.topic) == list(range(30))
+
+
+def test_markers_are_completed_before_the_first_batch_and_after_a_failed_one(
+    sink: TaskSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+    batch_id = 0
+
+    def complete(*arguments: Any) -> None:
+        checked.append(batch_id)
+        complete_markers(*arguments)
+
+    def fail(transaction: OpenTransaction) -> None:
+        transaction.add_writes(sink.write(transaction, rows(90, 99)))
+        raise ValueError("a task failed")
+
+    monkeypatch.setattr(batch_transaction, "complete_markers", complete)
+    for batch_id in range(6):
+        name = BatchName(sink.topic, "checkpoint-1", batch_id, run="only")
+        if batch_id == 3:
+            with pytest.raises(ValueError, match="a task failed"):
+                run_batch(sink, name, fail)
+        else:
+            write_batch(sink, name, 10 * batch_id, 10 * batch_id + 10)
+    assert checked == [0, 4]
 
 
 def test_two_tasks_that_write_to_one_partition_are_refused(

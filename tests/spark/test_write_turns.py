@@ -16,22 +16,10 @@ from penstock.spark.batch_transaction import (
     OpenTransaction,
     write_transaction,
 )
-from penstock.spark.connections import cluster_for
-from penstock.spark.write_options import WriteRequest
 from penstock.spark.write_turns import WriteTurns
 from tests.support.task_sink import TaskSink, batch, rows, visible
 
 MakeTopic: TypeAlias = Callable[..., str]
-
-
-@pytest.fixture
-def cluster(bootstrap: str) -> BlockingCluster:
-    return cluster_for(WriteRequest(bootstrap=bootstrap).properties)
-
-
-@pytest.fixture
-def sink(bootstrap: str, make_topic: MakeTopic) -> TaskSink:
-    return TaskSink(bootstrap, make_topic(2))
 
 
 def test_tasks_that_take_turns_write_to_the_same_partitions(
@@ -39,7 +27,7 @@ def test_tasks_that_take_turns_write_to_the_same_partitions(
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
         transaction.add_writes(sink.write(transaction, rows(0, 50)))  # a frame before, in one task
-        turns = WriteTurns.create(str(tmp_path), transaction.sequences)
+        turns = WriteTurns.create(tmp_path / "turns", transaction.sequences)
         writes = sink.write_in_turn(transaction, turns, rows(50, 100), "task 0")
         writes += sink.write_in_turn(transaction, turns, rows(100, 200), "task 1")
         assert transaction.add_writes(writes, turns.end_sequences()) == 150
@@ -52,7 +40,7 @@ def test_records_that_a_lost_task_wrote_in_its_turn_prevent_the_commit(
     cluster: BlockingCluster, sink: TaskSink, tmp_path: Path
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
-        turns = WriteTurns.create(str(tmp_path), {})
+        turns = WriteTurns.create(tmp_path / "turns", {})
         sink.write_in_turn(transaction, turns, rows(0, 10), "attempt 0")  # then it is lost
         writes = sink.write_in_turn(transaction, turns, rows(0, 10), "attempt 1")
         transaction.add_writes(writes, turns.end_sequences())
@@ -67,7 +55,7 @@ def test_sequence_numbers_of_a_task_that_died_are_not_given_out_again(
     cluster: BlockingCluster, sink: TaskSink, tmp_path: Path
 ) -> None:
     def write(transaction: OpenTransaction) -> None:
-        turns = WriteTurns.create(str(tmp_path), {})
+        turns = WriteTurns.create(tmp_path / "turns", {})
         with turns.turn() as turn:  # dies before it sends
             turn.take({TopicPartition(sink.topic, index): 3 for index in range(2)})
         writes = sink.write_in_turn(transaction, turns, rows(0, 10), "task 1")
@@ -81,7 +69,7 @@ def test_sequence_numbers_of_a_task_that_died_are_not_given_out_again(
 
 def test_a_turn_is_waited_for_and_sequence_numbers_wrap_around(tmp_path: Path) -> None:
     partition = TopicPartition("orders", 0)
-    turns = WriteTurns.create(str(tmp_path), {partition: SequenceNumber(2**31 - 2)})
+    turns = WriteTurns.create(tmp_path / "turns", {partition: SequenceNumber(2**31 - 2)})
     taken: list[int] = []
 
     def take() -> None:

@@ -97,6 +97,7 @@ class Instance:
     """One start of a query: the handle after its last batch. Used by one thread at a time."""
 
     handle: TransactionHandle | None = None
+    has_markers: bool = False  # the end of its last transaction was seen in every log
 
 
 class TaskWrite(NamedTuple):
@@ -208,19 +209,20 @@ def write_transaction(
     if instance is None:
         instance = Instance()
     with _superseded_if_fenced(name):
+        if not instance.has_markers:
+            complete_markers(cluster, name.transactional_id, known_topics)
+            instance.has_markers = True
         handle = instance.handle = take(
-            cluster,
-            name.transactional_id,
-            known_topics,
-            timeout_ms=timeout_ms,
-            previous=instance.handle,
+            cluster, name.transactional_id, timeout_ms=timeout_ms, previous=instance.handle
         )
         if is_written(cluster, name):
             return BatchOutcome.WRITTEN_BEFORE
         transaction = OpenTransaction(name, handle)
+        instance.has_markers = False
         try:
             write(transaction)
             if transaction.is_empty:
+                instance.has_markers = True
                 return BatchOutcome.EMPTY
             check_sequences(cluster, transaction)
             add_marker(cluster, transaction, known_topics)
@@ -228,6 +230,7 @@ def write_transaction(
             instance.handle = _abort_unless_fenced(cluster, handle)
             raise
         instance.handle = commit(cluster, transaction)
+        instance.has_markers = True
     return BatchOutcome.WRITTEN
 
 
@@ -259,16 +262,15 @@ def _abort_unless_fenced(cluster: BlockingCluster, handle: TransactionHandle) ->
 def take(
     cluster: BlockingCluster,
     transactional_id: str,
-    topics: list[str],
     *,
     timeout_ms: int,
     previous: TransactionHandle | None = None,
 ) -> TransactionHandle:
-    """Take an id over for writing; the last transaction of its previous holder is completed.
+    """Take an id over for writing; what its previous holder left open is aborted.
 
     With `previous`, continue as the holder of that handle, unless another has taken the id since.
+    `complete_markers` comes first, unless this process has seen the markers.
     """
-    _complete_markers(cluster, transactional_id, topics)
     return cluster.run(init_producer_id(transactional_id, timeout_ms=timeout_ms, previous=previous))
 
 
@@ -377,7 +379,7 @@ def _wait_for_markers(
         pause_s = min(2 * pause_s, _POLL_LAST_S)
 
 
-def _complete_markers(cluster: BlockingCluster, transactional_id: str, topics: list[str]) -> None:
+def complete_markers(cluster: BlockingCluster, transactional_id: str, topics: list[str]) -> None:
     """Before an id is taken: the end of its last transaction must be in every log.
 
     Afterwards its outcome could not be learned any more (KAFKA-20734).

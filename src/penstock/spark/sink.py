@@ -35,6 +35,7 @@ from penstock.spark.batch_transaction import (
     add_marker,
     check_sequences,
     commit,
+    complete_markers,
     is_written,
     take,
 )
@@ -75,6 +76,12 @@ class WriteJob:
     properties: Mapping[str, str]
     plan: WritePlan | None  # None: the rows are packed
     topics: tuple[str, ...]
+
+    def take(self, transactional_id: str, timeout_ms: int) -> TransactionHandle:
+        """Take an id over for writing; on the driver."""
+        cluster = cluster_for(self.properties)
+        complete_markers(cluster, transactional_id, list(self.topics))
+        return take(cluster, transactional_id, timeout_ms=timeout_ms)
 
     def write(
         self, rows: Iterator[pa.RecordBatch], handle: TransactionHandle
@@ -145,12 +152,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """On its way to the tasks: they write under a handle that is taken now."""
         if self._handle is None:
             name = BatchName(self._query, "", 0)
-            self._handle = take(
-                cluster_for(self._job.properties),
-                name.transactional_id,
-                list(self._job.topics),
-                timeout_ms=self._timeout_ms,
-            )
+            self._handle = self._job.take(name.transactional_id, self._timeout_ms)
         return self.__dict__.copy()
 
     def write(  # type: ignore[override]  # as Spark's own Arrow writers override it
@@ -201,11 +203,8 @@ def batch_writer(
     given = sink_options(options)
     job = _job(options, schema, overwrite=overwrite)
     transactional_id = given.text("transactionalId") or _JOB + uuid.uuid4().hex
-    cluster = connected_cluster(job.properties)
-    timeout_ms = given.count("timeoutMs") or TIMEOUT_MS
-    return BatchWriter(
-        job, take(cluster, transactional_id, list(job.topics), timeout_ms=timeout_ms)
-    )
+    connected_cluster(job.properties)
+    return BatchWriter(job, job.take(transactional_id, given.count("timeoutMs") or TIMEOUT_MS))
 
 
 def stream_writer(

@@ -28,12 +28,9 @@ class WriteTurns:
     path: str
 
     @classmethod
-    def create(
-        cls, folder: str, sequences: Mapping[TopicPartition, SequenceNumber]
-    ) -> "WriteTurns":
-        """Turns of a job that starts at these numbers, or at 0."""
-        path = Path(folder) / "turns"
-        with path.open("xb") as file:
+    def create(cls, path: Path, sequences: Mapping[TopicPartition, SequenceNumber]) -> "WriteTurns":
+        """Turns of a job that starts at these numbers, or at 0; stored in a file."""
+        with path.open("wb") as file:
             _write(file, sequences)
         return cls(str(path))
 
