@@ -44,7 +44,8 @@ class Server(Protocol):
 class Shell(Protocol):
     """A cluster of either shell, without await."""
 
-    routes: Routes
+    @property
+    def routes(self) -> Routes: ...
 
     def run(self, operation: Operation[T]) -> T: ...
     def stream(self, operation: StreamOperation[T]) -> Iterator[T]: ...

@@ -31,7 +31,7 @@ from penstock.gate.reports import FORMATS, Format, as_text, result_document
 from penstock.gate.results import CheckResult, CheckStatus, exit_status
 from penstock.schemas.compatibility import Level
 
-app = typer.Typer(help="Check, plan and apply changes to contracts.", no_args_is_help=True)
+app: Final = typer.Typer(help="Check, plan and apply changes to contracts.", no_args_is_help=True)
 app.add_typer(reader_app, name="reader")
 
 UNMANAGED_SHOWN_MAX: Final = 10

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -22,7 +22,9 @@ from penstock.gate.registry_contracts import RegistryContracts
 from penstock.gate.reports import reader_document
 from penstock.schemas.readers import Reader
 
-app = typer.Typer(help="Declare, list and retire the readers of a contract.", no_args_is_help=True)
+app: Final = typer.Typer(
+    help="Declare, list and retire the readers of a contract.", no_args_is_help=True
+)
 
 Subject = Annotated[str, typer.Option("--subject", "-s", help="Subject that the reader reads.")]
 Name = Annotated[

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -24,7 +24,7 @@ from penstock.serde.errors import ClientError
 from penstock.serde.frame import BadFrame, Headers, Side, read_frame
 from penstock.serde.serializers import Deserializer
 
-app = typer.Typer(no_args_is_help=True, help="Explain the frames of events.")
+app: Final = typer.Typer(no_args_is_help=True, help="Explain the frames of events.")
 
 
 @app.callback()

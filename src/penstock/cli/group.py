@@ -39,7 +39,7 @@ from penstock.cli.group_lag import (
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap
 from penstock.cli.output import cell, show_json, show_table
 
-app = typer.Typer(help="List, describe, reset and delete groups.", no_args_is_help=True)
+app: Final = typer.Typer(help="List, describe, reset and delete groups.", no_args_is_help=True)
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP")]
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -32,7 +32,7 @@ from penstock.serde.contract import Contract
 from penstock.serde.errors import ClientError, Reason
 from penstock.serde.frame import Side
 
-app = typer.Typer(no_args_is_help=True, help="List, show and redrive unreadable events.")
+app: Final = typer.Typer(no_args_is_help=True, help="List, show and redrive unreadable events.")
 
 SHOWN_MAX = 10
 

@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,7 +20,7 @@ from penstock.gate.results import BreakingChange, CheckResult
 from penstock.schemas.model import ParsedSchema, Policy, SchemaText
 from penstock.serde.errors import RegistryRefusedError
 
-app = typer.Typer(help="List, register and compare schemas.", no_args_is_help=True)
+app: Final = typer.Typer(help="List, register and compare schemas.", no_args_is_help=True)
 
 SubjectName = Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as orders-value.")]
 SchemaFile = Annotated[

@@ -27,7 +27,9 @@ from penstock.cli.error_output import REFUSED
 from penstock.cli.options import LOCAL_BOOTSTRAP, AsJson, Bootstrap, read_pairs
 from penstock.cli.output import cell, show_json, show_table
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app: Final = typer.Typer(
+    help="Create, list, describe, alter and delete topics.", no_args_is_help=True
+)
 
 Settings = Annotated[
     list[str] | None,

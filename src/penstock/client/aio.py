@@ -123,7 +123,7 @@ class AsyncProducer(AsyncClosing):
         transactional_id: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self.producer = Producer(
+        self.producer: Final = Producer(
             bootstrap, topic, registry=registry, value=value, key=key, partitioner=partitioner,
             transactional_id=transactional_id, settings=settings,
         )  # fmt: skip
@@ -209,7 +209,7 @@ class AsyncConsumer(AsyncClosing):
         registry_wait_s: float = REGISTRY_WAIT_S,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self.consumer = Consumer(
+        self.consumer: Final = Consumer(
             bootstrap, topics, group, registry=registry, value=value, reader=reader, key=key,
             framed_keys=framed_keys, as_dicts=as_dicts, plain_indexes=plain_indexes,
             validate=validate, commit_mode=commit_mode, on_decode_error=on_decode_error, flow=flow,

@@ -25,7 +25,7 @@ from penstock.serde.frame import Side
 if TYPE_CHECKING:
     from penstock.client.event_batch import ColumnReader, EventBatch
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _REGISTRY_PAUSE_S: Final = 0.5
 _Result = TypeVar("_Result")

@@ -21,7 +21,7 @@ from penstock.link.settings import IDEMPOTENT_PRODUCER
 from penstock.model import Millis, Offset, TopicPartition
 from penstock.serde.errors import ArgumentError
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 QUEUE_WAIT_S: Final = 60.0  # how long a full queue may stay full before sending fails
 CLOSE_WAIT_S: Final = 30.0
@@ -59,8 +59,8 @@ class Deliveries:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # a plain lock per record: a condition costs more
         self._changed = threading.Condition(self._lock)
-        self.sent = 0
-        self.delivered = 0
+        self.sent: int = 0
+        self.delivered: int = 0
         self.failures: list[DeliveryError] = []
         self._last_offsets: dict[tuple[str | None, int | None], int | None] = {}
 
@@ -122,7 +122,7 @@ class RecordSender:
     def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
         self._bootstrap = bootstrap
         own = {**IDEMPOTENT_PRODUCER, **(settings or {})}
-        self.kafka = connect_client(KafkaProducer, bootstrap, own)
+        self.kafka: Final = connect_client(KafkaProducer, bootstrap, own)
         self._partition_counts: dict[str, tuple[int, float]] = {}  # and when they were read
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deliveries", daemon=True)

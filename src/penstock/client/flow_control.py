@@ -57,11 +57,11 @@ class FlowControl:
 
     def __init__(self, limits: FlowLimits) -> None:
         self.limits = limits
-        self.stats = FlowStats()
+        self.stats: Final = FlowStats()
         self.assigned: set[TopicPartition] = set()
         self.paused_by_program: set[TopicPartition] = set()  # survives rebalances
-        self.is_full = False
-        self.epoch = 0  # counts the times that fetched records became invalid
+        self.is_full: bool = False
+        self.epoch: int = 0  # counts the times that fetched records became invalid
         self._invalidated_at: dict[TopicPartition, int] = {}  # the epoch, by partition
         self._paused: set[TopicPartition] = set()  # in the Kafka client
         self._unknown: set[TopicPartition] = set()  # newly assigned: paused there or not

@@ -10,7 +10,7 @@ from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.link.settings import ClientReports, client_settings
 from penstock.serde.errors import ArgumentError, ClientError
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _UNREACHABLE: Final = (
     KafkaError._TRANSPORT,  # noqa: SLF001 - names of librdkafka's own codes begin so
@@ -48,7 +48,7 @@ class BrokerError(ClientError):
     def __init__(self, error: KafkaError, doing: str) -> None:
         super().__init__(f"{doing}: {explained(error)}")
         self.error = error
-        self.retriable = bool(error.retriable()) or error.code() in _UNREACHABLE
+        self.retriable: bool = bool(error.retriable()) or error.code() in _UNREACHABLE
 
 
 def explained(error: KafkaError) -> str:
@@ -77,7 +77,7 @@ class KafkaReports:
     """
 
     def __init__(self, bootstrap: str) -> None:
-        self.last_error = ""
+        self.last_error: str = ""
         self._bootstrap = bootstrap
         self._lines = RateLimitedLog(logger)
 

@@ -34,7 +34,7 @@ from penstock.client.rate_limited_log import RateLimitedLog
 from penstock.model import Offset, TopicPartition
 from penstock.serde.errors import ArgumentError
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500
 ASSIGNMENT_S: Final = 5.0  # without an assignment before a warning gives the reason

@@ -102,8 +102,8 @@ class Producer(Closing):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.topic = topic
-        self.values = writer_for(topic, Side.VALUE, value, registry)
-        self.keys = writer_for(topic, Side.KEY, key, registry)
+        self.values: Final = writer_for(topic, Side.VALUE, value, registry)
+        self.keys: Final = writer_for(topic, Side.KEY, key, registry)
         self._many_values, self._many_keys = ManyWriter(self.values), ManyWriter(self.keys)
         self._partitioner = partitioner
         self._transactional_id = transactional_id

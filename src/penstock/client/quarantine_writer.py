@@ -24,7 +24,7 @@ from penstock.client.quarantine import (
 from penstock.link.settings import connection_settings
 from penstock.serde.errors import ClientError
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 60.0
 MESSAGE_BYTES_MAX: Final = 16 << 20  # the largest original with its headers
@@ -54,7 +54,7 @@ class QuarantineWriter:
         self._sender: RecordSender | None = None  # most consumers never need one
         self._known_topics: set[str] = set()
         self._deliveries = Deliveries()
-        self.written_total = 0
+        self.written_total: int = 0
 
     @property
     def has_pending(self) -> bool:

@@ -25,7 +25,7 @@ from penstock.serde.contract import Contract, subject_name
 from penstock.serde.errors import ArgumentError, ClientError, UnknownSchemaError
 from penstock.serde.frame import Side
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 LEASE_DAYS: Final = 30
 CHECK_S: Final = 6 * 3600.0  # between two checks whether a renewal is due

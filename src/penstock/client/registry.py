@@ -68,7 +68,7 @@ class Registry(Closing):
         unknown_s: float = UNKNOWN_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.api = RegistryApi(
+        self.api: Final = RegistryApi(
             urls, client=client, auth=auth, timeout_s=timeout_s, attempts=attempts, clock=clock
         )
         lasting = (UnknownSchemaError, UnusableSchemaError)

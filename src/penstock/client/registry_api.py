@@ -76,10 +76,10 @@ class RegistryApi(Closing):
         attempts: int = ATTEMPTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.urls = tuple(url.strip().rstrip("/") for url in urls.split(",") if url.strip())
+        self.urls: Final = tuple(url.strip().rstrip("/") for url in urls.split(",") if url.strip())
         if not self.urls or not all(url.startswith(("http://", "https://")) for url in self.urls):
             raise ArgumentError(f"{urls!r} is not the address of a registry: use http://host:port")
-        self.stats = RequestStats()
+        self.stats: Final = RequestStats()
         self._attempts = attempts
         self._clock = clock
         self._lock = threading.Lock()

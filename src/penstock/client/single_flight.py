@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -54,7 +54,7 @@ class SingleFlight(Generic[_Key, _Value]):
         passing: tuple[type[Exception], ...] = (),
         failure_s: float = 0.0,
     ) -> None:
-        self.stats = CacheStats()
+        self.stats: Final = CacheStats()
         self._weight_max = weight_max
         self._weigh = weigh
         self._clock = clock

@@ -240,7 +240,9 @@ class AsyncCluster(AsyncClosing):
 
     def __init__(self, bootstrap: str, settings: LinkSettings = DEFAULTS) -> None:
         self.settings = settings
-        self.routes = Routes(read_bootstrap(bootstrap), settings, monotonic_ms, random.random)
+        self.routes: Final = Routes(
+            read_bootstrap(bootstrap), settings, monotonic_ms, random.random
+        )
         self._links: dict[Address, asyncio.Task[AsyncLink]] = {}
 
     async def run(self, operation: Operation[T]) -> T:

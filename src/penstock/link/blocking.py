@@ -252,7 +252,9 @@ class BlockingCluster(Closing):
         # sockets may be finalized first, and warn that they are open.
         weakref.finalize(self, _close_links, self._links)
         self.settings = settings
-        self.routes = Routes(read_bootstrap(bootstrap), settings, monotonic_ms, random.random)
+        self.routes: Final = Routes(
+            read_bootstrap(bootstrap), settings, monotonic_ms, random.random
+        )
         self._process = os.getpid()
 
     def run(self, operation: Operation[T]) -> T:

@@ -34,7 +34,7 @@ class Reason(StrEnum):
 class ClientError(Exception):
     """The root of what this package raises."""
 
-    retriable = False
+    retriable: bool = False
 
 
 class RegistryUnavailableError(ClientError):
