@@ -46,7 +46,7 @@ from penstock.link.transactions import (
 from penstock.model import Offset, SequenceNumber, TopicPartition
 from penstock.protocol.java_hash import java_hash
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 PREFIX: Final = "penstock.sink."
 TIMEOUT_MS: Final = 900_000  # the longest that brokers allow by default

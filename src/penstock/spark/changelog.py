@@ -108,9 +108,9 @@ class Changelog:
         self.spark = spark
         self.topic = topic
         self.query = query
-        self.properties = kafka_properties(options)
+        self.properties: Final = kafka_properties(options)
         create_topic(self.properties, topic, partitions)
-        self.stored = read_stored(spark, self.properties, topic)
+        self.stored: Final = read_stored(spark, self.properties, topic)
 
     def read(self, **options: str) -> DataFrame:
         """A stream that starts where the topic says, or else at the earliest offset.

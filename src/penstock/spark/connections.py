@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.client.registry import Registry
 
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 CLIENT: Final = "penstock-spark"
 BOOTSTRAP: Final = "bootstrap.servers"

@@ -36,7 +36,7 @@ from penstock.spark.exactly_once_sink import (
 from penstock.spark.given_options import config_error
 from penstock.spark.write_options import WriteRequest
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 GROUP: Final = "penstock.late."
 

@@ -18,7 +18,7 @@ from penstock.spark.planning import StreamPosition
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _WAIT_S: Final = 5.0
 

@@ -39,7 +39,7 @@ from penstock.spark.reader_schemas import (
 )
 from penstock.spark.spark_types import arrow_schema, spark_type
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _FIELDS_HINTED: Final = 8
 _HINTS_MAX: Final = 64

@@ -33,7 +33,7 @@ from penstock.spark.fit_arrow import all_null
 from penstock.spark.planning import OffsetRange
 from penstock.spark.read_plan import ReadPlan
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 4 << 20  # per request; the next one is under way meanwhile
 _MARGIN: Final = 1.25

@@ -24,7 +24,7 @@ from penstock.spark.read_options import PayloadFormat
 if TYPE_CHECKING:
     from penstock.client.registry import Registry
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 ANY_TOPIC: Final = ""  # the topic of a schema that was given as text
 _TYPES: Final = {

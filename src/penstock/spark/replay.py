@@ -140,14 +140,16 @@ class Replay:
         self._source = source
         self._target = target
         self._step_offsets = step_offsets
-        self.job = job or _default_job(source, target, bounds)
+        self.job: Final = job or _default_job(source, target, bounds)
         self._run = uuid.uuid4().hex  # a second start of the same job supersedes this one
         self._properties = kafka_properties(source.options)
         self._cluster: BlockingCluster = connected_cluster(self._properties)
         self._partitions = self._cluster.run(partitions_of([source.topic]))
         self._request = self._write_request()
-        self.start, self.end = self._resolve(bounds)
-        self.records_total = _offsets_between(self.start, self.end)
+        start, end = self._resolve(bounds)
+        self.start: Final = start
+        self.end: Final = end
+        self.records_total: Final = _offsets_between(self.start, self.end)
 
     def run(self) -> Iterator[ReplayProgress]:
         """Do what is left, step by step."""

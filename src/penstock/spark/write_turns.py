@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from penstock.model import SequenceNumber, TopicPartition
 from penstock.spark.batch_transaction import SEQUENCE_MASK
@@ -52,7 +52,7 @@ class WriteTurn:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.sequences = {
+        self.sequences: Final = {
             TopicPartition(topic, index): SequenceNumber(sequence)
             for topic, index, sequence in json.loads(file.read())
         }

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import psutil
 
@@ -43,7 +44,9 @@ class EmbeddedBroker:
         log_level: str = "WARNING",
     ) -> None:
         self._owns_folder = folder is None
-        self.folder = Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder
+        self.folder: Final = (
+            Path(tempfile.mkdtemp(prefix="penstock-")) if folder is None else folder
+        )
         self._settings = dict(settings or {})
         self._log_level = log_level
         self._port = 0  # the first start takes any; a restart comes back to the same

@@ -33,8 +33,8 @@ class CleanedFiles:
 
     def __init__(self, folder: str, base_offset: Offset, *, index_interval_bytes: int) -> None:
         self.base_offset = base_offset
-        self.size_bytes = 0
-        self.max_timestamp = NO_TIMESTAMP
+        self.size_bytes: int = 0
+        self.max_timestamp: Millis = NO_TIMESTAMP
         self.is_changed = False  # any batch is not as it was, or not there any more
         self._folder = folder
         self._index_interval_bytes = index_interval_bytes

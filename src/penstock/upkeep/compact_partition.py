@@ -51,10 +51,10 @@ class KeyMap:
     def __init__(self, *, map_bytes: int, offset_count: int, seed: tuple[int, int]) -> None:
         # Never more slots than the dirty offsets need: a small table stays in the cache.
         slots = min(map_bytes // ENTRY_BYTES, int(offset_count / _LOAD_MAX) + 1)
-        self.entries = np.zeros((max(slots, _SLOTS_MIN), 3), dtype=np.uint64)
-        self.seed = np.array(seed, dtype=np.uint64)
-        self.count = 0
-        self.last_offset = NO_OFFSET  # all keys up to here are known
+        self.entries: Final = np.zeros((max(slots, _SLOTS_MIN), 3), dtype=np.uint64)
+        self.seed: Final = np.array(seed, dtype=np.uint64)
+        self.count: int = 0
+        self.last_offset: Offset = NO_OFFSET  # all keys up to here are known
         self._count_max = int(len(self.entries) * _LOAD_MAX)
 
     def add(self, stretch: Stretch, *, skip: Bools, first_offset: Offset) -> bool:

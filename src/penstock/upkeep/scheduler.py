@@ -75,7 +75,7 @@ class CleanerCheckpoints:
         return self._by_folder[log_folder]
 
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 DUTIES: Final = ("retention", "sweep", "compaction")
 _CHOICE: Final = "the search for dirty segments"
@@ -141,7 +141,7 @@ class Upkeep:
         on_round: Callable[[], None] = lambda: None,
         intervals: Intervals = INTERVALS,
     ) -> None:
-        self.stats = UpkeepStats()
+        self.stats: Final = UpkeepStats()
         self.rotten: dict[TopicPartition, str] = {}  # set aside until the broker starts again
         self.failing: dict[tuple[TopicPartition, str], str] = {}  # duty, and its last error
         self._partitions = partitions

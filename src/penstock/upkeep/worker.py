@@ -47,7 +47,7 @@ class Throttle:
             self._sleep(self._paid_until - now)
 
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _NICEST: Final = 19
 

@@ -60,7 +60,7 @@ class SchemaParser:
         self._records: list[tuple[Record, str]] = []  # with their paths
         self._has_pending = False
         self._defined: list[Named] = []  # since the current cached field began
-        self.uses_names = False  # whether any type was used by its name
+        self.uses_names: bool = False  # whether any type was used by its name
 
     def parse(self, text: str) -> Node:
         """The schema in `text`."""

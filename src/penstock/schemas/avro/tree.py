@@ -49,9 +49,9 @@ class Name:
     __slots__ = ("full", "namespace", "simple")
 
     def __init__(self, simple: str, namespace: str | None) -> None:
-        self.simple = simple
-        self.namespace = namespace
-        self.full = f"{namespace}.{simple}" if namespace else simple
+        self.simple: Final = simple
+        self.namespace: Final = namespace
+        self.full: Final = f"{namespace}.{simple}" if namespace else simple
 
 
 class Node:
@@ -60,8 +60,8 @@ class Node:
     __slots__ = ("kind", "properties", "shape")
 
     def __init__(self, kind: AvroType, properties: Properties) -> None:
-        self.kind = kind
-        self.properties = properties
+        self.kind: Final = kind
+        self.properties: Final = properties
         self.shape: str | None = None  # set by `shapes`
 
     @property
@@ -88,7 +88,7 @@ class Array(Node):
 
     def __init__(self, items: Node, properties: Properties) -> None:
         super().__init__(AvroType.ARRAY, properties)
-        self.items = items
+        self.items: Node = items
 
     @property
     def parts(self) -> Sequence[Node]:
@@ -103,7 +103,7 @@ class Map(Node):
 
     def __init__(self, values: Node, properties: Properties) -> None:
         super().__init__(AvroType.MAP, properties)
-        self.values = values
+        self.values: Node = values
 
     @property
     def parts(self) -> Sequence[Node]:
@@ -118,7 +118,7 @@ class Union(Node):
 
     def __init__(self, branches: list[Node]) -> None:
         super().__init__(AvroType.UNION, {})
-        self.branches = branches
+        self.branches: list[Node] = branches
 
     @property
     def parts(self) -> Sequence[Node]:
@@ -140,9 +140,9 @@ class Named(Node):
         properties: Properties,
     ) -> None:
         super().__init__(kind, properties)
-        self.name = name
-        self.doc = doc
-        self.aliases = aliases
+        self.name: Final = name
+        self.doc: Final = doc
+        self.aliases: Final = aliases
 
     @property
     def full_name(self) -> str:
@@ -174,13 +174,13 @@ class Field:
         aliases: Sequence[str],
         properties: Properties,
     ) -> None:
-        self.name = name
-        self.type = type_
-        self.doc = doc
-        self.default = default
-        self.order = order
-        self.aliases = aliases
-        self.properties = properties
+        self.name: Final = name
+        self.type: Node = type_
+        self.doc: Final = doc
+        self.default: Final = default
+        self.order: Final = order
+        self.aliases: Final = aliases
+        self.properties: Final = properties
 
     @property
     def has_default(self) -> bool:
@@ -204,9 +204,9 @@ class Record(Named):
         is_error: bool,
     ) -> None:
         super().__init__(AvroType.RECORD, name, doc, aliases, properties)
-        self.fields = fields
-        self.by_name = {field.name: field for field in fields}
-        self.is_error = is_error
+        self.fields: Final = fields
+        self.by_name: Final = {field.name: field for field in fields}
+        self.is_error: Final = is_error
 
     @property
     def parts(self) -> Sequence[Node]:
@@ -229,8 +229,8 @@ class Enum(Named):
         default: str | None,
     ) -> None:
         super().__init__(AvroType.ENUM, name, doc, aliases, properties)
-        self.symbols = symbols
-        self.default = default
+        self.symbols: Final = symbols
+        self.default: Final = default
 
 
 class Fixed(Named):
@@ -247,7 +247,7 @@ class Fixed(Named):
         size: int,
     ) -> None:
         super().__init__(AvroType.FIXED, name, doc, aliases, properties)
-        self.size = size
+        self.size: Final = size
 
 
 class Pending(Node):
@@ -257,8 +257,8 @@ class Pending(Node):
 
     def __init__(self, candidates: tuple[str, ...], path: str) -> None:
         super().__init__(AvroType.RECORD, {})
-        self.candidates = candidates
-        self.path = path
+        self.candidates: Final = candidates
+        self.path: Final = path
 
 
 PRIMITIVES: Final[Mapping[str, Primitive]] = {

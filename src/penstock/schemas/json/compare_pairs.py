@@ -4,7 +4,7 @@ A comparison is a generator: it yields a pair and is sent the differences of tha
 """
 
 from collections.abc import Callable, Generator, Iterator, Set
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.schemas.compare_limits import STEPS_MAX, StepBudget
 from penstock.schemas.json.differences import JsonDifference
@@ -24,12 +24,12 @@ class PartDifferences:
     __slots__ = ("differences", "kinds", "steps")
 
     def __init__(self, steps: tuple[str, ...], differences: "Differences") -> None:
-        self.steps = steps
-        self.differences = differences
+        self.steps: Final = steps
+        self.differences: Final = differences
         kinds: Set[str] = _kinds(differences[0])
         if len(differences) > 1:
             kinds = frozenset[str]().union(*map(_kinds, differences))
-        self.kinds = kinds
+        self.kinds: Final = kinds
 
 
 Differences: TypeAlias = tuple[JsonDifference | PartDifferences, ...]

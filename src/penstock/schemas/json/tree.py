@@ -94,12 +94,12 @@ class JsonNode:
         criterion: str = "",
         parts: "tuple[JsonNode | ReferenceTarget, ...]" = (),
     ) -> None:
-        self.tree = tree
-        self.kind = kind
-        self.keywords = keywords
-        self.draft = draft
-        self.is_integer = is_integer
-        self.criterion = criterion  # of a combination: allOf, anyOf or oneOf
+        self.tree: Final = tree
+        self.kind: Final = kind
+        self.keywords: Final = keywords
+        self.draft: Final = draft
+        self.is_integer: Final = is_integer
+        self.criterion: Final = criterion  # of a combination: allOf, anyOf or oneOf
         self._parts = parts
         self._branches: tuple[JsonNode, ...] | None = None
 

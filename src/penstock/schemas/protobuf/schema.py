@@ -92,7 +92,7 @@ class ProtoSource:
         self.file = file
         self._text = text
         # Confluent accepts its own options without their import; the compiler does not.
-        self.needs_meta = (
+        self.needs_meta: Final = (
             text is not None
             and META not in file.all_imports
             and _META_OPTION.search(text) is not None

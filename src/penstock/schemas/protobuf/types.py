@@ -28,7 +28,7 @@ class Names:
     """Everything that a file can name. Immutable after construction."""
 
     def __init__(self, file: ProtoFile, imports: Mapping[str, ProtoFile]) -> None:
-        self.package = file.package or ""
+        self.package: Final = file.package or ""
         self._types: dict[str, KnownType] = {}
         self._extensions: dict[str, Field] = {}
         for origin, imported in imports.items():
