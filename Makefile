@@ -22,7 +22,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m deptry .
-	$(BIN)/pytest -q tests/test_tidy.py
+	$(BIN)/pytest -q tests/test_tidy.py tests/test_dead_code.py
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -275,10 +275,6 @@ class Deserializer:
         self.stats.note(1, time.perf_counter() - start_s)
         return value
 
-    def written_with(self, content: bytes, headers: Headers | None = None) -> KnownSchema:
-        """The schema that an event was written with."""
-        return self.registry.schema(read_frame(content, headers, self.side).schema)
-
     def message_name(self, content: bytes, headers: Headers | None = None) -> str | None:
         """The full name of the Protobuf message that an event is; None in other languages.
 

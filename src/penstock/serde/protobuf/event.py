@@ -116,7 +116,7 @@ class ProtobufEventDecoder:
         descriptor = message_type.DESCRIPTOR
         known = self._soundness.get(descriptor.full_name)
         if known is None:
-            known = self._soundness[descriptor.full_name] = Soundness(descriptor)
+            known = self._soundness[descriptor.full_name] = Soundness()
         return known
 
     def _type_of(self, name: str) -> Any:

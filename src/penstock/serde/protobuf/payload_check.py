@@ -32,8 +32,7 @@ class _Step(NamedTuple):
 class Soundness:
     """The check for messages of one type."""
 
-    def __init__(self, descriptor: Any) -> None:
-        self._descriptor = descriptor
+    def __init__(self) -> None:
         self._leading: dict[str, bool] = {}
         self._steps: dict[str, list[_Step]] = {}
 
